@@ -1,0 +1,58 @@
+"""Errors that a user can mend.
+
+Every error here carries one sentence that says what is wrong and what to do. The command line prints that sentence
+and exits with code 2; library users catch :class:`DpiclError`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DpiclError(Exception):
+    """Base of all errors whose message tells the user what to do."""
+
+
+class UsageError(DpiclError):
+    """A flag, a suite or a name that makes no sense."""
+
+
+class UnsupportedEvent(DpiclError):
+    """A combination of events for which no theorem is implemented: no theorem, no epsilon."""
+
+
+class AccountantsDisagree(DpiclError):
+    """Two accountants differ by more than 1% on the same event."""
+
+
+class BudgetExceeded(DpiclError):
+    """A charge that would pass the budget; raised before any noise is drawn."""
+
+
+class PromptTooLong(DpiclError):
+    """A prompt that does not fit into the model's context; nothing is truncated silently."""
+
+
+class ModelError(DpiclError):
+    """A model that is missing, damaged, or answers with numbers that are not finite."""
+
+
+class DataError(DpiclError):
+    """A data set that is missing, malformed or too small."""
+
+
+class ResultError(DpiclError):
+    """A result file or folder that cannot be read or written."""
+
+
+class PluginError(DpiclError):
+    """A plugin that cannot be imported or does not hold what it must."""
+
+
+def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
+    """A UsageError for an unknown name, with the closest known one and the whole list."""
+    known = sorted(choices)
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{close[0]}'?" if close else ""
+    return UsageError(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(known) or 'none'}.")

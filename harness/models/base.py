@@ -1,0 +1,110 @@
+"""What a language model must be able to do: three ways to read it, and a name that pins it down."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+Tokens = Sequence[int]
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A chat turn of the user and the first words of the assistant's answer."""
+
+    user: str
+    assistant_prefix: str = ""
+
+
+@dataclass(frozen=True)
+class ModelIdentity:
+    """What pins a model down in a result file. sha256 is over the weight file(s); revision is the hub's commit."""
+
+    name: str
+    sha256: str | None
+    revision: str | None
+    dtype: str
+    device: str
+    parameters: int
+
+
+@dataclass
+class Usage:
+    """How many tokens the model has read (prompt and cached-decoding tokens alike) since it was loaded."""
+
+    tokens_read: int = 0
+    forward_calls: int = 0
+
+
+class Decoder(ABC):
+    """A batch of prompts that are read once and then grow, all of them by the same token at each step."""
+
+    @property
+    @abstractmethod
+    def log_probs(self) -> torch.Tensor:
+        """Tensor[B, V] float32 on the CPU: natural-log probabilities of the next token after each prompt."""
+
+    @abstractmethod
+    def append(self, token: int) -> None:
+        """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
+
+
+@dataclass
+class Prefix:
+    """A token sequence that was read once (``state`` is the model's own business)."""
+
+    tokens: tuple[int, ...]
+    state: Any = field(repr=False, default=None)
+
+
+class LanguageModel(ABC):
+    """A causal language model. All lengths are in tokens of its own tokenizer."""
+
+    identity: ModelIdentity
+    vocab_size: int
+    max_length: int
+    eos_token_id: int
+    usage: Usage
+
+    @abstractmethod
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        """Tokens of a prompt. A string gets no template and no special tokens; a ChatPrompt gets the chat template."""
+
+    @abstractmethod
+    def decode(self, tokens: Tokens) -> str:
+        """Text of tokens, special tokens left out."""
+
+    @abstractmethod
+    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
+        """Tensor[B, V] float32 on the CPU: natural-log probabilities of the token after each of the B prompts.
+
+        Float32 whatever the model's dtype. An empty prompt means the unconditional distribution (after BOS or EOS).
+        Raises PromptTooLong when a prompt does not fit; nothing is truncated. Values are as the model gave them: the
+        caller decides what a NaN means (an error for a public prompt, a bounded row for a private one).
+        """
+
+    @abstractmethod
+    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
+        """Reads the B prompts once; see Decoder."""
+
+    @abstractmethod
+    def prefix(self, tokens: Tokens) -> Prefix:
+        """Reads a shared prefix once, for `score` and `generate`."""
+
+    @abstractmethod
+    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
+        """Sum of log-probabilities of each ending of each query after the shared prefix.
+
+        continuations: (query tokens, endings) pairs; the answer has one list a query with one float an ending.
+        """
+
+    @abstractmethod
+    def generate(
+        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+    ) -> list[str]:
+        """Greedy continuation of each prompt (after the shared prefix if given), cut at the first stop string."""

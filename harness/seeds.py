@@ -1,0 +1,104 @@
+"""Named random streams from one root seed, and the source of privacy noise.
+
+A run has separate streams for sampling, noise, labels and evaluation, so that a change in one part never shifts
+another. Benchmarks on public data use seeded noise: anybody can re-run a row. **A published noise seed voids
+differential privacy**: who knows it can subtract the noise. For private data use ``noise: secure``, which takes both
+the noise and the sampling coins (amplification needs them secret too) from the operating system's entropy, and
+writes no seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from harness.errors import UsageError
+
+
+class NoiseSource(Protocol):
+    """Draws privacy noise and sampling coins; every call is fresh and independent per coordinate."""
+
+    seeded: bool
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        """float64[size] of N(0, scale^2)."""
+
+    def gumbel(self, size: int) -> np.ndarray:
+        """float64[size] of the standard Gumbel distribution."""
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size] in [0, 1)."""
+
+
+class SeededNoise:
+    """Reproducible noise, for benchmarks on public data only."""
+
+    seeded = True
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        return self._generator.normal(0.0, scale, size) if scale else np.zeros(size)
+
+    def gumbel(self, size: int) -> np.ndarray:
+        return self._generator.gumbel(size=size)
+
+    def uniform(self, size: int) -> np.ndarray:
+        return self._generator.random(size)
+
+
+class SecureNoise:
+    """Noise from the operating system's entropy (`secrets`), with no state that could be stored or replayed.
+
+    Gaussian noise is the sum of four independent draws, halved, so that the bits of one floating-point sample cannot be
+    inverted (Holohan & Braghin 2021, section 5.1, as in Opacus' secure mode).
+    """
+
+    seeded = False
+
+    def uniform(self, size: int) -> np.ndarray:
+        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def _open_uniform(self, size: int) -> np.ndarray:
+        return self.uniform(size) + 2.0**-54  # in (0, 1): never 0, so logarithms and quantiles are finite
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        if not scale:
+            return np.zeros(size)
+        draws = ndtri(self._open_uniform(4 * size)).reshape(4, size)
+        return scale * draws.sum(axis=0) / 2.0
+
+    def gumbel(self, size: int) -> np.ndarray:
+        return -np.log(-np.log(self._open_uniform(size)))
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of one run. ``stream(name)`` is a function of the root seed and the name alone."""
+
+    root: int
+    secure: bool = False
+
+    def stream(self, name: str) -> np.random.Generator:
+        """A generator for public randomness (order of labels, choice of test records, bootstrap)."""
+        digest = hashlib.sha256(name.encode()).digest()
+        words = np.frombuffer(digest[:16], dtype=np.uint32)
+        return np.random.default_rng(np.random.SeedSequence([self.root, *words.tolist()]))
+
+    def source(self, name: str) -> NoiseSource:
+        """A source of private randomness: the noise, or the sampling coins."""
+        return SecureNoise() if self.secure else SeededNoise(self.stream(name))
+
+
+def streams(root: int, noise: str = "seeded") -> Streams:
+    """Streams for a root seed; ``noise`` is 'seeded' or 'secure'."""
+    if noise not in ("seeded", "secure"):
+        raise UsageError(f"noise must be 'seeded' or 'secure', not {noise!r}.")
+    return Streams(root, secure=noise == "secure")
