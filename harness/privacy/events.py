@@ -1,0 +1,147 @@
+"""Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
+
+The neighbour relation is add/remove of one record everywhere. To the events of dp_accounting this adds one,
+:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
+touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attr
+from dp_accounting import dp_event as dp
+
+from harness.errors import UnsupportedEvent
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class EpsilonDeltaDpEvent(dp.DpEvent):
+    """Any mechanism that is (epsilon, delta)-DP under add/remove."""
+
+    epsilon: float
+    delta: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ParallelDpEvent(dp.DpEvent):
+    """Branches on disjoint groups of records: ((name of the group, event), ...), sorted by name."""
+
+    branches: tuple[tuple[str, dp.DpEvent], ...]
+
+
+def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
+    """The event of disjoint groups; with the single group None (no partition) it is that group's event."""
+    if set(branches) == {None}:
+        return branches[None]
+    if None in branches:
+        raise UnsupportedEvent("A run cannot use labelled groups and the unpartitioned set at once: they overlap.")
+    return ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
+
+
+def gaussian(noise_multiplier: float) -> dp.DpEvent:
+    """The Gaussian mechanism with noise of ``noise_multiplier`` times its L2 sensitivity; without noise, not
+    private."""
+    return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
+
+
+def bounded_range(epsilon: float) -> dp.DpEvent:
+    """An epsilon-bounded-range choice: epsilon^2/8-zCDP (Cesar & Rogers 2021, lemma 3.4); infinite: not private."""
+    return dp.ZCDpEvent(epsilon**2 / 8) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """Adaptive composition, with equal events counted: the canonical form that two ledgers can be compared in."""
+    counts: Counter[dp.DpEvent] = Counter()
+    for event in events:
+        for leaf, count in flatten(event).items():
+            counts[leaf] += count
+    counts.pop(dp.NoOpDpEvent(), None)
+    if not counts:
+        return dp.NoOpDpEvent()
+    parts = [leaf if n == 1 else dp.SelfComposedDpEvent(leaf, n) for leaf, n in sorted(counts.items(), key=repr)]
+    return parts[0] if len(parts) == 1 else dp.ComposedDpEvent(tuple(parts))
+
+
+def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
+    """The leaves of a composition with their counts; a sampled or parallel event is one leaf."""
+    if isinstance(event, dp.ComposedDpEvent):
+        total: Counter[dp.DpEvent] = Counter()
+        for part in event.events:
+            total.update(flatten(part))
+        return total
+    if isinstance(event, dp.SelfComposedDpEvent):
+        return Counter({leaf: n * event.count for leaf, n in flatten(event.event).items()})
+    if isinstance(event, dp.PoissonSampledDpEvent):
+        inner = compose([event.event])
+        if isinstance(inner, dp.NoOpDpEvent):
+            return Counter()
+        if isinstance(inner, dp.NonPrivateDpEvent) or event.sampling_probability == 1.0:
+            return flatten(inner)
+        return Counter({dp.PoissonSampledDpEvent(event.sampling_probability, inner): 1})
+    return Counter({event: 1})
+
+
+def to_json(event: dp.DpEvent) -> dict[str, Any]:
+    """A JSON object that `from_json` turns back into an equal event."""
+    match event:
+        case dp.NoOpDpEvent():
+            return {"event": "none"}
+        case dp.NonPrivateDpEvent():
+            return {"event": "non_private"}
+        case dp.GaussianDpEvent():
+            return {"event": "gaussian", "noise_multiplier": event.noise_multiplier}
+        case dp.LaplaceDpEvent():
+            return {"event": "laplace", "noise_multiplier": event.noise_multiplier}
+        case dp.ZCDpEvent():
+            return {"event": "zcdp", "rho": event.rho, "xi": event.xi}
+        case EpsilonDeltaDpEvent():
+            return {"event": "epsilon_delta", "epsilon": event.epsilon, "delta": event.delta}
+        case dp.PoissonSampledDpEvent():
+            return {"event": "poisson", "rate": event.sampling_probability, "of": to_json(event.event)}
+        case dp.SampledWithoutReplacementDpEvent():
+            return {
+                "event": "fixed_size",
+                "size": event.source_dataset_size,
+                "sample": event.sample_size,
+                "of": to_json(event.event),
+            }
+        case dp.SelfComposedDpEvent():
+            return {"event": "repeat", "count": event.count, "of": to_json(event.event)}
+        case dp.ComposedDpEvent():
+            return {"event": "compose", "of": [to_json(part) for part in event.events]}
+        case ParallelDpEvent():
+            return {"event": "parallel", "of": {name: to_json(branch) for name, branch in event.branches}}
+    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/privacy/events.py.")
+
+
+def from_json(data: Mapping[str, Any]) -> dp.DpEvent:
+    """The event that `to_json` wrote. Raises UnsupportedEvent for a kind that this version does not know."""
+    kind = data.get("event")
+    match kind:
+        case "none":
+            return dp.NoOpDpEvent()
+        case "non_private":
+            return dp.NonPrivateDpEvent()
+        case "gaussian":
+            return dp.GaussianDpEvent(data["noise_multiplier"])
+        case "laplace":
+            return dp.LaplaceDpEvent(data["noise_multiplier"])
+        case "zcdp":
+            return dp.ZCDpEvent(data["rho"], data.get("xi", 0.0))
+        case "epsilon_delta":
+            return EpsilonDeltaDpEvent(data["epsilon"], data["delta"])
+        case "poisson":
+            return dp.PoissonSampledDpEvent(data["rate"], from_json(data["of"]))
+        case "fixed_size":
+            return dp.SampledWithoutReplacementDpEvent(data["size"], data["sample"], from_json(data["of"]))
+        case "repeat":
+            return dp.SelfComposedDpEvent(from_json(data["of"]), data["count"])
+        case "compose":
+            return dp.ComposedDpEvent(tuple(from_json(part) for part in data["of"]))
+        case "parallel":
+            return ParallelDpEvent(tuple((name, from_json(branch)) for name, branch in data["of"].items()))
+    raise UnsupportedEvent(f"Unknown kind of event '{kind}' in a ledger; was it written by a newer version?")

@@ -1,0 +1,86 @@
+"""The ledger: every event that a run really caused, and the only source of the epsilon on the board.
+
+A charge is made before the noise is drawn, and refused when it would pass the budget. The budget is an (epsilon, delta)
+together with the event that was calibrated to it (the allowance): charges that stay inside the allowance are
+admitted by counting; anything else is composed with all that was charged before and given to the accountants.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+from dp_accounting import dp_event as dp
+
+from harness.errors import BudgetExceeded
+from harness.mechanism import Partition
+from harness.privacy import accountants
+from harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
+
+
+class Ledger:
+    """Events charged so far, by partition.
+
+    allowance: an event already proved to cost at most (epsilon, delta), or None.
+    epsilon, delta: the budget; epsilon = infinity admits everything.
+    Charges to the partition None touch every record; charges to a named partition touch its own records only.
+    """
+
+    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float) -> None:
+        self._allowed = _by_partition(allowance)
+        self._spent: dict[Partition, Counter[dp.DpEvent]] = {}
+        self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
+        self.epsilon = epsilon
+        self.delta = delta
+
+    def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
+        """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, when it would pass the budget."""
+        wanted = flatten(event)
+        spent = self._spent.get(partition, Counter()) + wanted
+        if not (math.isinf(self.epsilon) or self._inside_allowance(partition, spent)):
+            trial = self._composed({**self._spent, partition: spent})
+            cost = accountants.epsilon(trial, self.delta).upper
+            if cost > self.epsilon:
+                raise BudgetExceeded(
+                    f"This release would raise the proved epsilon to {cost:.4g}, over the budget of {self.epsilon:.4g}"
+                    f" at delta={self.delta:.3g}; nothing was drawn. Declare it in `events` so that it is calibrated."
+                )
+        self._spent[partition] = spent
+        for leaf in wanted:
+            self._notes.setdefault((partition, leaf), note)
+
+    def event(self) -> dp.DpEvent:
+        """Everything charged so far, as one event."""
+        return self._composed(self._spent)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """One row for each kind of event and partition: {"partition", "event", "count", "note"}."""
+        return [
+            {"partition": partition, "event": to_json(leaf), "count": count, "note": self._notes[partition, leaf]}
+            for partition, leaves in self._spent.items()
+            for leaf, count in leaves.items()
+        ]
+
+    def _inside_allowance(self, partition: Partition, spent: Counter[dp.DpEvent]) -> bool:
+        return spent <= self._allowed.get(partition, Counter())
+
+    @staticmethod
+    def _composed(spent: dict[Partition, Counter[dp.DpEvent]]) -> dp.DpEvent:
+        shared = spent.get(None, Counter())
+        named = {name: leaves for name, leaves in spent.items() if name is not None}
+        if not named:
+            return _compose(shared)
+        return parallel({name: _compose(leaves + shared) for name, leaves in named.items()})
+
+
+def _compose(leaves: Counter[dp.DpEvent]) -> dp.DpEvent:
+    return compose(dp.SelfComposedDpEvent(leaf, count) for leaf, count in leaves.items())
+
+
+def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
+    if allowance is None:
+        return {}
+    if isinstance(allowance, ParallelDpEvent):
+        return {name: flatten(branch) for name, branch in allowance.branches}
+    return {None: flatten(allowance)}

@@ -1,0 +1,97 @@
+"""The only place that adds privacy noise. Each primitive bounds its input itself, charges, then draws.
+
+Rows are per slot: adding or removing one record changes one row at most (or adds one). Whatever a row holds, NaN and
+infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
+set and never of the data, and no private value can make a run fail.
+
+Floating point: noise is drawn in float64 and only an argmax leaves a primitive, never a noisy number.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.privacy.events import bounded_range, gaussian
+from harness.privacy.private_set import Sample
+from harness.seeds import NoiseSource
+
+#: L2 diameter of {x >= 0, sum(x) <= 1}: two corners. How far one record can move one slot's distribution.
+SIMPLEX_DIAMETER = math.sqrt(2.0)
+
+
+def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
+    """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64).clip(0.0, 1.0)
+    mass = rows.sum(axis=1, keepdims=True)
+    return rows / np.maximum(mass, 1.0)
+
+
+def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
+    """float64[B, V]: clip_c(z)_i = max(-c, z_i - max_j z_j + c), in [-c, c] (PRISM, section 3; Amin et al. 2024).
+
+    The value does not change when a constant is added to a row, so log-probabilities serve as logits. Values that are
+    not finite count as -infinity; a row without any finite value becomes -c everywhere.
+    """
+    rows = np.where(np.isfinite(rows), rows, -np.inf).astype(np.float64)
+    top = rows.max(axis=1, keepdims=True, initial=-np.inf)
+    return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
+
+
+@dataclass(frozen=True)
+class GaussianSum:
+    """Argmax of a noisy sum of distributions over a public set of K tokens.
+
+    One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. The noise is
+    N(0, 2 sigma^2) on every coordinate of the sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2).
+    """
+
+    noise_multiplier: float
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return gaussian(self.noise_multiplier)
+
+    def choose(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> int:
+        """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot."""
+        bounded = project_sub_simplex(rows)
+        sample.spend(self.event)
+        scale = self.noise_multiplier * SIMPLEX_DIAMETER
+        return int(np.argmax(bounded.sum(axis=0) + noise.gaussian(scale, bounded.shape[1])))
+
+
+@dataclass(frozen=True)
+class BoundedRangeChoice:
+    """A draw from softmax(score / temperature): the exponential mechanism on averaged, clipped scores.
+
+    score = weight * (1/divisor) * sum of clip_c(private rows) + (1 - weight) * clip_c(public row). One more record adds
+    one row in [-c, c]^V: every score moves by at most weight*c/divisor and the range of the move is at most twice that,
+    so the choice is epsilon'-bounded range with epsilon' = 2*weight*c/(divisor*temperature). ``divisor`` is a constant,
+    never the number of rows.
+    """
+
+    clip: float
+    divisor: float
+    temperature: float
+    weight: float = 0.5
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return 2 * self.weight * self.clip / (self.divisor * self.temperature) if self.temperature > 0 else math.inf
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return bounded_range(self.range_epsilon)
+
+    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, noise: NoiseSource) -> int:
+        """Index in [0, V); rows is [B, V] (B may be 0), public is [V]."""
+        private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
+        scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+        sample.spend(self.event)
+        if self.temperature == 0:
+            return int(np.argmax(scores))
+        return int(np.argmax(scores / self.temperature + noise.gumbel(len(scores))))

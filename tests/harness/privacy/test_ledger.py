@@ -1,0 +1,65 @@
+"""The ledger: every charge is there, the budget refuses before anything happens, groups compose as they must."""
+
+import math
+
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness.errors import BudgetExceeded
+from harness.privacy import accountants, events
+from harness.privacy.ledger import Ledger
+
+RELEASE = dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(1.0))
+
+
+def test_charges_inside_the_allowance_are_admitted_without_asking_an_accountant(monkeypatch):
+    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 3), epsilon=1.0, delta=1e-5)
+    monkeypatch.setattr(accountants, "epsilon", lambda *a: pytest.fail("an accountant was asked"))
+    for _ in range(3):
+        ledger.charge(RELEASE)
+    assert ledger.event() == dp.SelfComposedDpEvent(RELEASE, 3)
+
+
+def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
+    ledger = Ledger(dp.GaussianDpEvent(10.0), epsilon=0.5, delta=1e-5)
+    ledger.charge(dp.GaussianDpEvent(10.0))
+    before = ledger.to_json()
+    with pytest.raises(BudgetExceeded, match="over the budget of 0.5"):
+        ledger.charge(dp.GaussianDpEvent(1.0))
+    assert ledger.to_json() == before
+
+
+def test_a_charge_outside_the_allowance_passes_when_the_accountants_prove_that_it_fits():
+    ledger = Ledger(None, epsilon=1.0, delta=1e-5)
+    ledger.charge(dp.GaussianDpEvent(10.0))
+    assert accountants.epsilon(ledger.event(), 1e-5).upper < 1.0
+
+
+def test_a_read_without_a_mechanism_makes_the_whole_ledger_infinite():
+    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger.charge(RELEASE, "Sports")
+    ledger.charge(dp.NonPrivateDpEvent())
+    assert accountants.epsilon(ledger.event(), 1e-5).upper == math.inf
+    bounded = Ledger(None, epsilon=1.0, delta=1e-5)
+    with pytest.raises(BudgetExceeded):
+        bounded.charge(dp.NonPrivateDpEvent())
+
+
+def test_groups_compose_in_parallel_and_charges_to_all_records_reach_every_group():
+    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger.charge(RELEASE, "a")
+    ledger.charge(RELEASE, "b")
+    ledger.charge(RELEASE, "b")
+    ledger.charge(dp.GaussianDpEvent(5.0))
+    branches = dict(ledger.event().branches)
+    assert events.flatten(branches["a"]) == {RELEASE: 1, dp.GaussianDpEvent(5.0): 1}
+    assert events.flatten(branches["b"]) == {RELEASE: 2, dp.GaussianDpEvent(5.0): 1}
+
+
+def test_rows_for_the_result_file_count_every_charge():
+    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    for _ in range(4):
+        ledger.charge(RELEASE, "a", note="Poisson sample")
+    assert ledger.to_json() == [
+        {"partition": "a", "event": events.to_json(RELEASE), "count": 4, "note": "Poisson sample"}
+    ]

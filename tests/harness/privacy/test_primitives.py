@@ -1,0 +1,175 @@
+"""Primitives: sensitivity with the noise off, bounded inputs whatever comes, charge before noise, exact noise scale."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from harness.errors import BudgetExceeded
+from harness.privacy.primitives import (
+    SIMPLEX_DIAMETER,
+    BoundedRangeChoice,
+    GaussianSum,
+    clip_scores,
+    project_sub_simplex,
+)
+from harness.privacy.private_set import Sample
+from harness.seeds import SecureNoise, SeededNoise
+
+WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+def rows(count: int = 4, width: int = 6):
+    return hnp.arrays(np.float32, (count, width), elements=WILD)
+
+
+class NoNoise:
+    """A source that must not be asked, or that answers with zeros."""
+
+    seeded = True
+
+    def __init__(self, allowed: bool = True) -> None:
+        self.allowed, self.asked = allowed, []
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        assert self.allowed, "noise was drawn"
+        self.asked.append(scale)
+        return np.zeros(size)
+
+    def gumbel(self, size: int) -> np.ndarray:
+        assert self.allowed, "noise was drawn"
+        return np.zeros(size)
+
+    def uniform(self, size: int) -> np.ndarray:
+        return np.zeros(size)
+
+
+@given(rows())
+def test_projection_stays_in_the_sub_simplex_whatever_comes(values):
+    out = project_sub_simplex(values)
+    assert np.isfinite(out).all()
+    assert (out >= 0).all()
+    assert (out.sum(axis=1) <= 1 + 1e-9).all()
+
+
+@given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD), st.integers(0, 3))
+def test_one_changed_row_moves_the_sum_by_at_most_sqrt_two(values, adversarial, at):
+    changed = values.copy()
+    changed[at] = adversarial
+    move = project_sub_simplex(values).sum(axis=0) - project_sub_simplex(changed).sum(axis=0)
+    assert np.linalg.norm(move) <= SIMPLEX_DIAMETER + 1e-9
+
+
+def test_two_corners_reach_the_stated_sensitivity():
+    corners = np.eye(2)
+    assert np.linalg.norm(project_sub_simplex(corners)[0] - project_sub_simplex(corners)[1]) == pytest.approx(
+        math.sqrt(2)
+    )
+
+
+def test_a_distribution_passes_the_projection_unchanged():
+    simplex = np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.1]])
+    np.testing.assert_allclose(project_sub_simplex(simplex), simplex)
+
+
+@given(rows(3, 5), st.floats(0.5, 20))
+def test_clipped_scores_stay_in_plus_minus_c(values, clip):
+    out = clip_scores(values, clip)
+    assert np.isfinite(out).all()
+    assert (out >= -clip - 1e-9).all() and (out <= clip + 1e-9).all()
+
+
+def test_clipping_is_the_published_formula_and_ignores_a_shift():
+    z = np.array([[3.0, -1.0, 2.5, -40.0]])
+    expected = np.maximum(-10, z - 3.0 + 10)
+    np.testing.assert_allclose(clip_scores(z, 10), expected)
+    np.testing.assert_allclose(clip_scores(z - 123.0, 10), expected)
+
+
+@given(rows(3, 5), hnp.arrays(np.float32, (1, 5), elements=WILD), hnp.arrays(np.float32, 5, elements=st.floats(-50, 0)))
+@settings(max_examples=200)
+def test_one_more_record_moves_scores_by_c_over_2s_and_their_range_by_c_over_s(values, record, public):
+    clip, s = 10.0, 4
+
+    def scores(private):
+        z = clip_scores(private, clip).sum(axis=0) / s
+        return 0.5 * z + 0.5 * clip_scores(public[None], clip)[0]
+
+    move = scores(np.concatenate([values, record])) - scores(values)
+    assert np.abs(move).max() <= clip / (2 * s) + 1e-9
+    assert move.max() - move.min() <= clip / s + 1e-9
+
+
+def test_range_epsilon_is_c_over_s_tau_and_costs_an_eighth_of_its_square():
+    choice = BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295)
+    assert choice.range_epsilon == pytest.approx(0.02330, abs=1e-5)
+    assert choice.event == dp.ZCDpEvent(choice.range_epsilon**2 / 8)
+    assert isinstance(BoundedRangeChoice(10, 380, 0.0).event, dp.NonPrivateDpEvent)
+
+
+def test_a_release_that_was_not_charged_is_refused_before_noise():
+    mechanism = GaussianSum(1.0)
+    sample = Sample(((),), mechanism.event)
+    mechanism.choose(np.ones((1, 3)) / 3, sample, NoNoise())
+    with pytest.raises(BudgetExceeded, match="was not charged"):
+        mechanism.choose(np.ones((1, 3)) / 3, sample, NoNoise(allowed=False))
+    cheaper = Sample(((),), GaussianSum(2.0).event)
+    with pytest.raises(BudgetExceeded):
+        mechanism.choose(np.ones((1, 3)) / 3, cheaper, NoNoise(allowed=False))
+
+
+def test_noise_on_the_sum_is_sigma_times_sqrt_two():
+    source = NoNoise()
+    mechanism = GaussianSum(0.51)
+    mechanism.choose(np.ones((10, 3)) / 3, Sample(((),), mechanism.event), source)
+    assert source.asked == [pytest.approx(0.51 * math.sqrt(2))]
+
+
+def test_without_noise_the_choices_are_the_non_private_ones():
+    values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
+    off = GaussianSum(0.0)
+    assert off.choose(values, Sample(((),), off.event), NoNoise()) == 1
+    greedy = BoundedRangeChoice(10, 2, 0.0)
+    logits = np.log(values)
+    got = greedy.choose(logits, logits[1], Sample(((),), greedy.event), NoNoise(allowed=False))
+
+    def clipped(z, i):
+        return max(-10, z[i] - max(z) + 10)
+
+    slow = [sum(clipped(z, i) for z in logits) / 4 + clipped(logits[1], i) / 2 for i in range(3)]
+    assert got == int(np.argmax(slow))
+
+
+def test_an_empty_sample_leaves_the_public_scores():
+    choice = BoundedRangeChoice(10, 4, 0.0)
+    public = np.log(np.array([0.1, 0.2, 0.7]))
+    assert choice.choose(np.zeros((0, 3)), public, Sample((), choice.event), NoNoise()) == 2
+
+
+def test_softmax_choice_has_the_softmax_frequencies():
+    choice = BoundedRangeChoice(clip=10, divisor=1, temperature=2.0)
+    public, private = np.log([0.2, 0.5, 0.3]), np.log([[0.6, 0.3, 0.1]])
+    noise, draws = SeededNoise(np.random.default_rng(0)), 4000
+    counts = np.bincount(
+        [choice.choose(private, public, Sample(((),), choice.event), noise) for _ in range(draws)], minlength=3
+    )
+    scores = (clip_scores(private, 10)[0] + clip_scores(public[None], 10)[0]) / 2
+    expected = np.exp(scores / 2.0) / np.exp(scores / 2.0).sum()
+    assert stats.chisquare(counts, expected * draws).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(np.random.default_rng(1))], ids=["secure", "seeded"])
+def test_noise_sources_draw_the_stated_distributions(source):
+    n = 20_000
+    assert stats.kstest(source.gaussian(2.5, n), stats.norm(scale=2.5).cdf).pvalue > 1e-4
+    assert stats.kstest(source.gumbel(n), stats.gumbel_r.cdf).pvalue > 1e-4
+    assert stats.kstest(source.uniform(n), stats.uniform.cdf).pvalue > 1e-4
+
+
+def test_secure_noise_never_repeats():
+    assert not np.array_equal(SecureNoise().gaussian(1.0, 50), SecureNoise().gaussian(1.0, 50))

@@ -1,0 +1,117 @@
+"""Private records come out only through doors that charge; sampling is Poisson; one record touches one slot."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from harness.errors import BudgetExceeded, DataError, UsageError
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.seeds import SeededNoise
+
+GAUSS = dp.GaussianDpEvent(1.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    text: str
+    label: str = "a"
+
+
+def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True):
+    ledger = Ledger(None, epsilon, 1e-5)
+    rows = [Row(str(i)) for i in range(n)]
+    return PrivateSet(rows, ledger, partitioned=partitioned, coins=SeededNoise(np.random.default_rng(seed))), ledger
+
+
+def test_every_sample_is_on_the_ledger_with_its_rate():
+    private, ledger = private_set(50)
+    private.poisson_slots(5, 2, partition="a", releases=GAUSS)
+    assert ledger.to_json()[0]["event"] == {
+        "event": "poisson",
+        "rate": 0.1,
+        "of": {"event": "gaussian", "noise_multiplier": 1.0},
+    }
+
+
+def test_revealing_costs_infinity():
+    private, ledger = private_set(3)
+    assert len(private.reveal()) == 3
+    assert ledger.event() == dp.NonPrivateDpEvent()
+
+
+def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
+    private, _ = private_set(50, epsilon=0.001)
+
+    class NoCoins:
+        def uniform(self, size):
+            pytest.fail("coins were flipped")
+
+    private._coins = NoCoins()
+    with pytest.raises(BudgetExceeded):
+        private.poisson_slots(5, 2, partition="a", releases=GAUSS).draw()
+
+
+def test_the_number_sampled_is_binomial_and_slots_are_uniform():
+    private, _ = private_set(40)
+    sizes, places = [], np.zeros(4)
+    sampler = private.poisson_slots(4, 4, partition="a", releases=GAUSS, times=3000)
+    for _ in range(3000):
+        sample = sampler.draw()
+        sizes.append(sum(map(len, sample.slots)))
+        places += [len(slot) for slot in sample.slots]
+    observed = np.bincount(np.minimum(sizes, 10), minlength=11)
+    expected = stats.binom.pmf(np.arange(11), 40, 0.1)
+    expected[-1] = stats.binom.sf(9, 40, 0.1)
+    assert stats.chisquare(observed, expected / expected.sum() * 3000).pvalue > 1e-4
+    assert stats.chisquare(places).pvalue > 1e-4
+
+
+@given(st.integers(1, 30), st.integers(1, 8), st.integers(0, 1000))
+def test_every_sampled_record_is_in_exactly_one_slot(n, slots, seed):
+    private, _ = private_set(n, seed)
+    sample = private.poisson_slots(n / 2, slots, partition="a", releases=GAUSS).draw()
+    texts = [row.text for slot in sample.slots for row in slot]
+    assert len(sample.slots) == slots
+    assert len(texts) == len(set(texts)) <= n
+
+
+def test_without_slots_every_sampled_record_stands_alone():
+    private, _ = private_set(30)
+    sample = private.poisson_slots(30, None, partition="a", releases=GAUSS).draw()
+    assert [len(slot) for slot in sample.slots] == [1] * 30
+
+
+def test_a_class_smaller_than_the_expected_sample_is_refused_with_its_size():
+    private, _ = private_set(10)
+    with pytest.raises(UsageError, match="class 'a', which has 10"):
+        private.poisson_slots(11, 2, partition="a", releases=GAUSS).draw()
+
+
+def test_a_class_without_records_is_refused():
+    private, _ = private_set(10)
+    with pytest.raises(DataError, match="no private record of 'b'"):
+        private.poisson_slots(1, 2, partition="b", releases=GAUSS).draw()
+
+
+def test_without_labels_all_records_are_one_group():
+    private, _ = private_set(10, partitioned=False)
+    assert private.partition_of("whatever") is None
+    assert private.size(None) == 10
+
+
+def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
+    private, ledger = private_set(10)
+    sampler = private.poisson_slots(2, 2, partition="a", releases=GAUSS, times=3)
+    assert ledger.to_json()[0]["count"] == 3
+    for _ in range(3):
+        sampler.draw()
+    with pytest.raises(BudgetExceeded, match="More samples"):
+        sampler.draw()
+    assert ledger.to_json()[0]["count"] == 3
