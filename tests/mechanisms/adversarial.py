@@ -1,0 +1,129 @@
+"""A model whose answers are as different as they can be from prompt to prompt, and noise that is known."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from harness.mechanism import Context
+from harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Tokens, Usage
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.seeds import Streams
+from harness.task import Record
+
+ALPHABET = [chr(c) for c in range(32, 127)] + ["\n", "\x00"]
+EOS = len(ALPHABET) - 1
+
+
+class AdversarialModel(LanguageModel):
+    """Character-level; log-probabilities are a hash of the whole prompt, often peaked, sometimes NaN or infinite.
+
+    A prompt that holds '@' answers with NaN, one that holds '#' with -infinity nearly everywhere, one with '~' with
+    +infinity: what a hostile record can make a real model do.
+    """
+
+    def __init__(self, poison: bool = True) -> None:
+        self.identity = ModelIdentity("adversarial", None, None, "float32", "cpu", 0)
+        self.vocab_size, self.max_length, self.eos_token_id = len(ALPHABET), 400, EOS
+        self.usage, self.poison, self.prompts_seen = Usage(), poison, []
+
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        text = prompt if isinstance(prompt, str) else f"{prompt.user}|{prompt.assistant_prefix}"
+        return [ALPHABET.index(c) if c in ALPHABET else 31 for c in text]
+
+    def decode(self, tokens: Tokens) -> str:
+        return "".join(ALPHABET[t] for t in tokens if t != EOS)
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
+        return torch.tensor(np.stack([self._row(p) for p in prompts]), dtype=torch.float32)
+
+    def _row(self, prompt: Tokens) -> np.ndarray:
+        assert len(prompt) <= self.max_length
+        self.prompts_seen.append(tuple(prompt))
+        text = self.decode(prompt)
+        seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
+        logits = np.random.default_rng(seed).normal(0, 6, self.vocab_size)
+        if self.poison and "@" in text:
+            logits[:] = np.nan
+        if self.poison and "#" in text:
+            logits[1:] = -np.inf
+        if self.poison and "~" in text:
+            logits[:3] = np.inf
+        with np.errstate(invalid="ignore"):
+            return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
+
+    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
+        model = self
+
+        class Slow(Decoder):
+            def __init__(self) -> None:
+                self.prompts = [list(p) for p in prompts]
+
+            @property
+            def log_probs(self) -> torch.Tensor:
+                return model.next_token_log_probs(self.prompts)
+
+            def append(self, token: int) -> None:
+                for prompt in self.prompts:
+                    prompt.append(token)
+
+        return Slow()
+
+    def prefix(self, tokens):
+        raise AssertionError("a release does not score")
+
+    score = generate = prefix
+
+
+class TinyTask:
+    """What a mechanism needs of a task."""
+
+    name, kind, partitioned = "tiny", "classification", True
+    stop_strings = ("\n", " END")
+
+    def generation_prompt(self, label, examples, style="completion"):
+        demos = "".join(f"{e.label}:{e.text} END\n" for e in examples)
+        text = f"Write.\n{demos}{label}:"
+        return text if style == "completion" else ChatPrompt(text, "Text:")
+
+
+class StableCoins:
+    """Coins that every record keeps when another one is added at the end."""
+
+    seeded = True
+
+    def __init__(self, seed: int) -> None:
+        self.seed, self.calls = seed, 0
+
+    def uniform(self, size: int) -> np.ndarray:
+        self.calls += 1
+        return np.random.default_rng((self.seed, self.calls)).random(size)
+
+
+class ForcedNoise:
+    """Noise that makes the choice fall on the first public token, so that two runs release the same tokens."""
+
+    seeded = True
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        return np.where(np.arange(size) == 0, 1e12, 0.0)
+
+    gumbel = None
+
+    def __init__(self) -> None:
+        self.gumbel = lambda size: self.gaussian(1.0, size)
+
+
+def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, epsilon=float("inf")):
+    """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
+    model, task = model or AdversarialModel(), task or TinyTask()
+    ledger = Ledger(None, epsilon, 1e-5)
+    records = [Record(text=t, label="a") for t in texts]
+    private = PrivateSet(records, ledger, partitioned=True, coins=StableCoins(seed))
+    streams = Streams(seed)
+    context = Context(task, model, tuple(shots), knob, streams, noise or streams.source("noise"))
+    return mechanism.release(private, context), ledger, model

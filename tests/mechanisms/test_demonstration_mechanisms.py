@@ -1,0 +1,232 @@
+"""What every demonstration mechanism must hold, on neighbouring sets, with a model that tries to break it."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ModelError, PromptTooLong, UsageError
+from harness.mechanism import Sizes
+from harness.privacy import primitives
+from mechanisms.prism import Prism
+from mechanisms.pta import PTA
+from mechanisms.real_demonstrations import RealDemonstrations
+from mechanisms.tang import Tang
+from mechanisms.zero_shot import ZeroShot
+from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
+
+RECORDS = [f"record number {i}" for i in range(12)]
+ANSWERS = {
+    "tang": Tang(slots=4, tokens=3, top_k=8),
+    "tang_full_vocabulary": Tang(slots=4, tokens=3, top_k=None),
+    "tang_top_p": Tang(slots=4, tokens=3, top_k=8, top_p=0.9),
+    "pta": PTA(slots=4, tokens=3, top_k=8),
+    "pta_alpha": PTA(slots=4, tokens=3, top_k=8, alpha=5.0),
+    "pta_top_p": PTA(slots=4, tokens=3, top_k=8, top_p=0.9),
+    "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
+}
+ALL = {**ANSWERS, "prism": Prism(prompts=6, tokens=3), "prism_completion": Prism(prompts=6, tokens=3, style="completion")}
+HOSTILE = st.text(alphabet="ab@#~\"'\n ENDé0", max_size=30)
+
+
+def bounded_sums(mechanism, texts, seed, monkeypatch):
+    """Every bounded sum that a run makes, noise forced to the same tokens."""
+    seen = []
+    project, clip = primitives.project_sub_simplex, primitives.clip_scores
+
+    def spy_project(rows):
+        out = project(rows)
+        seen.append(out.sum(axis=0))
+        return out
+
+    def spy_clip(rows, bound):
+        out = clip(rows, bound)
+        if len(seen) % 2 == 0:  # private rows first, then the public row
+            seen.append(out.sum(axis=0))
+        else:
+            seen.append(None)
+        return out
+
+    with monkeypatch.context() as patch:
+        patch.setattr(primitives, "project_sub_simplex", spy_project)
+        patch.setattr(primitives, "clip_scores", spy_clip)
+        demos, _, _ = run(mechanism, texts, seed=seed, noise=ForcedNoise())
+    return [s for s in seen if s is not None], demos
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+@given(record=HOSTILE, seed=st.integers(0, 50))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_one_more_record_moves_a_sum_of_distributions_by_at_most_sqrt_two(name, record, seed, monkeypatch):
+    without, _ = bounded_sums(ANSWERS[name], RECORDS, seed, monkeypatch)
+    with_it, _ = bounded_sums(ANSWERS[name], [*RECORDS, record], seed, monkeypatch)
+    assert len(without) == len(with_it) > 0
+    for a, b in zip(without, with_it, strict=True):
+        assert np.linalg.norm(a - b) <= math.sqrt(2) + 1e-9
+
+
+@given(record=HOSTILE, seed=st.integers(0, 50))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_one_more_record_moves_prisms_sum_of_scores_inside_plus_minus_c(record, seed, monkeypatch):
+    mechanism = ALL["prism"]
+    without, _ = bounded_sums(mechanism, RECORDS, seed, monkeypatch)
+    with_it, _ = bounded_sums(mechanism, [*RECORDS, record], seed, monkeypatch)
+    assert len(without) == len(with_it) > 0
+    for a, b in zip(without, with_it, strict=True):
+        assert np.abs(a - b).max() <= mechanism.clip + 1e-9
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_ledger_of_a_run_is_what_events_promised(name):
+    mechanism = ALL[name]
+    sizes = Sizes(records={"a": len(RECORDS)}, shots={"a": 2})
+    _, ledger, _ = run(mechanism, RECORDS, knob=1.5, shots=("a", "a"))
+    promised = mechanism.events(1.5, sizes)
+    assert ledger.event() == type(promised)(((("a"), _canonical(promised)),))
+
+
+def _canonical(promised):
+    from harness.privacy.events import compose
+
+    return compose([dict(promised.branches)["a"]])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_run_that_stops_early_is_charged_in_full(name):
+    class Stops(AdversarialModel):
+        def _row(self, prompt):
+            row = np.full(self.vocab_size, -50.0)
+            row[self.eos_token_id] = 0.0
+            return row
+
+    mechanism = ALL[name]
+    demos, ledger, _ = run(mechanism, RECORDS, knob=0.0, model=Stops())
+    assert demos[0].tokens == 1 and demos[0].stopped and demos[0].text == ""
+    demos, ledger, _ = run(mechanism, RECORDS, knob=3.0, model=Stops())
+    _, full, _ = run(mechanism, RECORDS, knob=3.0, noise=ForcedNoise())
+    assert ledger.event() == full.event()
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_seed_releases_the_same_text_and_another_seed_another(name):
+    first, _, _ = run(ALL[name], RECORDS, seed=3)
+    again, _, _ = run(ALL[name], RECORDS, seed=3)
+    other, _, _ = run(ALL[name], RECORDS, seed=4)
+    assert first == again
+    assert first != other
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_hostile_records_never_make_a_run_fail(name):
+    hostile = ["@", "#", "~", "@#~", "x" * 1000, "", "\n", '" END']
+    demos, _, model = run(ALL[name], hostile * 3)
+    assert len(demos) == 1
+    assert max(map(len, model.prompts_seen)) <= model.max_length
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_public_prompt_that_answers_with_nan_is_one_clear_error(name):
+    class Broken(TinyTask):
+        def generation_prompt(self, label, examples, style="completion"):
+            return super().generation_prompt(label + "@", examples, style)
+
+    with pytest.raises(ModelError, match="NaN or infinite"):
+        run(ALL[name], RECORDS, task=Broken())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_public_prompt_that_does_not_fit_is_one_clear_error(name):
+    model = AdversarialModel()
+    model.max_length = 10
+    with pytest.raises(PromptTooLong, match="lower `tokens`"):
+        run(ALL[name], RECORDS, model=model)
+
+
+def test_a_slot_that_is_too_long_loses_its_last_records_only():
+    from harness.generation import PromptWriter
+    from harness.task import Record
+
+    model = AdversarialModel()
+    writer = PromptWriter(TinyTask(), model, "a", room=10, record_tokens=None, style="completion")
+    short, long = Record("short", "a"), Record("x" * 500, "a")
+    assert writer.private([short, long]) == writer.private([short])
+    assert writer.private([long]) == writer.public
+    cut = PromptWriter(TinyTask(), model, "a", room=10, record_tokens=20, style="completion")
+    assert model.decode(cut.private([long])).count("x") == 20
+
+
+@pytest.mark.parametrize("name", ["tang", "pta"])
+def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
+    """One record, sampled for sure, one slot: the release is the greedy non-private continuation."""
+    mechanism = {"tang": Tang, "pta": PTA}[name](slots=1, tokens=1, top_k=5)
+    model = AdversarialModel(poison=False)
+    demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
+    task = TinyTask()
+    from harness.task import Record
+
+    private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    public = model._row(model.encode(task.generation_prompt("a", [])))
+    base = model._row([])
+    allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
+    score = private if name == "tang" else base + private - public
+    best = max(allowed, key=lambda v: score[v])
+    assert demos[0].text == model.decode([best]).strip().rstrip('"').strip()
+
+
+def test_with_noise_off_prism_takes_the_best_blended_score():
+    mechanism = Prism(prompts=1, tokens=1, style="completion")
+    model = AdversarialModel(poison=False)
+    demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
+    from harness.task import Record
+
+    task = TinyTask()
+    private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    public = model._row(model.encode(task.generation_prompt("a", [])))
+    score = [max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2 for p, u in zip(private, public)]
+    best = int(np.argmax(score))
+    assert demos[0].text == model.decode([best]).strip().rstrip('"').strip()
+
+
+def test_amplification_matches_algorithm_1_line_by_line():
+    generator = np.random.default_rng(0)
+    private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
+    got = PTA(alpha=2.0).amplified(np.log(private)[None], np.log(public), np.log(base))[0]
+    slow = base * (private / public) ** 2
+    np.testing.assert_allclose(got, slow / slow.sum())
+    unchanged = PTA().amplified(np.log(public)[None], np.log(public), np.log(base))[0]
+    np.testing.assert_allclose(unchanged, base)
+
+
+def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero():
+    public = np.array([-np.inf, math.log(0.5), math.log(0.5)])
+    got = PTA(alpha=2.0).amplified(np.log([[0.9, 0.05, 0.05]]), public, np.log([0.4, 0.3, 0.3]))[0]
+    assert got[0] == 0 and got.sum() == pytest.approx(1)
+
+
+def test_a_class_smaller_than_the_sample_is_refused_before_any_work():
+    for mechanism in (Tang(slots=20), PTA(slots=20), Prism(prompts=20)):
+        with pytest.raises(UsageError, match="expected sample of 20 records"):
+            mechanism.events(1.0, Sizes(records={"a": 12}, shots={"a": 1}))
+
+
+@pytest.mark.parametrize("options", [{"slots": 0}, {"tokens": -1}, {"top_k": 0}, {"top_p": 0.0}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(UsageError, match=f"Option {next(iter(options))} must be above 0"):
+        Tang(**options)
+
+
+def test_the_ends_of_the_scale_cost_nothing_and_everything():
+    demos, ledger, model = run(ZeroShot(), RECORDS)
+    assert demos == [] and ledger.event() == dp.NoOpDpEvent() and not model.prompts_seen
+    demos, ledger, _ = run(RealDemonstrations(), RECORDS, shots=("a", "a", "a"))
+    assert ledger.event() == dp.NonPrivateDpEvent()
+    assert len({d.text for d in demos}) == 3 and {d.text for d in demos} <= set(RECORDS)
+
+
+def test_labels_of_a_release_are_the_public_shots_never_a_records_keyword():
+    for mechanism in ALL.values():
+        demos, _, _ = run(mechanism, RECORDS, shots=("a", "a"))
+        assert [d.label for d in demos] == ["a", "a"]
