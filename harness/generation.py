@@ -1,4 +1,4 @@
-"""What the demonstration mechanisms share besides privacy: prompts made of slots, public vocabularies, where a text ends."""
+"""What demonstration mechanisms share besides privacy: prompts made of slots, public vocabularies, ends of texts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from harness.errors import ModelError, PromptTooLong, UsageError
 from harness.mechanism import Demonstration
+from harness.task import Record
 
 if TYPE_CHECKING:
     from harness.models.base import LanguageModel
@@ -34,8 +35,8 @@ class PromptWriter:
         self.public = self._encode(())
         if len(self.public) > self._limit:
             raise PromptTooLong(
-                f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} more are to be written,"
-                f" but model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
+                f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} are to be written, but"
+                f" model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
             )
 
     def private(self, slot: Sequence[PrivateRecord]) -> list[int]:
@@ -51,8 +52,6 @@ class PromptWriter:
         return self.public
 
     def _encode(self, slot: Sequence[PrivateRecord]) -> list[int]:
-        from harness.task import Record
-
         examples = [Record(text=self._cut(record.text), label=record.label) for record in slot]
         return self._model.encode(self._task.generation_prompt(self._label, examples, style=self._style))
 
@@ -91,8 +90,8 @@ def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
     values = np.asarray(log_probs, dtype=np.float64)
     if np.isnan(values).any() or np.isposinf(values).any() or not np.isfinite(values).any(axis=-1).all():
         raise ModelError(
-            f"Model {model.identity.name} answers a public prompt with NaN or infinite probabilities; load it in float32"
-            " or check its weights."
+            f"Model {model.identity.name} answers a public prompt with NaN or infinite probabilities; load it in"
+            " float32 or check its weights."
         )
     return values
 

@@ -8,7 +8,7 @@ infinity.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -87,30 +87,38 @@ class SlotSampler:
 class PrivateSet:
     """Private records behind the ledger.
 
-    partitioned: whether the records of one label are disjoint from those of the others (one label a record), so that
-        each label is a partition of its own; otherwise there is the single partition None.
+    sizes: n_y of every group that may be sampled, as public constants: sampling rates come from them and never from a
+        count of the records. With the single key None all records are one group; otherwise the records of one label are
+        disjoint from those of the others (one label a record), and each label is a group of its own.
     coins: where the sampling coins come from (secret where the noise is: amplification rests on them).
     """
 
     def __init__(
-        self, records: Sequence[PrivateRecord], ledger: Ledger, *, partitioned: bool, coins: NoiseSource
+        self,
+        records: Sequence[PrivateRecord],
+        ledger: Ledger,
+        *,
+        sizes: Mapping[Partition, int],
+        coins: NoiseSource,
     ) -> None:
-        self._records: dict[Partition, list[PrivateRecord]] = {}
-        for record in records:
-            self._records.setdefault(record.label if partitioned else None, []).append(record)
+        self._records = tuple(records)
         self._ledger = ledger
+        self._sizes = dict(sizes)
         self._coins = coins
-        self.partitioned = partitioned
+        self.partitioned = None not in self._sizes
 
     def partition_of(self, label: str) -> Partition:
-        """The partition that a demonstration with this label is made from."""
+        """The group that a demonstration with this label is made from."""
         return label if self.partitioned else None
 
     def size(self, partition: Partition) -> int:
-        """n_y, a public constant of the task. Raises DataError for a partition without records."""
-        if not self._records.get(partition):
+        """n_y, a public constant. Raises DataError for a group that the task does not name."""
+        if not self._sizes.get(partition):
             raise DataError(f"There is no private record of {partition!r}; choose another label or load more records.")
-        return len(self._records[partition])
+        return self._sizes[partition]
+
+    def _group(self, partition: Partition) -> list[PrivateRecord]:
+        return [record for record in self._records if partition is None or record.label == partition]
 
     def poisson_slots(
         self, expected: float, slots: int | None, *, partition: Partition, releases: dp.DpEvent, times: int = 1
@@ -127,12 +135,12 @@ class PrivateSet:
         rate = sampling_rate(expected, self.size(partition), partition)
         event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
         self._ledger.charge(event, partition, note="Poisson sample")
-        return SlotSampler(self._records[partition], rate, slots, releases, times, self._coins)
+        return SlotSampler(self._group(partition), rate, slots, releases, times, self._coins)
 
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""
         self._ledger.charge(dp.NonPrivateDpEvent(), None, note)
-        return [record for group in self._records.values() for record in group]
+        return list(self._records)
 
 
 def sampling_rate(expected: float, records: int, partition: Partition = None) -> float:

@@ -118,12 +118,12 @@ class ForcedNoise:
         self.gumbel = lambda size: self.gaussian(1.0, size)
 
 
-def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, epsilon=float("inf")):
+def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, size=None):
     """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
     model, task = model or AdversarialModel(), task or TinyTask()
-    ledger = Ledger(None, epsilon, 1e-5)
+    ledger = Ledger(None, float("inf"), 1e-5)
     records = [Record(text=t, label="a") for t in texts]
-    private = PrivateSet(records, ledger, partitioned=True, coins=StableCoins(seed))
+    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, coins=StableCoins(seed))
     streams = Streams(seed)
     context = Context(task, model, tuple(shots), knob, streams, noise or streams.source("noise"))
     return mechanism.release(private, context), ledger, model

@@ -9,8 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ModelError, PromptTooLong, UsageError
+from harness.generation import PromptWriter
 from harness.mechanism import Sizes
 from harness.privacy import primitives
+from harness.privacy.events import compose
+from harness.task import Record
 from mechanisms.prism import Prism
 from mechanisms.pta import PTA
 from mechanisms.real_demonstrations import RealDemonstrations
@@ -28,7 +31,11 @@ ANSWERS = {
     "pta_top_p": PTA(slots=4, tokens=3, top_k=8, top_p=0.9),
     "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
 }
-ALL = {**ANSWERS, "prism": Prism(prompts=6, tokens=3), "prism_completion": Prism(prompts=6, tokens=3, style="completion")}
+ALL = {
+    **ANSWERS,
+    "prism": Prism(prompts=6, tokens=3),
+    "prism_completion": Prism(prompts=6, tokens=3, style="completion"),
+}
 HOSTILE = st.text(alphabet="ab@#~\"'\n ENDé0", max_size=30)
 
 
@@ -53,7 +60,7 @@ def bounded_sums(mechanism, texts, seed, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(primitives, "project_sub_simplex", spy_project)
         patch.setattr(primitives, "clip_scores", spy_clip)
-        demos, _, _ = run(mechanism, texts, seed=seed, noise=ForcedNoise())
+        demos, _, _ = run(mechanism, texts, seed=seed, noise=ForcedNoise(), size=len(RECORDS))
     return [s for s in seen if s is not None], demos
 
 
@@ -89,8 +96,6 @@ def test_the_ledger_of_a_run_is_what_events_promised(name):
 
 
 def _canonical(promised):
-    from harness.privacy.events import compose
-
     return compose([dict(promised.branches)["a"]])
 
 
@@ -146,9 +151,6 @@ def test_a_public_prompt_that_does_not_fit_is_one_clear_error(name):
 
 
 def test_a_slot_that_is_too_long_loses_its_last_records_only():
-    from harness.generation import PromptWriter
-    from harness.task import Record
-
     model = AdversarialModel()
     writer = PromptWriter(TinyTask(), model, "a", room=10, record_tokens=None, style="completion")
     short, long = Record("short", "a"), Record("x" * 500, "a")
@@ -165,7 +167,6 @@ def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
     model = AdversarialModel(poison=False)
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
     task = TinyTask()
-    from harness.task import Record
 
     private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
     public = model._row(model.encode(task.generation_prompt("a", [])))
@@ -180,12 +181,14 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
     mechanism = Prism(prompts=1, tokens=1, style="completion")
     model = AdversarialModel(poison=False)
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
-    from harness.task import Record
 
     task = TinyTask()
     private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
     public = model._row(model.encode(task.generation_prompt("a", [])))
-    score = [max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2 for p, u in zip(private, public)]
+    score = [
+        max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2
+        for p, u in zip(private, public, strict=True)
+    ]
     best = int(np.argmax(score))
     assert demos[0].text == model.decode([best]).strip().rstrip('"').strip()
 

@@ -27,7 +27,8 @@ class Row:
 def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True):
     ledger = Ledger(None, epsilon, 1e-5)
     rows = [Row(str(i)) for i in range(n)]
-    return PrivateSet(rows, ledger, partitioned=partitioned, coins=SeededNoise(np.random.default_rng(seed))), ledger
+    sizes = {"a" if partitioned else None: n}
+    return PrivateSet(rows, ledger, sizes=sizes, coins=SeededNoise(np.random.default_rng(seed))), ledger
 
 
 def test_every_sample_is_on_the_ledger_with_its_rate():
@@ -115,3 +116,11 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
     with pytest.raises(BudgetExceeded, match="More samples"):
         sampler.draw()
     assert ledger.to_json()[0]["count"] == 3
+
+
+def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
+    rows = [Row(str(i)) for i in range(51)]
+    ledger = Ledger(None, math.inf, 1e-5)
+    private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=SeededNoise(np.random.default_rng(0)))
+    private.poisson_slots(5, 2, partition="a", releases=GAUSS)
+    assert ledger.to_json()[0]["event"]["rate"] == 0.1
