@@ -63,7 +63,10 @@ class PromptWriter:
 
 
 class ReleasedText:
-    """Tokens released so far, and whether the text has ended (post-processing of released tokens)."""
+    """Tokens released so far, and whether the text has ended (post-processing of released tokens).
+
+    A text ends at EOS or at the task's first stop string; blanks and line breaks before its first word end nothing.
+    """
 
     def __init__(self, task: Task, model: LanguageModel) -> None:
         self._task, self._model = task, model
@@ -71,16 +74,17 @@ class ReleasedText:
         self.ended = False
 
     def append(self, token: int) -> None:
+        """Adds a released token."""
         self.tokens.append(token)
-        self.ended = token == self._model.eos_token_id or self._text() != self._model.decode(self.tokens)
+        text = self._model.decode(self.tokens).lstrip()
+        self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
 
     def demonstration(self, label: str) -> Demonstration:
-        """The text before the first stop string, without the closing quotation mark (Tang's post-processing)."""
-        text = self._text().strip().rstrip('"').strip()
+        """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
+        text = self._before_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
         return Demonstration(text=text, label=label, tokens=len(self.tokens), stopped=self.ended)
 
-    def _text(self) -> str:
-        text = self._model.decode(self.tokens)
+    def _before_stop(self, text: str) -> str:
         ends = [at for stop in self._task.stop_strings if (at := text.find(stop)) >= 0]
         return text[: min(ends)] if ends else text
 

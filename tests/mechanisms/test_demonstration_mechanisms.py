@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ModelError, PromptTooLong, UsageError
-from harness.generation import PromptWriter
+from harness.generation import PromptWriter, ReleasedText
 from harness.mechanism import Sizes
 from harness.privacy import primitives
 from harness.privacy.events import compose
@@ -174,7 +174,7 @@ def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
     allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
     score = private if name == "tang" else base + private - public
     best = max(allowed, key=lambda v: score[v])
-    assert demos[0].text == model.decode([best]).strip().rstrip('"').strip()
+    assert demos[0].text == model.decode([best]).strip().strip('"').strip()
 
 
 def test_with_noise_off_prism_takes_the_best_blended_score():
@@ -190,7 +190,7 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
         for p, u in zip(private, public, strict=True)
     ]
     best = int(np.argmax(score))
-    assert demos[0].text == model.decode([best]).strip().rstrip('"').strip()
+    assert demos[0].text == model.decode([best]).strip().strip('"').strip()
 
 
 def test_amplification_matches_algorithm_1_line_by_line():
@@ -233,3 +233,14 @@ def test_labels_of_a_release_are_the_public_shots_never_a_records_keyword():
     for mechanism in ALL.values():
         demos, _, _ = run(mechanism, RECORDS, shots=("a", "a"))
         assert [d.label for d in demos] == ["a", "a"]
+
+
+def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
+    model = AdversarialModel()
+    text = ReleasedText(TinyTask(), model)
+    for token in model.encode('\n "Hello'):
+        text.append(token)
+    assert not text.ended
+    text.append(model.encode("\n")[0])
+    assert text.ended
+    assert text.demonstration("a").text == "Hello"
