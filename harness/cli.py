@@ -1,0 +1,71 @@
+"""The command `dpicl`. What each command does is in harness/commands; docs/command-line.md is the reference."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+
+from harness.commands import arguments, board, doctor, listing, output, privacy, run
+from harness.errors import DpiclError
+
+#: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
+BAD_USE = 2
+INTERRUPTED = 130
+
+_GROUPS = (run, board, listing, privacy, doctor)
+
+
+def build_parser() -> tuple[arguments.Parser, list[str]]:
+    """The parser, and the names of the commands."""
+    parser = arguments.Parser(
+        prog="dpicl",
+        description="Differentially private in-context learning, compared at the same proved epsilon.",
+        epilog="example:\n  dpicl run quick && dpicl board quick --html site",
+    )
+    parser.add_argument("--version", action="version", version=f"dpicl {_version()}")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for group in _GROUPS:
+        group.add(subparsers)
+    return parser, list(subparsers.choices)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns 0, 1 when a check failed, 2 for a bad use. A bug shows its traceback."""
+    _show_warnings()
+    argv = list(sys.argv[1:] if argv is None else argv)
+    try:
+        parser, commands = build_parser()
+        parsed = arguments.parse(parser, argv, commands)
+        parsed.argv = argv
+        code: int = parsed.run(parsed)
+        sys.stdout.flush()
+        return code
+    except DpiclError as error:
+        output.message(f"dpicl: {' '.join(str(error).split())}")
+        return BAD_USE
+    except KeyboardInterrupt:
+        output.message("dpicl: stopped; finished cells are kept, and the same command goes on from there.")
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
+        return 0
+
+
+def _show_warnings() -> None:
+    """The library's own warnings on stderr, each as one line."""
+    log = logging.getLogger("harness")
+    if not log.handlers:
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("dpicl: %(message)s"))
+        log.addHandler(handler)
+        log.propagate = False
+
+
+def _version() -> str:
+    try:
+        return metadata.version("dpicl-bench")
+    except metadata.PackageNotFoundError:
+        return "(not installed)"

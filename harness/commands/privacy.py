@@ -1,0 +1,175 @@
+"""`dpicl account`: the epsilon of given noise. `dpicl calibrate`: the noise for a given epsilon."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from harness.commands import output
+from harness.commands.arguments import (
+    SOURCES,
+    Subparsers,
+    add_command,
+    add_option_flag,
+    add_plugin_flag,
+    delta,
+    epsilon,
+    one_of,
+    positive,
+    rate,
+    whole,
+)
+
+if TYPE_CHECKING:
+    from harness.mechanism import Mechanism, Sizes
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds both commands."""
+    account = add_command(
+        subparsers,
+        "account",
+        "epsilon of a Poisson-subsampled Gaussian, by every accountant",
+        "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000",
+        _account,
+    )
+    account.add_argument("--noise", type=positive, required=True, metavar="S", help="noise multiplier sigma")
+    account.add_argument("--rate", type=rate, required=True, metavar="Q", help="sampling rate, decimal or fraction")
+    account.add_argument("--steps", type=whole(1), required=True, metavar="T", help="how many releases")
+    account.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
+    calibrate = add_command(
+        subparsers,
+        "calibrate",
+        "the noise of a mechanism for a proved epsilon",
+        "dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000",
+        _calibrate,
+    )
+    calibrate.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
+    calibrate.add_argument("--task", required=True, metavar="T", help="its published options are used")
+    calibrate.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
+    calibrate.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
+    calibrate.add_argument(
+        "--size", type=whole(1), metavar="N", help="private records a class (default: the task's own)"
+    )
+    calibrate.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
+    calibrate.add_argument("--queries", type=whole(1), metavar="Q", help="queries (default: unlimited)")
+    calibrate.add_argument(
+        "--mode",
+        type=one_of("mode", ("proved", "paper")),
+        default="proved",
+        metavar="proved|paper",
+        help="proved (default), or the accounting of the authors",
+    )
+    calibrate.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
+    add_option_flag(calibrate)
+    add_plugin_flag(calibrate)
+
+
+def _account(arguments: argparse.Namespace) -> int:
+    from harness.privacy.accountants import account_subsampled_gaussian
+
+    answer = account_subsampled_gaussian(arguments.noise, arguments.rate, arguments.steps, arguments.delta)
+    if arguments.json:
+        output.emit_json(answer)
+        return 0
+    prv = answer["prv"]
+    if prv is not None:
+        output.emit(
+            f"PRV     epsilon = {prv['estimate']:.4f}, between {prv['low']:.4f} and {prv['upper']:.4f};"
+            " a claim must use the upper end"
+        )
+    for name, meaning in (
+        ("pld", "PLD     epsilon = {:.4f}, Poisson sampling, add or remove one record"),
+        ("fixed_replace_one", "fixed   epsilon = {:.4f}, sampling without replacement, replace one record"),
+    ):
+        if answer[name] is not None:
+            output.emit(meaning.format(answer[name]))
+    for note in answer.get("notes", ()):
+        output.emit(f"note: {note}")
+    return 0
+
+
+def _calibrate(arguments: argparse.Namespace) -> int:
+    from harness.cells import build, resolve_options
+    from harness.commands.selection import task_facts
+    from harness.errors import unknown
+    from harness.privacy.calibration import calibrate
+    from harness.privacy.events import to_json
+    from harness.registry import find_mechanism, load_mechanisms
+
+    cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
+    if arguments.task not in (known := task_facts()):
+        raise unknown("task", arguments.task, known)
+    options = resolve_options(cls, arguments.task, _given(cls.name, arguments.option))
+    mechanism = build(cls, options)
+    sizes = _sizes(arguments)
+    found = calibrate(mechanism, sizes, arguments.epsilon, arguments.delta, mode=arguments.mode)
+    answer = {
+        "mechanism": cls.name,
+        "task": arguments.task,
+        "options": options,
+        "knob": mechanism.knob.name if mechanism.knob else None,
+        "noise": found.knob,
+        "epsilon": arguments.epsilon,
+        "epsilon_upper": found.bounds.upper,
+        "delta": found.delta,
+        "neighbours": "add/remove one record",
+        "mode": found.mode,
+        "sizes": {name or "": n for name, n in sizes.records.items()},
+        "shots": {name or "": n for name, n in sizes.shots.items()},
+        "events": to_json(found.event),
+        "accountants": found.bounds.accountants,
+        "notes": list(found.bounds.notes),
+    }
+    if arguments.json:
+        output.emit_json(answer)
+    else:
+        _show(answer, mechanism, sizes)
+    return 0
+
+
+def _given(name: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
+    from harness.errors import unknown
+
+    for target, _, _ in options:
+        if target not in (None, name):
+            raise unknown("mechanism", str(target), [name])
+    return {option: value for _, option, value in options}
+
+
+def _sizes(arguments: argparse.Namespace) -> Sizes:
+    """Sizes of the task: with `--size` every used group has that many records and no data is loaded."""
+    import numpy as np
+
+    from harness.mechanism import Sizes
+    from harness.task import Task, load_config
+
+    if arguments.size is None:
+        task = Task.load(arguments.task, arguments.source, limit_test=1)
+        return task.sizes(task.plan_shots(arguments.shots, np.random.default_rng(0)), arguments.queries)
+    labels = list(load_config(arguments.task).get("doc_to_choice", ()))
+    used: dict[str | None, int] = {}
+    for i in range(arguments.shots):
+        group = labels[i % len(labels)] if labels else None
+        used[group] = used.get(group, 0) + 1
+    return Sizes(dict.fromkeys(used, arguments.size), used, arguments.queries)
+
+
+def _show(answer: dict[str, Any], mechanism: Mechanism, sizes: Sizes) -> None:
+    proved = "proved" if answer["mode"] == "proved" else "by the authors' accounting"
+    if answer["knob"] is None:
+        output.emit(f"{answer['mechanism']} has no knob: epsilon = {answer['epsilon_upper']:g} whatever is asked.")
+        return
+    output.emit(
+        f"{answer['mechanism']} on {answer['task']}: {answer['knob']} = {answer['noise']:.6g}"
+        f" for epsilon = {answer['epsilon']:g} at delta = {answer['delta']:.3g}"
+        f" ({proved}: {answer['epsilon_upper']:.4f}, neighbours: add or remove one record)"
+    )
+    output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
+    smallest = min(sizes.records.values())
+    output.emit(f"records: {len(sizes.records)} groups, the smallest of {smallest}; shots: {sum(sizes.shots.values())}")
+    for name, value in answer["accountants"].items():
+        output.emit(f"  {name}: {value}")
+    for note in answer["notes"]:
+        output.emit(f"note: {note}")

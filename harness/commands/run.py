@@ -1,0 +1,215 @@
+"""`dpicl run`: does what is missing of a suite. `dpicl plan`: says what that would be."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from harness.commands import output
+from harness.commands.arguments import ENGINES, Subparsers, add_command, add_selection_flags, one_of, whole
+
+if TYPE_CHECKING:
+    from harness.cells import Cell
+    from harness.commands.selection import Selection
+    from harness.engines import Done
+    from harness.results import Result
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds both commands."""
+    run = add_command(
+        subparsers,
+        "run",
+        "run what is missing of a suite",
+        "dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2",
+        _run,
+    )
+    add_selection_flags(run)
+    run.add_argument(
+        "--engine",
+        type=one_of("engine", ENGINES),
+        default="inline",
+        metavar="|".join(ENGINES),
+        help="this process, worker processes, or Ray (default: inline)",
+    )
+    run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
+    plan = add_command(
+        subparsers,
+        "plan",
+        "show what `run` would do: cells, what is there already, what the rest costs",
+        "dpicl plan quick --epsilon 1",
+        _plan,
+    )
+    add_selection_flags(plan)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from harness.commands.progress import TimeLeft, shown
+    from harness.commands.selection import report_damaged, select
+    from harness.costs import Costs
+    from harness.engines import Job, make_engine
+
+    selection = select(arguments)
+    engine = make_engine(arguments.engine, arguments.workers)
+    selection.store.prepare()
+    results, damaged = selection.store.load_all()
+    selection.store.set_aside(damaged)
+    report_damaged(damaged, moved=True)
+
+    there, missing = _split(selection, results)
+    costs = Costs(results, selection.mechanisms)
+    left = TimeLeft({cell.id: costs.estimate(cell).seconds for cell in missing}, getattr(engine, "workers", 1))
+    job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
+    finished: list[Done] = []
+    start = time.perf_counter()
+    if missing:
+        with shown(len(missing), left) as show:
+
+            def report(event: Any) -> None:
+                show(event)
+                if hasattr(event, "status"):
+                    finished.append(event)
+
+            engine.run(missing, job, report)
+            busy = [done.cell for done in finished if done.status == "busy"]
+            if busy:
+                output.message(f"Waiting for {output.count(len(busy), 'cell')} that another run is doing.")
+                engine.run(busy, job, report, wait_for_locks=True)
+    finished = [done for done in finished if done.status != "busy"]
+    return _summary(arguments, selection, there, finished, time.perf_counter() - start)
+
+
+def _summary(
+    arguments: argparse.Namespace, selection: Selection, there: list[Cell], finished: list[Done], seconds: float
+) -> int:
+    counts = Counter(done.status for done in finished)
+    counts["present"] += len(there)
+    failed = [done for done in finished if done.status == "failed"]
+    if arguments.json:
+        output.emit_json(
+            {
+                "suite": selection.suite.name,
+                "version": selection.suite.version,
+                "results": arguments.results,
+                "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
+                "cells": [_finished_json(done, selection) for done in finished],
+                "seconds": round(seconds, 2),
+            }
+        )
+    elif len(failed) < len(finished) or there:
+        output.emit(
+            f"{counts['done']} cells done, {counts['present']} were there, {counts['skipped']} skipped,"
+            f" {counts['failed']} failed, in {output.duration(seconds)}. Results: {selection.store.folder}"
+        )
+        if not failed:
+            output.emit(f"Next: {_board_command(arguments)}")
+    for text, number in Counter(done.message for done in failed).items():
+        output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
+    return 2 if failed else 0
+
+
+def _board_command(arguments: argparse.Namespace) -> str:
+    """The board of what was just run: the same suite, source, limit and folder."""
+    words = ["dpicl", "board", arguments.suite]
+    for flag, value in (("--source", arguments.source), ("--limit", arguments.limit)):
+        words += [flag, str(value)] if value is not None else []
+    for model in arguments.model:
+        words += ["--model", model]
+    for plugin in arguments.plugin:
+        words += ["--plugin", str(plugin)]
+    if str(arguments.results) != "results":
+        words += ["--results", str(arguments.results)]
+    return shlex.join(words)
+
+
+def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
+    return {
+        **_cell_json(done.cell),
+        "status": done.status,
+        "seconds": round(done.seconds, 2),
+        "score": done.score,
+        "message": done.message or None,
+        "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    keys = ("task", "mechanism", "label", "model", "epsilon", "delta", "seed", "source", "test_records")
+    return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
+
+
+def _split(selection: Selection, results: list[Result]) -> tuple[list[Cell], list[Cell]]:
+    """(cells that have a result, cells that have none)."""
+    known = {(result.cell_id, result.cell.label) for result in results}
+    there = [cell for cell in selection.cells if (cell.id, cell.label) in known]
+    return there, [cell for cell in selection.cells if (cell.id, cell.label) not in known]
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from harness.commands.selection import report_damaged, select
+    from harness.costs import Costs
+
+    selection = select(arguments)
+    results, damaged = selection.store.load_all()
+    report_damaged(damaged, moved=False)
+    there, missing = _split(selection, results)
+    costs = Costs(results, selection.mechanisms)
+    present = {cell.id for cell in there}
+    estimates = {cell.id: costs.estimate(cell) for cell in selection.cells}
+    seconds = [estimates[cell.id].seconds for cell in missing]
+    known = [value for value in seconds if value is not None]
+    total = sum(known) if len(known) == len(seconds) else None
+    tokens = sum(estimates[cell.id].tokens for cell in missing)
+    if arguments.json:
+        output.emit_json(
+            {
+                "suite": selection.suite.name,
+                "version": selection.suite.version,
+                "present": len(there),
+                "missing": len(missing),
+                "tokens": tokens,
+                "seconds": total,
+                "cells": [
+                    {
+                        **_cell_json(cell),
+                        "options": cell.options,
+                        "status": "present" if cell.id in present else "missing",
+                        "tokens": estimates[cell.id].tokens,
+                        "seconds": estimates[cell.id].seconds,
+                        "path": selection.store.path(cell),
+                    }
+                    for cell in selection.cells
+                ],
+            }
+        )
+        return 0
+    _plan_table(selection, present, {key: value.tokens for key, value in estimates.items()})
+    time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
+    cost = f" ({tokens / 1e6:.2g} million tokens, {time_text} in one process)" if missing else ""
+    output.emit(f"\n{len(selection.cells)} cells: {len(there)} there, {len(missing)} to do{cost}.")
+    run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
+    output.emit(f"Next: {run if missing else _board_command(arguments)}")
+    return 0
+
+
+def _plan_table(selection: Selection, present: set[str], tokens: dict[str, int]) -> None:
+    groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
+    for cell in selection.cells:
+        groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
+    rows = [
+        [
+            model,
+            task,
+            source,
+            label,
+            f"{epsilon:g}",
+            str(len(cells)),
+            str(sum(cell.id in present for cell in cells)),
+            f"{sum(tokens[cell.id] for cell in cells) / 1e6:.2f} M",
+        ]
+        for (model, task, source, label, epsilon), cells in groups.items()
+    ]
+    output.emit_table(["model", "task", "source", "mechanism", "epsilon", "cells", "there", "tokens"], rows)

@@ -1,0 +1,164 @@
+"""What there is: mechanisms built in, from entry points, and from files given with `--plugin`; suites and tasks.
+
+This is the only place of `harness` that reaches into `mechanisms`, `tasks` and `leaderboards`, and it does so late.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import pkgutil
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from harness.errors import DpiclError, PluginError, unknown
+from harness.mechanism import Mechanism
+
+ENTRY_POINTS = "dpicl.mechanisms"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A mechanism and where it came from. plugin_hash: sha256 of its file when it came with `--plugin`, else None."""
+
+    cls: type[Mechanism]
+    origin: str
+    plugin_hash: str | None = None
+
+
+def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered]:
+    """Every mechanism by name: built-in ones, entry points, plugin files.
+
+    A built-in module or a plugin file that fails raises PluginError. An entry point that fails is a warning that names
+    it: somebody else's broken package must not stop a run that does not use it.
+    """
+    found: dict[str, Registered] = {}
+    for module in _builtin_modules():
+        for cls in mechanisms_of(module):
+            _add(found, Registered(cls, "built in"))
+    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        for cls in _from_entry_point(entry):
+            _add(found, Registered(cls, f"entry point {entry.name} = {entry.value}"))
+    for path in plugins:
+        for item in load_plugin(path):
+            _add(found, item)
+    return found
+
+
+def find_mechanism(name: str, mechanisms: dict[str, Registered]) -> type[Mechanism]:
+    """The class of a name. Raises UsageError with the closest known name."""
+    if name not in mechanisms:
+        raise unknown("mechanism", name, mechanisms)
+    return mechanisms[name].cls
+
+
+def load_plugin(path: Path) -> list[Registered]:
+    """The mechanisms that a Python file defines. Raises PluginError naming the file and the reason."""
+    if not path.is_file():
+        raise PluginError(f"Plugin {path} is not a file; give the path of a Python file with a mechanism class.")
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    name = f"dpicl_plugin_{digest[:16]}"
+    module = sys.modules.get(name) or _import_file(name, path)
+    classes = mechanisms_of(module)
+    if not classes:
+        raise PluginError(f"Plugin {path} defines no mechanism{_nearly(module)}; see docs/command-line.md.")
+    return [Registered(cls, f"plugin {path}", digest) for cls in classes]
+
+
+def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
+    """The complete mechanism classes that a module itself defines, with a name and a knob (or knob = None)."""
+    own = [cls for cls in _own_classes(module) if not inspect.isabstract(cls)]
+    for cls in own:
+        if not isinstance(getattr(cls, "name", None), str) or not hasattr(cls, "knob"):
+            raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} needs `name` and `knob`.")
+    return own
+
+
+def _own_classes(module: ModuleType) -> list[type[Mechanism]]:
+    return [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls) and issubclass(cls, Mechanism) and cls.__module__ == module.__name__
+    ]
+
+
+def _nearly(module: ModuleType) -> str:
+    """Why a class that looks like a mechanism is none, for the error message."""
+    for cls in _own_classes(module):
+        missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
+        return f": class {cls.__name__} lacks {missing}"
+    return ": it needs a subclass of harness.mechanism.DemonstrationMechanism"
+
+
+def _builtin_modules() -> Iterable[ModuleType]:
+    package = importlib.import_module("mechanisms")
+    for info in pkgutil.iter_modules(package.__path__):
+        if info.name.startswith("_"):
+            continue
+        name = f"mechanisms.{info.name}"
+        try:
+            yield importlib.import_module(name)
+        except Exception as error:
+            raise PluginError(f"The mechanism module {name} fails to import: {_reason(error)}.") from error
+
+
+def _from_entry_point(entry: EntryPoint) -> list[type[Mechanism]]:
+    try:
+        loaded = entry.load()
+        if isinstance(loaded, ModuleType):
+            return mechanisms_of(loaded)
+        if inspect.isclass(loaded) and issubclass(loaded, Mechanism) and not inspect.isabstract(loaded):
+            return [loaded]
+        raise PluginError(f"{entry.value} is no mechanism class and no module with one")
+    except Exception as error:
+        _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
+        return []
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"Plugin {path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their own module up by name
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise PluginError(f"Plugin {path} fails to import: {_reason(error)}.") from error
+    return module
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, DpiclError):
+        return str(error).rstrip(".")
+    return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _add(found: dict[str, Registered], new: Registered) -> None:
+    name = new.cls.name
+    if name in found and found[name].cls is not new.cls:
+        raise PluginError(
+            f"Two mechanisms are called '{name}': {found[name].origin} and {new.origin}; rename one of them."
+        )
+    found[name] = new
+
+
+def leaderboards() -> ModuleType:
+    """The package that makes boards; loaded only by the commands that need it."""
+    return importlib.import_module("leaderboards.board")
+
+
+def pages() -> ModuleType:
+    """The module that writes boards as pages."""
+    return importlib.import_module("leaderboards.html")

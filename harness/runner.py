@@ -1,0 +1,175 @@
+"""One cell, from its records to its result.
+
+load -> calibrate -> release -> evaluate -> result (docs/design.md, "the way of one cell"). The private records of a
+task go into a `PrivateSet` here and nowhere else, and the epsilon of the result is computed from what the ledger holds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from harness import manifest
+from harness.cells import Cell, build
+from harness.errors import BudgetExceeded, PluginError
+from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Mechanism
+from harness.privacy import accountants
+from harness.privacy.calibration import calibrate
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.registry import Registered, find_mechanism
+from harness.results import Cost, Result, SuiteReference
+from harness.seeds import streams
+from harness.write_up import Release, write_up
+
+if TYPE_CHECKING:
+    from harness.evaluation.lm_eval_bridge import Evaluation
+    from harness.models.base import LanguageModel
+    from harness.task import Task
+
+Report = Callable[[int, int, str], None]
+
+#: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
+_ROUNDING = 1 + 1e-9
+#: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
+_RECORDS_SEED = 0
+
+
+class Skipped(Exception):
+    """The mechanism cannot do this task; the message is its reason."""
+
+
+@dataclass
+class Workbench:
+    """The tasks and models of one process, loaded once and kept while they are in use.
+
+    mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
+    """
+
+    mechanisms: Mapping[str, Registered]
+    keep_tasks: int = 4
+    keep_models: int = 1
+    _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
+    _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
+
+    def mechanism(self, cell: Cell) -> Mechanism:
+        return build(find_mechanism(cell.mechanism, dict(self.mechanisms)), cell.options)
+
+    def task(self, cell: Cell) -> Task:
+        from harness.task import Task
+
+        return _kept(
+            self._tasks,
+            _task_key(cell),
+            self.keep_tasks,
+            lambda: Task.load(
+                cell.task,
+                cell.source,
+                limit_train=cell.train_records,
+                limit_test=cell.test_records,
+                seed=_RECORDS_SEED,
+            ),
+        )
+
+    def model(self, cell: Cell) -> LanguageModel:
+        from harness import models
+
+        return _kept(self._models, cell.model, self.keep_models, lambda: models.load(cell.model))
+
+    def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration]) -> Evaluation:
+        """Scores the demonstrations on the cell's task; without any, every seed has the same answer: read once."""
+        from harness.evaluation import lm_eval_bridge
+
+        key = (*_task_key(cell), cell.model)
+        if not demonstrations and key in self._zero_shot:
+            return self._zero_shot[key]
+        evaluation = lm_eval_bridge.evaluate(self.task(cell), self.model(cell), demonstrations)
+        if not demonstrations:
+            self._zero_shot[key] = evaluation
+        return evaluation
+
+
+def _task_key(cell: Cell) -> tuple[Any, ...]:
+    return cell.task, cell.source, cell.train_records, cell.test_records
+
+
+def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, load: Callable[[], Any]) -> Any:
+    if key in cache:
+        cache.move_to_end(key)
+        return cache[key]
+    while len(cache) >= most:
+        cache.popitem(last=False)  # before loading: two models need not fit into memory at once
+    cache[key] = load()
+    return cache[key]
+
+
+class _Clock:
+    """Wall-clock seconds of each phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+
+
+def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = lambda *_: None) -> Result:
+    """Runs one cell.
+
+    report: called with (done, total, unit) as the release proceeds.
+    Raises Skipped when the mechanism cannot do the task, and DpiclError for what a user can mend; BudgetExceeded when
+    the ledger proves more than the target, in which case there is no result.
+    """
+    clock = _Clock()
+    mechanism = bench.mechanism(cell)
+    with clock.phase("load"):
+        task = bench.task(cell)
+        if reason := mechanism.skip(task):
+            raise Skipped(reason)
+        model = bench.model(cell)
+    tokens_before = model.usage.tokens_read
+    release = _release(cell, mechanism, task, model, clock, report)
+    with clock.phase("evaluate"):
+        report(0, 1, "evaluation")
+        evaluation = bench.evaluate(cell, release.demonstrations)
+    cost = Cost(
+        seconds=clock.seconds,
+        tokens_read=model.usage.tokens_read - tokens_before,
+        peak_memory_mb=manifest.peak_memory_mb(),
+    )
+    return write_up(cell, suite, mechanism, task, model, release, evaluation, cost)
+
+
+def _release(
+    cell: Cell, mechanism: Mechanism, task: Task, model: LanguageModel, clock: _Clock, report: Report
+) -> Release:
+    if not isinstance(mechanism, DemonstrationMechanism):
+        raise PluginError(f"Mechanism '{cell.mechanism}' releases no demonstrations; this runner cannot run it.")
+    randomness = streams(cell.seed, cell.noise)
+    shots = task.plan_shots(cell.shots, randomness.stream("shots"))
+    sizes = task.sizes(shots)
+    with clock.phase("calibrate"):
+        calibration = calibrate(mechanism, sizes, cell.epsilon, cell.delta, mode=cell.mode)
+    ledger = Ledger(calibration.event, cell.epsilon, cell.delta)
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=randomness.source("sampling"))
+    context = Context(task, model, shots, calibration.knob, randomness, randomness.source("noise"), report)
+    with clock.phase("release"):
+        demonstrations = mechanism.release(private, context)
+    with clock.phase("account"):
+        bounds = accountants.epsilon(ledger.event(), cell.delta)
+    if cell.mode == "proved" and not bounds.upper <= cell.epsilon * _ROUNDING:
+        raise BudgetExceeded(
+            f"The ledger of {cell} proves epsilon={bounds.upper:.6g}, over the target; the result was not written."
+            f" Mechanism '{cell.mechanism}' charges what its `events` do not declare."
+        )
+    return Release(calibration, sizes, demonstrations, ledger, bounds)

@@ -1,0 +1,192 @@
+"""The results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
+
+A file appears whole or not at all (temporary file in the same folder, fsync, rename). A cell is locked by the process
+that works on it with flock, which the operating system frees when the process dies, however it dies. Files that cannot
+be read as results are never deleted: `set_aside` moves them into a folder `set_aside` beside them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.cells import Cell
+from harness.errors import ResultError
+from harness.paths import slug
+from harness.results import Result, from_text, to_text
+
+_ASIDE = "set_aside"
+_LOCKS = ".locks"
+_UNFINISHED = ".*.json.tmp"
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file in the results folder that is no result of this schema, and why."""
+
+    path: Path
+    reason: str
+
+
+class Store:
+    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`."""
+
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.results = folder
+        self.folder = folder / slug(suite)
+
+    def path(self, cell: Cell) -> Path:
+        """Where the result of a cell is, or will be."""
+        return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{cell.id}.json"
+
+    def holds(self, cell: Cell) -> bool:
+        """Whether the cell is finished and its file is sound."""
+        return self.read(cell) is not None
+
+    def read(self, cell: Cell) -> Result | None:
+        """The result of a cell; None when there is none that can be read."""
+        found = _read(self.path(cell))
+        return found if isinstance(found, Result) and found.cell_id == cell.id else None
+
+    def load_all(self) -> tuple[list[Result], list[Damaged]]:
+        """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
+        results, damaged = [], []
+        for path in sorted(self.folder.rglob("*.json")):
+            parts = path.relative_to(self.folder).parts
+            if _ASIDE in parts or any(part.startswith(".") for part in parts):
+                continue
+            found = _read(path)
+            if isinstance(found, Result) and self.path(found.cell).resolve() != path.resolve():
+                found = Damaged(path, "foreign: its name or folder does not fit its content")
+            if isinstance(found, Result):
+                results.append(found)
+            elif found is not None:
+                damaged.append(found)
+        return results, damaged
+
+    def prepare(self) -> None:
+        """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
+        probe = self.folder / f".probe.{os.getpid()}"
+        try:
+            (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+            (self.folder / _LOCKS / ".gitignore").write_text("*\n", encoding="utf-8")
+            probe.write_text("", encoding="utf-8")
+            probe.unlink()
+        except OSError as error:
+            raise _unwritable(self.results, error) from error
+        self._remove_unfinished()
+
+    def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
+        """Moves files into `set_aside` beside them, under a name that is still free; returns where they are now."""
+        moved = []
+        for item in damaged:
+            target = item.path.parent / _ASIDE / item.path.name
+            number = 1
+            while target.exists():
+                target = item.path.parent / _ASIDE / f"{item.path.stem}.{number}{item.path.suffix}"
+                number += 1
+            try:
+                target.parent.mkdir(exist_ok=True)
+                os.replace(item.path, target)
+            except FileNotFoundError:
+                continue  # another run was faster
+            except OSError as error:
+                raise _unwritable(self.results, error) from error
+            moved.append(target)
+        return moved
+
+    @contextmanager
+    def lock(self, cell: Cell, wait: bool = False) -> Iterator[bool]:
+        """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
+        path = self.folder / _LOCKS / f"{cell.id}.lock"
+        try:
+            descriptor = _acquire(path, wait)
+        except OSError as error:
+            raise _unwritable(self.results, error) from error
+        if descriptor is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def write(self, result: Result) -> Path:
+        """Writes one result; the caller holds the cell's lock. Raises ResultError when the disk does not take it."""
+        path = self.path(result.cell)
+        temporary = path.with_name(f".{path.name}.tmp")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(to_text(result))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            _sync_folder(path.parent)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise _unwritable(self.results, error) from error
+        return path
+
+    def _remove_unfinished(self) -> None:
+        """Removes what a killed run left half written, unless a run that is alive is writing it just now."""
+        for path in self.folder.rglob(_UNFINISHED):
+            lock = self.folder / _LOCKS / f"{path.name.split('.')[1]}.lock"
+            descriptor = _acquire(lock, wait=False)
+            if descriptor is None:
+                continue
+            path.unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def _read(path: Path) -> Result | Damaged | None:
+    """A result, why it is none, or None where there is no file."""
+    try:
+        return from_text(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return Damaged(path, "damaged: it is not text")
+    except ValueError as error:
+        return Damaged(path, str(error))
+    except OSError as error:
+        raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _acquire(path: Path, wait: bool) -> int | None:
+    """An open, locked descriptor of the lock file; None when another process has it.
+
+    The holder removes the file before it lets go, so a lock counts only when its file is still the one at that path.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
+                return descriptor
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except FileNotFoundError:
+            pass  # removed by its last holder between open and lock: take a new one
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _unwritable(folder: Path, error: OSError) -> ResultError:
+    return ResultError(
+        f"Cannot write results under {folder}: {error.strerror}; mend that, or choose another folder with --results."
+    )

@@ -1,0 +1,155 @@
+"""From what a cell did to its result: numbers, settings, released text, and nothing that is private.
+
+A released text is stored only when its epsilon is finite. With secure noise the records are taken for private in
+earnest: then also what depends on them without being paid for (seconds, tokens read, memory, fingerprint) is withheld.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from harness import manifest
+from harness.cells import Cell
+from harness.evaluation.statistics import bootstrap_interval
+from harness.mechanism import Demonstration, Mechanism, Sizes
+from harness.privacy.accountants import Bounds
+from harness.privacy.calibration import Calibration
+from harness.privacy.events import to_json
+from harness.privacy.ledger import Ledger
+from harness.results import (
+    Cost,
+    Data,
+    Documents,
+    KnobValue,
+    Manifest,
+    Model,
+    Privacy,
+    Released,
+    Result,
+    Score,
+    SuiteReference,
+)
+from harness.seeds import Streams, streams
+
+if TYPE_CHECKING:
+    from harness.evaluation.lm_eval_bridge import Evaluation
+    from harness.models.base import LanguageModel
+    from harness.task import Task
+
+WITHHELD = "withheld"
+
+
+@dataclass(frozen=True)
+class Release:
+    """What came out of a mechanism, and what it cost."""
+
+    calibration: Calibration
+    sizes: Sizes
+    demonstrations: list[Demonstration]
+    ledger: Ledger
+    bounds: Bounds
+
+
+def write_up(
+    cell: Cell,
+    suite: SuiteReference,
+    mechanism: Mechanism,
+    task: Task,
+    model: LanguageModel,
+    release: Release,
+    evaluation: Evaluation,
+    cost: Cost,
+) -> Result:
+    """The result of a cell."""
+    in_earnest = cell.noise == "secure"
+    return Result(
+        cell_id=cell.id,
+        suite=suite,
+        cell=cell,
+        scores=_scores(evaluation, streams(cell.seed)),
+        main_metric=task.main_metric,
+        documents=_documents(evaluation),
+        privacy=_privacy(cell, mechanism, release),
+        released=_released(release.demonstrations) if math.isfinite(release.bounds.upper) else [],
+        released_count=len(release.demonstrations),
+        manifest=_manifest(task, model, in_earnest),
+        cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+def _released(demonstrations: Sequence[Demonstration]) -> list[Released]:
+    return [Released(text=each.text, label=each.label, tokens=each.tokens) for each in demonstrations]
+
+
+def _privacy(cell: Cell, mechanism: Mechanism, release: Release) -> Privacy:
+    knob = mechanism.knob
+    value = release.calibration.knob
+    claimed: float | None = cell.epsilon
+    if knob is not None and math.isfinite(cell.epsilon):
+        claimed = mechanism.paper_epsilon(value, release.sizes, cell.delta)
+    notes = ["cost, fingerprint and duplicates depend on private records: withheld"] if cell.noise == "secure" else []
+    return Privacy(
+        epsilon_target=cell.epsilon,
+        epsilon_claimed=claimed,
+        epsilon_proved=release.bounds.upper,
+        delta=cell.delta,
+        knob=None if knob is None else KnobValue(name=knob.name, value=value),
+        queries=release.sizes.queries,
+        mode=cell.mode,
+        ledger=release.ledger.to_json(),
+        event=to_json(release.ledger.event()),
+        accountants=release.bounds.accountants,
+        notes=[*release.bounds.notes, *notes],
+    )
+
+
+def _scores(evaluation: Evaluation, randomness: Streams) -> dict[str, Score]:
+    seed = int(randomness.stream("bootstrap").integers(2**31))
+    scores = {}
+    for metric, value in evaluation.scores.items():
+        outcomes = [document.outcome[metric] for document in evaluation.documents]
+        low, high = bootstrap_interval(outcomes, seed=seed)
+        scores[metric] = Score(value=value, low=low, high=high)
+    return scores
+
+
+def _documents(evaluation: Evaluation) -> dict[str, Documents]:
+    return {
+        metric: Documents(
+            ids=[document.id for document in evaluation.documents],
+            outcomes=[document.outcome[metric] for document in evaluation.documents],
+        )
+        for metric in evaluation.scores
+    }
+
+
+def _manifest(task: Task, model: LanguageModel, in_earnest: bool) -> Manifest:
+    commit, dirty = manifest.commit()
+    identity = model.identity
+    counts = Counter(record.label if task.partitioned else "" for record in task.train)
+    return Manifest(
+        commit=commit,
+        dirty=dirty,
+        python=manifest.python_version(),
+        packages=manifest.package_versions(),
+        model=Model(
+            name=identity.name, sha256=identity.sha256, revision=identity.revision, parameters=identity.parameters
+        ),
+        data=Data(
+            fingerprint=WITHHELD if in_earnest else task.fingerprint,
+            source=task.source,
+            dropped={} if in_earnest else dict(task.dropped),
+            sizes=dict(sorted(counts.items())),
+            test_records=len(task.test),
+        ),
+        prompts_hash=task.prompts_hash,
+        dtype=identity.dtype,
+        device=identity.device,
+        machine=manifest.machine(),
+    )

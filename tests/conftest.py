@@ -1,0 +1,89 @@
+"""Fixtures that any test may use."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.cli import main
+
+SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command answered."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="session")
+def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder that all tests of this session share, so that a calibration is searched for once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def own_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Points DPICL_CACHE to the session's cache folder: nothing of the user's own cache is read or written."""
+    monkeypatch.setenv("DPICL_CACHE", str(session_cache))
+    return session_cache
+
+
+@pytest.fixture
+def dpicl(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+    """Runs a `dpicl` command in this process: dpicl("plan", suite, "--json")."""
+
+    def run(*words: object) -> Answer:
+        capsys.readouterr()
+        code = main([str(word) for word in words])
+        out, err = capsys.readouterr()
+        return Answer(code, out, err)
+
+    return run
+
+
+@pytest.fixture
+def dpicl_process(own_cache: Path) -> Callable[..., subprocess.Popen[str]]:
+    """Starts a `dpicl` command as a process of its own, with one thread; the caller waits for it or kills it."""
+
+    def start(*words: object) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "harness", *map(str, words)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parent.parent,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+
+    return start
+
+
+@pytest.fixture
+def sim_suite() -> Path:
+    """The path of a suite on the simulated model: 8 cells, seconds."""
+    return SIM_SUITE
+
+
+@pytest.fixture
+def real_data() -> Path:
+    """The folder of real records that DPICL_DATA names; skips the test where there is none."""
+    folder = os.environ.get("DPICL_DATA")
+    if not folder:
+        pytest.skip("DPICL_DATA is not set")
+    return Path(folder)

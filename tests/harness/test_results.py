@@ -1,0 +1,184 @@
+"""Result files and the results folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ResultError
+from harness.results import from_text, to_text
+from harness.store import Store
+from tests.leaderboards.factory import make_result
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    store = Store(tmp_path / "results", "quick")
+    store.prepare()
+    return store
+
+
+def test_a_result_read_back_is_equal_also_with_infinity():
+    for result in (make_result(), make_result("real_demonstrations", 0.8), make_result("zero_shot")):
+        text = to_text(result)
+        json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        assert from_text(text) == result
+
+
+def test_a_result_without_privacy_must_not_hold_texts():
+    result = json.loads(to_text(make_result("real_demonstrations")))
+    result["released"] = [{"text": "private", "label": "World", "tokens": 1}]
+    with pytest.raises(ValueError, match="without privacy"):
+        from_text(json.dumps(result))
+
+
+def test_an_edited_cell_does_not_fit_its_id():
+    edited = json.loads(to_text(make_result(epsilon=8.0)))
+    edited["cell"]["epsilon"] = 1.0
+    with pytest.raises(ValueError, match="cell_id"):
+        from_text(json.dumps(edited))
+
+
+def test_paths_follow_suite_model_row_task_and_id(store):
+    result = make_result(model="hf:org/model", label="tang_small")
+    path = store.write(result)
+    parts = path.relative_to(store.results).parts
+    assert parts[0] == "quick"
+    assert parts[1].startswith("hf_org_model-")
+    assert parts[2:] == ("tang_small", "agnews", f"{result.cell_id}.json")
+    assert store.holds(result.cell)
+    assert store.load_all() == ([result], [])
+
+
+def test_writing_leaves_nothing_but_the_result_and_locks(store):
+    store.write(make_result())
+    files = [path for path in store.results.rglob("*") if path.is_file()]
+    assert sum(path.suffix == ".json" for path in files) == 1
+    assert {path.name for path in files if path.suffix != ".json"} == {".gitignore"}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda text: text[: len(text) // 2], "damaged"),
+        (lambda text: "", "damaged"),
+        (lambda text: '{"hello": 1}', "foreign"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 0'), "older"),
+        (lambda text: text.replace('"schema_version": 1', '"schema_version": 99'), "newer"),
+        (lambda text: text.replace('"scores"', '"marks"'), "damaged"),
+        (lambda text: "\x00" * 100, "damaged"),
+    ],
+)
+def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason):
+    result = make_result()
+    path = store.write(result)
+    content = change(path.read_text())
+    path.write_text(content)
+    assert not store.holds(result.cell)
+    results, damaged = store.load_all()
+    assert results == []
+    assert reason in damaged[0].reason
+    moved = store.set_aside(damaged)
+    assert moved == [path.parent / "set_aside" / path.name]
+    assert moved[0].read_text() == content
+    assert store.load_all() == ([], [])
+
+
+def test_a_second_file_set_aside_does_not_replace_the_first(store):
+    result = make_result()
+    for content in ("first", "second", "third"):
+        store.write(result).write_text(content)
+        store.set_aside(store.load_all()[1])
+    kept = store.path(result.cell).parent / "set_aside"
+    assert {path.read_text() for path in kept.iterdir()} == {"first", "second", "third"}
+
+
+def test_a_result_under_a_wrong_name_is_foreign(store):
+    path = store.write(make_result())
+    path.rename(path.with_name("0123456789abcdef.json"))
+    results, damaged = store.load_all()
+    assert not results
+    assert "does not fit its content" in damaged[0].reason
+
+
+def test_reading_a_folder_that_is_not_there_is_empty_and_makes_nothing(tmp_path):
+    store = Store(tmp_path / "nothing", "quick")
+    assert store.load_all() == ([], [])
+    assert not (tmp_path / "nothing").exists()
+
+
+@pytest.mark.parametrize("folder", ["file/results", "/proc/nothing"])
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_the_flag(tmp_path, folder):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ResultError, match="--results"):
+        Store(tmp_path / folder, "quick").prepare()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_an_error(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(ResultError, match="--results"):
+        Store(tmp_path / "results", "quick").prepare()
+
+
+def test_a_full_disk_leaves_no_half_file(store, monkeypatch):
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ResultError, match="No space left"):
+        store.write(make_result())
+    assert not list(store.folder.rglob("*.json*"))
+
+
+def test_half_files_of_a_killed_run_are_removed_unless_their_cell_is_at_work(store):
+    dead, alive = make_result(seed=1), make_result(seed=2)
+    for result in (dead, alive):
+        path = store.path(result.cell)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.with_name(f".{path.name}.tmp").write_text("{")
+    with store.lock(alive.cell) as mine:
+        assert mine
+        store.prepare()
+    left = [path.name for path in store.folder.rglob("*.tmp")]
+    assert left == [f".{alive.cell_id}.json.tmp"]
+
+
+def test_a_lock_is_held_by_one_and_free_afterwards(store):
+    cell = make_result().cell
+    with store.lock(cell) as first:
+        assert first
+        with store.lock(cell) as second:
+            assert not second
+    with store.lock(cell) as third:
+        assert third
+    assert not list(store.folder.rglob("*.lock"))
+
+
+def _count(folder: Path, rounds: int) -> None:
+    store, cell, counter = Store(folder, "quick"), make_result().cell, folder / "counter"
+    for _ in range(rounds):
+        with store.lock(cell, wait=True):
+            counter.write_text(str(int(counter.read_text()) + 1))
+
+
+def test_a_lock_excludes_other_processes_even_while_lock_files_come_and_go(store):
+    (store.results / "counter").write_text("0")
+    context = multiprocessing.get_context("fork")
+    others = [context.Process(target=_count, args=(store.results, 200)) for _ in range(4)]
+    for process in others:
+        process.start()
+    for process in others:
+        process.join()
+    assert (store.results / "counter").read_text() == "800"
+
+
+def test_numbers_that_are_not_finite_are_texts_in_json():
+    result = json.loads(to_text(make_result("real_demonstrations")))
+    assert result["cell"]["epsilon"] == "Infinity"
+    assert math.isinf(make_result("real_demonstrations").cell.epsilon)

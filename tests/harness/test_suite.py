@@ -1,0 +1,166 @@
+"""Suites: strict reading, and what they expand to."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cells import Cell, TaskFacts, expand
+from harness.errors import UsageError
+from harness.registry import load_mechanisms
+from harness.suite import Changes, OptionChange, Suite, changed, load_suite
+
+MECHANISMS = load_mechanisms()
+TASKS = {
+    name: (lambda source: TaskFacts(1, "synthetic" if source == "auto" else source)) for name in ("agnews", "trec")
+}
+TEXT = """\
+name: small
+version: 3
+source: auto
+models: [sim]
+seeds: [0, 1]
+epsilons: [1, 8]
+tasks: [agnews, trec]
+mechanisms:
+  - name: zero_shot
+  - name: real_demonstrations
+  - name: tang
+    options: {slots: 7}
+    per_task:
+      trec: {tokens: 5}
+"""
+
+
+def read(tmp_path: Path, text: str = TEXT) -> Suite:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def cells_of(suite: Suite, **changes: object) -> list[Cell]:
+    options = changes.pop("options", ())
+    return expand(changed(suite, Changes(**changes), MECHANISMS), MECHANISMS, TASKS, options)
+
+
+def test_a_suite_expands_to_every_combination_and_knobless_mechanisms_have_their_own_epsilon(tmp_path):
+    cells = cells_of(read(tmp_path))
+    epsilons = {name: {cell.epsilon for cell in cells if cell.mechanism == name} for name in MECHANISMS}
+    assert epsilons["zero_shot"] == {0.0}
+    assert epsilons["real_demonstrations"] == {math.inf}
+    assert epsilons["tang"] == {1.0, 8.0}
+    assert len(cells) == 2 * (2 + 2 + 2 * 2)
+    assert len({cell.id for cell in cells}) == len(cells)
+    assert {cell.source for cell in cells} == {"synthetic"}
+
+
+def test_options_are_class_defaults_then_published_then_suite_then_task_then_command_line(tmp_path):
+    suite = read(tmp_path)
+    tang = {cell.task: cell.options for cell in cells_of(suite) if cell.mechanism == "tang"}
+    assert tang["agnews"]["examples_per_slot"] == 2  # published for agnews
+    assert tang["trec"]["examples_per_slot"] == 1
+    assert tang["agnews"]["slots"] == tang["trec"]["slots"] == 7
+    assert (tang["agnews"]["tokens"], tang["trec"]["tokens"]) == (100, 5)
+    assert tang["agnews"]["style"] == "completion"  # the class's default
+    cells = cells_of(suite, options=[OptionChange(None, "slots", 9)])
+    changed_rows = {cell.label: cell.options["slots"] for cell in cells if cell.mechanism == "tang"}
+    assert changed_rows == {"tang+slots=9": 9}
+
+
+def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
+    cells = cells_of(read(tmp_path), tasks=["trec"], epsilons=[3.0], seeds=[5], mechanisms=["tang", "prism"])
+    assert {(c.task, c.epsilon, c.seed) for c in cells} == {("trec", 3.0, 5)}
+    assert {cell.mechanism for cell in cells} == {"tang", "prism"}
+
+
+def test_an_epsilon_given_as_inf_is_infinity(tmp_path):
+    assert math.inf in read(tmp_path, TEXT.replace("[1, 8]", "[1, .inf]")).epsilons
+
+
+@pytest.mark.parametrize("text", ["1e-5", "0.00001", "1/100000", "'1e-5'"])
+def test_delta_may_be_a_decimal_or_a_fraction(tmp_path, text):
+    assert read(tmp_path, TEXT + f"delta: {text}\n").delta == 1e-5
+
+
+def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
+    cell = cells_of(read(tmp_path))[0]
+    assert cell.model_copy(update={"label": "other"}).id == cell.id
+    for field, value in {
+        "suite": "x", "suite_version": 4, "task": "trec", "task_version": 2, "source": "local", "mechanism": "x",
+        "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
+        "train_records": 1, "noise": "secure", "mode": "paper", "plugin": "ab",
+    }.items():  # fmt: skip
+        assert cell.model_copy(update={field: value}).id != cell.id, field
+        assert field in Cell.model_fields
+    assert len(Cell.model_fields) == 18  # a new field must be added above
+
+
+def test_equal_options_written_differently_are_the_same_cell(tmp_path):
+    first = cells_of(read(tmp_path, TEXT.replace("{slots: 7}", "{slots: 7, top_p: 1}")))
+    second = cells_of(read(tmp_path, TEXT.replace("{slots: 7}", "{top_p: 1.0, slots: 7.0}")))
+    assert [cell.id for cell in first] == [cell.id for cell in second]
+
+
+def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
+    first = read(tmp_path)
+    grown = read(tmp_path, TEXT.replace("seeds: [0, 1]", "seeds: [0, 1, 2]"))
+    assert first.hash == grown.hash
+    assert first.hash != read(tmp_path, TEXT + "test_records: 10\n").hash
+    assert first.hash != read(tmp_path, TEXT.replace("version: 3", "version: 4")).hash
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (TEXT.replace("epsilons", "epsilon"), 6, "Did you mean 'epsilons'?"),
+        (TEXT.replace("    options", "    option"), 12, "Did you mean 'options'?"),
+        (TEXT.replace("slots: 7", "slot: 7"), 12, "Did you mean 'slots'?"),
+        (TEXT.replace("tokens: 5", "token: 5"), 14, "Did you mean 'tokens'?"),
+        (TEXT.replace("trec: {", "treck: {"), 14, "Did you mean 'trec'?"),
+        (TEXT.replace("slots: 7", "slots: many"), 11, "slots"),
+        (TEXT.replace("slots: 7", "slots: 0"), 11, "slots"),
+        (TEXT.replace("agnews, trec", "agnews, trek"), 7, "Did you mean 'trec'?"),
+        (TEXT.replace("name: tang", "name: tank"), 11, "Did you mean 'tang'?"),
+        (TEXT.replace("[1, 8]", "[1, -8]"), 6, "epsilon must be above 0"),
+        (TEXT.replace("[1, 8]", "[1, .nan]"), 6, "epsilon must be above 0"),
+        (TEXT.replace("[1, 8]", "[1, 1]"), 6, "twice"),
+        (TEXT + "delta: 1\n", 15, "delta must lie between 0 and 1"),
+        (TEXT + "delta: soon\n", 15, "number"),
+        (TEXT + "shots: true\n", 15, "whole number"),
+        (TEXT + "shots: 4\nshots: 5\n", 16, "twice"),
+        (TEXT + "model: sim\n", 15, "either 'model' or 'models'"),
+        (TEXT + "noise: loud\n", 15, "secure"),
+        (TEXT + "  - name: tang\n", 15, "label"),
+        (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
+        (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
+        ("- 1\n", 1, "set of keys"),
+    ],
+)
+def test_a_broken_suite_is_an_error_with_its_line_and_a_hint(tmp_path, text, line, words):
+    with pytest.raises(UsageError) as error:
+        cells_of(read(tmp_path, text))
+    assert f"suite.yaml, line {line}: " in str(error.value)
+    assert words in str(error.value)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_suite_or_a_usage_error(tmp_path_factory, text):
+    path = tmp_path_factory.getbasetemp() / "any.yaml"
+    path.write_text(TEXT + text, encoding="utf-8")
+    with contextlib.suppress(UsageError):  # any other exception fails the test
+        load_suite(path)
+
+
+def test_shipped_suites_expand():
+    from harness.paths import shipped_suites
+
+    assert shipped_suites()
+    for path in shipped_suites().values():
+        suite = load_suite(path)
+        tasks = {task: lambda source: TaskFacts(1, source) for task in suite.tasks}
+        assert expand(suite, MECHANISMS, tasks)
