@@ -1,0 +1,193 @@
+"""The board: results sorted into sections that may be compared, each with its tables.
+
+A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
+delta; nothing else shares a table. Within a section a task has one version (records, prompts, sizes, test records) and
+a row has one set of options: where results differ, the version with the most results stays and a note names the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from harness.results import Result
+from leaderboards.groups import Group, group_of
+from leaderboards.standings import Overall, Row, TaskTable, overall, task_table
+from leaderboards.terminal import render_terminal
+from leaderboards.text import counted
+
+__all__ = ["Board", "Section", "board_json", "build_board", "render_terminal"]
+
+Version = Mapping[str, Hashable]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Results that may be compared: their tables, the ranking over all tasks, and what the reader must know."""
+
+    group: Group
+    tables: tuple[TaskTable, ...]
+    overall: Overall | None
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """Sections, the newest first; ``notes`` are about results that are in none of them."""
+
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...]
+
+
+def build_board(results: Sequence[Result]) -> Board:
+    """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes."""
+    groups: dict[Group, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[group_of(result)].append(result)
+    notes = []
+    real = {group: own for group, own in groups.items() if not group.simulated}
+    if real and len(real) < len(groups):
+        count = counted(len(results) - sum(map(len, real.values())))
+        notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
+        groups = defaultdict(list, real)
+    newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
+    if len(newest) > 1:
+        notes.append(_several(newest))
+    return Board(tuple(_section(group, groups[group]) for group in newest), tuple(notes))
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
+    sections = []
+    for section in board.sections:
+        tables = [
+            {
+                "task": table.task,
+                "metric": table.metric,
+                "documents": table.documents,
+                "rows": [_row_json(row) for row in table.in_order],
+                "paper": [_row_json(row) for row in table.paper],
+                "missing": [asdict(missing) for missing in table.missing],
+            }
+            for table in section.tables
+        ]
+        ranking = asdict(section.overall) if section.overall else None
+        sections.append(
+            {"group": asdict(section.group), "tasks": tables, "overall": ranking, "notes": list(section.notes)}
+        )
+    plain: dict[str, Any] = _finite({"sections": sections, "notes": list(board.notes)})
+    return plain
+
+
+def _section(group: Group, results: Sequence[Result]) -> Section:
+    notes: list[str] = []
+    if group.simulated:
+        notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
+    kept = _settle(results, lambda result: result.cell.task, _task_version, notes)
+    kept = _settle(kept, _row_key, _row_version, notes)
+    by_task: dict[str, list[Result]] = defaultdict(list)
+    for result in kept:
+        by_task[result.cell.task].append(result)
+    tables = tuple(task_table(group, task, by_task[task]) for task in sorted(by_task))
+    for table in tables:
+        notes.extend(_uneven_seeds(table))
+        notes.extend(
+            f"{row.title} on {table.task} is not ranked: {row.unranked}." for row in table.rows if row.unranked
+        )
+    return Section(group, tables, overall(tables), tuple(notes))
+
+
+def _settle(
+    results: Sequence[Result],
+    scope: Callable[[Result], Hashable],
+    version: Callable[[Result], Version],
+    notes: list[str],
+) -> list[Result]:
+    """Of every scope the results of one version: the one with most results, the newest where two have as many."""
+    scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        scopes[scope(result)][tuple(version(result).items())].append(result)
+    kept = []
+    for versions in scopes.values():
+        best = max(versions.values(), key=lambda own: (len(own), max(_age(result) for result in own)))
+        kept.extend(best)
+        for own in versions.values():
+            if own is not best:
+                notes.append(_left_out(own, version(own[0]), version(best[0])))
+    return kept
+
+
+def _left_out(results: Sequence[Result], version: Version, kept: Version) -> str:
+    cell = results[0].cell
+    labels = ", ".join(sorted({result.cell.label for result in results}))
+    differs = ", ".join(name for name in kept if version[name] != kept[name])
+    return f"{cell.task}: left out {counted(len(results))} of {labels}: other {differs}."
+
+
+def _task_version(result: Result) -> Version:
+    cell, manifest = result.cell, result.manifest
+    return {
+        "task version": cell.task_version,
+        "records": manifest.data.fingerprint,
+        "prompts": manifest.prompts_hash,
+        "number of shots": cell.shots,
+        "records a class": cell.train_records,
+        "number of test records": cell.test_records,
+        "metric": result.main_metric,
+        "test records": tuple(sorted(result.documents[result.main_metric].ids)),
+    }
+
+
+def _row_key(result: Result) -> Hashable:
+    return result.cell.task, result.cell.label, result.cell.mode
+
+
+def _row_version(result: Result) -> Version:
+    cell = result.cell
+    return {
+        "mechanism": cell.mechanism,
+        "options": json.dumps(cell.options, sort_keys=True),
+        "plug-in file": cell.plugin,
+        "kind of noise": cell.noise,
+    }
+
+
+def _uneven_seeds(table: TaskTable) -> list[str]:
+    most = max((len(row.seeds) for row in table.rows), default=0)
+    return [
+        f"{row.title} on {table.task} has {len(row.seeds)} of {most} seeds so far."
+        for row in table.rows
+        if len(row.seeds) < most
+    ]
+
+
+def _several(groups: Sequence[Group]) -> str:
+    first = groups[0]
+    names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
+    names |= {"weights": "model weights", "source": "source of records", "delta": "δ"}
+    differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
+    return (
+        f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
+        " across sections. The newest comes first."
+    )
+
+
+def _age(result: Result) -> str:
+    return result.created
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    data = {name: value for name, value in vars(row).items() if name != "results"}
+    return {**data, "seeds": list(row.seeds), "cells": [result.cell_id for result in row.results]}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return "Infinity" if isinstance(value, float) and math.isinf(value) else value

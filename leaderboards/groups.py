@@ -1,0 +1,59 @@
+"""What must be equal before two results may stand in one table, and the commands that make such results."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+from harness.cells import Cell
+from harness.results import Result
+
+
+@dataclass(frozen=True)
+class Group:
+    """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta."""
+
+    suite: str
+    version: str
+    suite_hash: str
+    model: str
+    weights: str | None
+    source: str
+    delta: float
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the model is the seeded fake one."""
+        return self.model == "sim" or self.model.startswith("sim:")
+
+    def run_command(self, task: str, mechanism: str) -> str:
+        """The command that makes the results of one mechanism on one task."""
+        words = ["dpicl", "run", self.suite, "--task", task, "--mechanism", mechanism, "--model", self.model]
+        return shlex.join([*words, "--source", self.source])
+
+
+def group_of(result: Result) -> Group:
+    """The group of a result."""
+    return Group(
+        suite=result.suite.name,
+        version=str(result.suite.version),
+        suite_hash=result.suite.hash,
+        model=result.cell.model,
+        weights=result.manifest.model.sha256 or result.manifest.model.revision,
+        source=result.manifest.data.source,
+        delta=result.cell.delta,
+    )
+
+
+def reproduce_command(group: Group, cell: Cell, fixed: bool) -> str:
+    """The command that makes a row again. fixed: its epsilon is 0 or infinite by nature and is not asked for.
+
+    Options from the command line are part of the label, as 'row+name=value' (see harness.cells).
+    """
+    row, *changes = cell.label.split("+")
+    command = group.run_command(cell.task, row)
+    if not fixed:
+        command += f" --epsilon {cell.epsilon:g}"
+    if cell.test_records is not None:
+        command += f" --limit {cell.test_records}"
+    return command + "".join(f" --option {shlex.quote(change)}" for change in changes)

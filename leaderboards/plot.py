@@ -1,0 +1,158 @@
+"""The privacy-utility plot of one task as inline SVG: score against epsilon, with intervals and both ends of the scale.
+
+Colours and markers are CSS classes (s0, s1, ...), so the page decides how they look on light and on dark ground. Every
+mechanism keeps its class on all plots of a page. Nothing is loaded from elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from markupsafe import Markup, escape
+
+from leaderboards.standings import Row, TaskTable
+from leaderboards.text import epsilon_text, visible
+
+WIDTH, HEIGHT = 460, 300
+LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 44
+#: Number of distinct series styles in the page's style sheet.
+STYLES = 8
+_INFINITY_GAP = 70  # room at the right for rows that were run without noise
+_DODGE = 9  # distance between mechanisms at the same epsilon
+_MARKER = 4.5
+
+
+@dataclass(frozen=True)
+class Scale:
+    """From data to pixels. epsilons: finite, positive, rising; unlimited: whether infinity has a place."""
+
+    epsilons: tuple[float, ...]
+    unlimited: bool
+    low: float
+    high: float
+
+    def x(self, epsilon: float) -> float:
+        """Pixels from the left for an epsilon > 0; logarithmic, infinity at the right edge."""
+        right = WIDTH - RIGHT - 30
+        if math.isinf(epsilon):
+            return right
+        left, right = LEFT + 40.0, right - (_INFINITY_GAP if self.unlimited else 10)
+        first, last = math.log(self.epsilons[0]), math.log(self.epsilons[-1])
+        if first == last:
+            return (left + right) / 2
+        return left + (math.log(epsilon) - first) / (last - first) * (right - left)
+
+    def y(self, score: float) -> float:
+        """Pixels from the top for a score; scores outside of the scale stand on its border."""
+        share = (min(max(score, self.low), self.high) - self.low) / (self.high - self.low)
+        return HEIGHT - BOTTOM - share * (HEIGHT - BOTTOM - TOP)
+
+
+def series_styles(tables: Sequence[TaskTable]) -> dict[str, int]:
+    """Label -> number of its style, the same on all plots of a section."""
+    labels = sorted({row.label for table in tables for row in table.rows})
+    return {label: i % STYLES for i, label in enumerate(labels)}
+
+
+def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
+    """The plot of one task; text in it is escaped. styles: see `series_styles`."""
+    rows = [row for row in table.rows if row.epsilon > 0]
+    scale = _scale(rows, table)
+    names = ((table.zero_shot, "zero-shot, ε = 0", 13), (table.real_data, "real demonstrations, ε = ∞", -5))
+    parts = [_axes(scale, rows), *(_end_line(scale, row) for row, _, _ in names if row)]
+    labels = sorted({row.label for row in rows})
+    for label, own in groupby(sorted(rows, key=lambda row: (row.label, row.epsilon)), key=lambda row: row.label):
+        shift = _DODGE * (labels.index(label) - (len(labels) - 1) / 2)
+        parts.append(_series(scale, list(own), styles[label], shift))
+    for row, name, offset in names:
+        if row:
+            text = f"{name}: {row.score:.3f}"
+            parts.append(_text("end", (LEFT + WIDTH - RIGHT) / 2, scale.y(row.score) + offset, text, "middle"))
+    title = f"{table.task}: score against ε, with 95% intervals"
+    return Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
+        WIDTH, HEIGHT, visible(title), Markup("").join(parts)
+    )
+
+
+def marker_svg(style: int) -> Markup:
+    """The marker of a series on its own, for the legend."""
+    return Markup('<svg class="key s{}" viewBox="0 0 14 14" aria-hidden="true">{}</svg>').format(
+        style, _marker(style, 7.0, 7.0)
+    )
+
+
+def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
+    shown = [*rows, *(end for end in (table.zero_shot, table.real_data) if end is not None)]
+    low = min((row.low for row in shown), default=0.0)
+    high = max((row.high for row in shown), default=1.0)
+    low, high = math.floor(low * 10 - 0.2) / 10, math.ceil(high * 10 + 0.2) / 10
+    finite = sorted({row.epsilon for row in rows if math.isfinite(row.epsilon)})
+    unlimited = any(math.isinf(row.epsilon) for row in rows)
+    return Scale(tuple(finite) or (1.0,), unlimited, max(low, 0.0), max(min(high, 1.0), max(low, 0.0) + 0.1))
+
+
+def _axes(scale: Scale, rows: Sequence[Row]) -> Markup:
+    lines = []
+    step = 0.1 if scale.high - scale.low <= 0.65 else 0.2
+    for i in range(math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9) + 1):
+        y = scale.y(i * step)
+        lines.append(_line("grid", LEFT, y, WIDTH - RIGHT, y))
+        lines.append(_text("tick", LEFT - 6, y + 4, f"{i * step:.1f}", "end"))
+    bottom = HEIGHT - BOTTOM
+    for epsilon in sorted({row.epsilon for row in rows}):
+        x = scale.x(epsilon)
+        lines.append(_line("axis", x, bottom, x, bottom + 5))
+        lines.append(_text("tick", x, bottom + 18, epsilon_text(epsilon), "middle"))
+    lines.append(_line("axis", LEFT, bottom, WIDTH - RIGHT, bottom))
+    lines.append(
+        _text("name", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "ε asked for (logarithmic), proved ≤ ε", "middle")
+    )
+    return Markup("").join(lines)
+
+
+def _end_line(scale: Scale, row: Row) -> Markup:
+    """One end of the scale: a line at its score and a band for its interval."""
+    y, top, bottom = scale.y(row.score), scale.y(row.high), scale.y(row.low)
+    band = Markup('<rect class="band" x="{}" y="{:.1f}" width="{}" height="{:.1f}"/>').format(
+        LEFT, top, WIDTH - RIGHT - LEFT, max(bottom - top, 0.0)
+    )
+    return band + _line("end", LEFT, y, WIDTH - RIGHT, y)
+
+
+def _series(scale: Scale, rows: Sequence[Row], style: int, shift: float) -> Markup:
+    points = [(scale.x(row.epsilon) + shift, scale.y(row.score)) for row in rows]
+    parts = [
+        Markup('<polyline points="{}"/>').format(" ".join(f"{x:.1f},{y:.1f}" for x, y in points)),
+    ]
+    for row, (x, y) in zip(rows, points, strict=True):
+        hint = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
+        whisker = _line("whisker", x, scale.y(row.low), x, scale.y(row.high))
+        parts.append(Markup("<g><title>{}</title>{}{}</g>").format(visible(hint), whisker, _marker(style, x, y)))
+    return Markup('<g class="s{}">{}</g>').format(style, Markup("").join(parts))
+
+
+def _marker(style: int, x: float, y: float) -> Markup:
+    """Shapes differ as well as colours: circle, square, triangle, diamond."""
+    r = _MARKER
+    if style % 4 == 0:
+        return Markup('<circle class="marker" cx="{:.1f}" cy="{:.1f}" r="{}"/>').format(x, y, r)
+    corners = {
+        1: [(-r, -r), (r, -r), (r, r), (-r, r)],
+        2: [(0, -1.2 * r), (1.2 * r, r), (-1.2 * r, r)],
+        3: [(0, -1.3 * r), (1.3 * r, 0), (0, 1.3 * r), (-1.3 * r, 0)],
+    }[style % 4]
+    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
+    return Markup('<polygon class="marker" points="{}"/>').format(points)
+
+
+def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
+    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(name, x1, y1, x2, y2)
+
+
+def _text(name: str, x: float, y: float, text: str, anchor: str) -> Markup:
+    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
+        name, x, y, anchor, escape(visible(text))
+    )

@@ -1,0 +1,74 @@
+"""Numbers and strange texts as the board shows them."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable
+
+#: Longest text of a released demonstration that a page shows, in characters.
+LONGEST_TEXT = 1000
+
+
+def visible(text: str, longest: int = LONGEST_TEXT) -> str:
+    """The text with control, format and direction characters written out as ⟨U+202E⟩, and cut when it is too long.
+
+    Names and released texts may come from strangers: nothing in them may move a terminal's cursor or turn the reading
+    direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
+    """
+    shown = "".join(_shown(character) for character in text[:longest])
+    return shown if len(text) <= longest else f"{shown}… ({len(text):,} characters in all)"
+
+
+def _shown(character: str) -> str:
+    if character in "\n\r\t":
+        return " "
+    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
+        return f"⟨U+{ord(character):04X}⟩"
+    return character
+
+
+def epsilon_text(epsilon: float | None) -> str:
+    """'0', '1', '0.998', '∞', or '–' when nothing was stated. Rounded up at the third decimal, as a bound must be."""
+    if epsilon is None:
+        return "–"
+    if math.isinf(epsilon):
+        return "∞"
+    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}"
+
+
+def score_text(score: float) -> str:
+    """A score between 0 and 1 with three decimals."""
+    return f"{score:.3f}"
+
+
+def recovery_text(recovery: float | None) -> str:
+    """A recovery as a percentage, 'n/a' when it is not defined."""
+    return "n/a" if recovery is None else f"{100 * recovery:.0f}%"
+
+
+def queries_text(queries: int | None) -> str:
+    """Q, the number of queries that an epsilon covers."""
+    return "any" if queries is None else f"{queries:,}"
+
+
+def seeds_text(seeds: Iterable[int]) -> str:
+    """Seeds with runs drawn together: (0, 1, 2, 5) is '0–2, 5'."""
+    runs: list[list[int]] = []
+    for seed in sorted(seeds):
+        if runs and seed == runs[-1][1] + 1:
+            runs[-1][1] = seed
+        else:
+            runs.append([seed, seed])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def names_text(names: Iterable[str]) -> str:
+    """'a', 'a and b', 'a, b and c'."""
+    listed = list(names)
+    return " and ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
+
+
+def counted(results: int) -> str:
+    """'1 result', '2 results'."""
+    return f"{results:,} result" + ("" if results == 1 else "s")

@@ -1,0 +1,141 @@
+"""Results as a run would write them, with the numbers that a test asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from harness.cells import Cell
+from harness.results import (
+    Cost,
+    Data,
+    Documents,
+    KnobValue,
+    Machine,
+    Manifest,
+    Model,
+    Privacy,
+    Released,
+    Result,
+    Score,
+    SuiteReference,
+)
+
+FIXED = {"zero_shot": 0.0, "real_demonstrations": math.inf}
+
+
+def outcomes(score: float, documents: int) -> list[float]:
+    """Zeros and ones whose mean is the score, to the next document."""
+    right = round(score * documents)
+    return [1.0] * right + [0.0] * (documents - right)
+
+
+def make_result(
+    mechanism: str = "tang",
+    score: float = 0.6,
+    *,
+    task: str = "agnews",
+    epsilon: float = 1.0,
+    seed: int = 0,
+    label: str | None = None,
+    model: str = "embedded",
+    source: str = "synthetic",
+    delta: float = 1e-5,
+    mode: str = "proved",
+    suite: str = "quick",
+    suite_hash: str = "a" * 64,
+    options: dict[str, Any] | None = None,
+    proved: float | None = None,
+    claimed: float | None = None,
+    released: Sequence[tuple[str, str]] = (("a released text", "World"),),
+    fingerprint: str = "f" * 64,
+    documents: int = 20,
+    created: str = "2026-01-02T03:04:05+00:00",
+) -> Result:
+    """One result; zero_shot and real_demonstrations get their own epsilon whatever is asked."""
+    epsilon = FIXED.get(mechanism, epsilon)
+    cell = Cell(
+        suite=suite,
+        suite_version=1,
+        task=task,
+        task_version=1,
+        source=source,
+        mechanism=mechanism,
+        label=label or mechanism,
+        options=options or {},
+        model=model,
+        epsilon=epsilon,
+        delta=delta,
+        seed=seed,
+        shots=4,
+        test_records=documents,
+        train_records=1000,
+        noise="seeded",
+        mode=mode,
+    )
+    values = outcomes(score, documents)
+    mean = sum(values) / documents
+    proved = epsilon * 0.99 if proved is None else proved
+    texts = [Released(text=text, label=name, tokens=7) for text, name in released] if math.isfinite(proved) else []
+    private = mechanism not in FIXED
+    ledger = [{"partition": "World", "event": _EVENT, "count": 25, "note": "tokens"}] if private else []
+    return Result(
+        cell_id=cell.id,
+        suite=SuiteReference(name=suite, version=1, hash=suite_hash),
+        cell=cell,
+        scores={"acc_calibrated": Score(value=mean, low=max(mean - 0.1, 0), high=min(mean + 0.1, 1))},
+        main_metric="acc_calibrated",
+        documents={"acc_calibrated": Documents(ids=[f"test-{i:04d}" for i in range(documents)], outcomes=values)},
+        privacy=Privacy(
+            epsilon_target=epsilon,
+            epsilon_claimed=claimed,
+            epsilon_proved=proved,
+            delta=delta,
+            knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
+            queries=None,
+            mode=mode,
+            ledger=ledger,
+            event=_EVENT if private else {"event": "none"},
+            accountants={"exact": proved},
+        ),
+        released=[] if mechanism == "zero_shot" else texts,
+        released_count=0 if mechanism == "zero_shot" else 4 if not texts else len(texts),
+        manifest=_manifest(source, fingerprint, documents),
+        cost=Cost(seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0),
+        created=created,
+    )
+
+
+_EVENT = {"event": "poisson", "rate": 0.02, "of": {"event": "gaussian", "noise_multiplier": 0.75}}
+
+
+def _manifest(source: str, fingerprint: str, documents: int) -> Manifest:
+    return Manifest(
+        commit="0123456789abcdef",
+        dirty=False,
+        python="3.11.7",
+        packages={"torch": "2.13.0", "dp-accounting": "0.6.0"},
+        model=Model(name="SmolLM2-135M-Instruct", sha256="c" * 64, revision=None, parameters=134515008),
+        data=Data(
+            fingerprint=fingerprint,
+            source=source,
+            dropped={"duplicates": 3},
+            sizes={"World": 1000, "Sports": 1000},
+            test_records=documents,
+        ),
+        prompts_hash="d" * 64,
+        dtype="bfloat16",
+        device="cpu",
+        machine=Machine(system="Linux", cpu="a processor", cores=2, memory_mb=8000),
+    )
+
+
+def ends(
+    task: str = "agnews", zero_shot: float = 0.4, real_data: float = 0.8, seed: int = 0, **more: Any
+) -> list[Result]:
+    """Both ends of the scale for one task and seed."""
+    return [
+        make_result("zero_shot", zero_shot, task=task, seed=seed, **more),
+        make_result("real_demonstrations", real_data, task=task, seed=seed, **more),
+    ]

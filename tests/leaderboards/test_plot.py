@@ -1,0 +1,84 @@
+"""The privacy-utility plot: every number in it is finite, and it shows what the table shows."""
+
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from leaderboards.board import build_board
+from leaderboards.plot import HEIGHT, WIDTH, Scale, marker_svg, privacy_utility_svg, series_styles
+from tests.leaderboards.factory import ends, make_result
+
+_COORDINATES = ("x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "width", "height")
+
+
+def drawn(results) -> ElementTree.Element:
+    (table,) = build_board(results).sections[0].tables
+    return ElementTree.fromstring(privacy_utility_svg(table, series_styles([table])))
+
+
+def numbers(svg: ElementTree.Element) -> list[float]:
+    values = [float(node.get(name)) for node in svg.iter() for name in _COORDINATES if node.get(name)]
+    points = " ".join(node.get("points", "") for node in svg.iter())
+    return values + [float(number) for number in re.split(r"[ ,]+", points) if number]
+
+
+@pytest.mark.parametrize(
+    "epsilons",
+    [[1.0, 8.0], [4.0], [0.001, 1e6], [1.0, math.inf], [math.inf], []],
+    ids=["two", "one", "far apart", "with infinity", "infinity alone", "ends alone"],
+)
+def test_all_coordinates_are_finite_and_inside(epsilons):
+    svg = drawn([*ends(), *(make_result("tang", 0.6, epsilon=epsilon) for epsilon in epsilons)])
+    found = numbers(svg)
+    assert len(found) > 10
+    assert all(math.isfinite(value) for value in found)
+    assert all(-0.1 <= value <= max(WIDTH, HEIGHT) for value in found)
+
+
+@pytest.mark.parametrize(("zero_shot", "real_data"), [(0.0, 1.0), (1.0, 1.0), (0.0, 0.0), (0.5, 0.5)])
+def test_scores_at_the_border_are_drawn(zero_shot, real_data):
+    svg = drawn([*ends(zero_shot=zero_shot, real_data=real_data), make_result("tang", zero_shot)])
+    assert all(math.isfinite(value) for value in numbers(svg))
+
+
+def test_both_ends_are_lines_across_and_named():
+    svg = drawn([*ends(), make_result("tang", 0.6)])
+    lines = [node for node in svg.iter("line") if node.get("class") == "end"]
+    assert len(lines) == 2
+    assert all(line.get("y1") == line.get("y2") for line in lines)
+    text = " ".join(node.text or "" for node in svg.iter("text"))
+    assert "zero-shot, ε = 0: 0.400" in text
+    assert "real demonstrations, ε = ∞: 0.800" in text
+
+
+def test_missing_ends_are_not_drawn():
+    svg = drawn([make_result("tang", 0.6)])
+    assert not [node for node in svg.iter("line") if node.get("class") == "end"]
+
+
+def test_every_row_has_a_marker_with_its_numbers():
+    svg = drawn([*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), make_result("pta", 0.5)])
+    hints = [node.text for node in svg.iter("title")]
+    assert len(hints) == 3
+    assert any(hint.startswith("tang at ε = 8: 0.700 [") and hint.endswith("proved ε 7.92") for hint in hints)
+
+
+def test_axis_is_logarithmic_and_infinity_is_at_its_right():
+    scale = Scale((1.0, 2.0, 4.0), unlimited=True, low=0.0, high=1.0)
+    assert scale.x(2.0) - scale.x(1.0) == pytest.approx(scale.x(4.0) - scale.x(2.0))
+    assert scale.x(4.0) < scale.x(math.inf) < WIDTH
+    assert scale.y(1.0) < scale.y(0.5) < scale.y(0.0) < HEIGHT
+
+
+def test_names_are_escaped():
+    (table,) = build_board([*ends(), make_result("tang", 0.6, label="<script>x</script>")]).sections[0].tables
+    assert "<script>" not in privacy_utility_svg(table, series_styles([table]))
+
+
+def test_a_label_has_the_same_style_on_every_plot():
+    results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
+    styles = series_styles(build_board(results).sections[0].tables)
+    assert styles == {"pta": 0, "tang": 1}
+    assert 's1"' in marker_svg(styles["tang"])

@@ -1,0 +1,51 @@
+"""How numbers and strange texts are shown."""
+
+import math
+
+import pytest
+
+from leaderboards.events_text import describe
+from leaderboards.text import epsilon_text, names_text, queries_text, recovery_text, seeds_text, visible
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"),
+    [(0.0, "0"), (1.0, "1"), (0.9991, "1"), (0.98, "0.98"), (7.9201, "7.921"), (math.inf, "∞"), (None, "–")],
+)
+def test_epsilon_is_rounded_up(epsilon, shown):
+    assert epsilon_text(epsilon) == shown
+
+
+def test_seeds_are_drawn_together():
+    assert seeds_text([2, 0, 1, 5]) == "0–2, 5"
+    assert seeds_text([3]) == "3"
+
+
+def test_small_texts():
+    assert recovery_text(None) == "n/a"
+    assert recovery_text(-0.256) == "-26%"
+    assert queries_text(None) == "any"
+    assert queries_text(1500) == "1,500"
+    assert [names_text(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+
+
+def test_only_strange_characters_are_written_out():
+    assert visible("Größe: 5 € – «日本語» 🎬") == "Größe: 5 € – «日本語» 🎬"
+    assert visible("a\nb\tc") == "a b c"
+    assert visible("a\u200bb\u2066") == "a⟨U+200B⟩b⟨U+2066⟩"
+
+
+def test_every_event_of_the_ledger_has_words():
+    event = {
+        "event": "poisson",
+        "rate": 0.064,
+        "of": {"event": "repeat", "count": 30, "of": {"event": "zcdp", "rho": 0.01}},
+    }
+    assert describe(event) == "Poisson sample, rate 0.064, of [30 × [zero-concentrated, ρ = 0.01]]"
+    assert describe({"event": "non_private"}) == "records shown as they are"
+    assert describe({"event": "from the future"}) == '{"event": "from the future"}'

