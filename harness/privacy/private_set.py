@@ -77,9 +77,9 @@ class SlotSampler:
         self._left -= 1
         chosen = np.flatnonzero(self._coins.uniform(len(self._group)) < self._rate)
         if self._slots is None:
-            return Sample(tuple((self._group[i],) for i in chosen), self._releases)
+            return Sample(tuple((self._group[i],) for i in chosen.tolist()), self._releases)
         dealt: list[list[PrivateRecord]] = [[] for _ in range(self._slots)]
-        for i, place in zip(chosen, self._coins.uniform(len(chosen)), strict=True):
+        for i, place in zip(chosen.tolist(), self._coins.uniform(len(chosen)), strict=True):
             dealt[int(place * self._slots)].append(self._group[i])
         return Sample(tuple(map(tuple, dealt)), self._releases)
 

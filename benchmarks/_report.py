@@ -1,0 +1,56 @@
+"""What every benchmark prints: both sides' seconds from one run, their ratio, whether they agree, and the machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def report(name: str, ours_seconds: float, reference_seconds: float, agreement: bool, **details: Any) -> dict[str, Any]:
+    """The JSON of one benchmark.
+
+    ratio: how many times faster ours is. agreement: whether both sides gave the same answer, as the benchmark says.
+    """
+    return {
+        "name": name,
+        "ratio": round(reference_seconds / ours_seconds, 2),
+        "agreement": bool(agreement),
+        "ours_seconds": round(ours_seconds, 4),
+        "reference_seconds": round(reference_seconds, 4),
+        "machine": machine(),
+        **details,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """The processor, its cores that this process may use, and the versions that matter for speed."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": _processor(), "cores": cores, "system": platform.system(), "python": platform.python_version()}
+
+
+def main(run: Callable[[], dict[str, Any]]) -> int:
+    """Runs a benchmark and prints it: one JSON document with --json, else one line. Exit code 1 on disagreement."""
+    parser = argparse.ArgumentParser(description=run.__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    arguments = parser.parse_args()
+    result = run()
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+    else:
+        sides = f"{result['ours_seconds']:g} s against {result['reference_seconds']:g} s"
+        print(f"{result['name']}: {result['ratio']:g} times faster ({sides}), agreement: {result['agreement']}")
+    return 0 if result["agreement"] else 1
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -1,0 +1,23 @@
+"""What an accountant answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """One epsilon, bracketed: the true one lies in [low, upper], and only `upper` is ever claimed.
+
+    low: a lower bound by the accountant; 0 where the theorem used gives an upper bound only.
+    accountants: what each accountant said, as JSON: {"exact": x}, {"prv": {...}, "pld": x}, {"rdp": x}; plus "rule",
+        the theorem in words, where one was applied on top.
+    notes: what the reader should know (an accountant that gave up, for example).
+    """
+
+    low: float
+    estimate: float
+    upper: float
+    accountants: dict[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,115 @@
+"""Calibrated answers on disk, one small JSON file each, so that no search is done twice.
+
+The key holds everything that the answer depends on: mechanism, options, sizes, epsilon, delta, mode, the accounting
+code and the versions of both accountants. A reader checks besides that the mechanism still has the stored events at the
+stored knob, so that an edited mechanism is calibrated anew. A damaged file counts as absent and is written again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import dp_event as dp
+
+from harness.errors import UnsupportedEvent
+from harness.mechanism import Mechanism, Sizes
+from harness.privacy.bounds import Bounds
+from harness.privacy.events import from_json, to_json
+
+logger = logging.getLogger(__name__)
+
+#: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
+DEFAULT = Path("default")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One answer: the knob, its bounds and its event."""
+
+    knob: float
+    bounds: Bounds
+    event: dp.DpEvent
+
+
+def folder(where: Path | None) -> Path | None:
+    """The folder meant: DEFAULT is `calibration` in the user's cache folder; None stores nothing."""
+    if where is None or where != DEFAULT:
+        return where
+    root = os.environ.get("DPICL_CACHE")
+    return (Path(root).expanduser() if root else Path.home() / ".cache" / "dpicl") / "calibration"
+
+
+def key(mechanism: Mechanism, sizes: Sizes, epsilon: float, delta: float, mode: str) -> str:
+    """sha256 over everything that the answer depends on."""
+    options = dataclasses.asdict(mechanism) if dataclasses.is_dataclass(mechanism) else vars(mechanism)
+    parts: dict[str, Any] = {
+        "mechanism": f"{type(mechanism).__module__}.{type(mechanism).__qualname__}",
+        "name": mechanism.name,
+        "knob": dataclasses.asdict(mechanism.knob) if mechanism.knob else None,
+        "options": options,
+        "records": sorted((str(name), n) for name, n in sizes.records.items()),
+        "shots": sorted((str(name), n) for name, n in sizes.shots.items()),
+        "queries": sizes.queries,
+        "epsilon": epsilon,
+        "delta": delta,
+        "mode": mode,
+        "code": accounting_code(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+@cache
+def accounting_code() -> str:
+    """sha256 over the accounting's own source and the versions of the accountants."""
+    digest = hashlib.sha256()
+    for name in ("dp-accounting", "prv-accountant"):
+        digest.update(f"{name}={version(name)}\n".encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def read(where: Path | None, name: str) -> Stored | None:
+    """The stored answer, or None when there is none that can be read."""
+    place = folder(where)
+    if place is None:
+        return None
+    path = place / f"{name}.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
+        return Stored(float(data["knob"]), bounds, from_json(data["event"]))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, UnsupportedEvent) as error:
+        logger.warning("Calibrating again: the cache file %s cannot be read (%s).", path, error)
+        return None
+
+
+def write(where: Path | None, name: str, answer: Stored) -> None:
+    """Stores an answer under its key, whole or not at all; a folder that cannot be written is only logged."""
+    place = folder(where)
+    if place is None:
+        return
+    data = {"knob": answer.knob, "bounds": dataclasses.asdict(answer.bounds), "event": to_json(answer.event)}
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=place, suffix=".part", delete=False, encoding="utf-8") as part:
+            json.dump(data, part)
+        try:
+            os.replace(part.name, place / f"{name}.json")
+        except OSError:
+            os.unlink(part.name)
+            raise
+    except OSError as error:
+        logger.warning("The calibration is not cached: %s", error)

@@ -1,0 +1,103 @@
+"""Events and small mechanisms for the tests of accounting and calibration."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dp_accounting import dp_event as dp
+
+from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from harness.privacy.events import parallel
+from harness.privacy.private_set import PrivateSet
+
+SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
+DELTA = 1e-5
+
+
+def sampled_gaussians(noise: float, rate: float, steps: int) -> dp.DpEvent:
+    """Gaussians of one noise multiplier, each on a Poisson sample of its own."""
+    return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(noise)), steps)
+
+
+def prism(temperature: float, tokens: int = 100, clip: float = 10, prompts: int = 380) -> dp.DpEvent:
+    """PRISM without amplification: choices of bounded range clip/(prompts * temperature)."""
+    return dp.SelfComposedDpEvent(dp.ZCDpEvent((clip / (prompts * temperature)) ** 2 / 8), tokens)
+
+
+class Nothing(DemonstrationMechanism):
+    """Only the accounting half of a mechanism."""
+
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        return []
+
+
+@dataclass(frozen=True)
+class NoisyTokens(Nothing):
+    """As Tang: Gaussians on Poisson samples, worst label the smallest one."""
+
+    name = "noisy_tokens"
+    knob = Knob("noise_multiplier", low=0.05, high=1000.0, non_private=0.0)
+    sample: int = 20
+    tokens: int = 100
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return parallel(
+            {
+                label: dp.SelfComposedDpEvent(
+                    dp.PoissonSampledDpEvent(self.sample / sizes.records[label], dp.GaussianDpEvent(knob)),
+                    self.tokens * n,
+                )
+                for label, n in sizes.shots.items()
+            }
+        )
+
+
+@dataclass(frozen=True)
+class SoftTokens(Nothing):
+    """As PRISM without amplification: T bounded-range choices at a temperature."""
+
+    name = "soft_tokens"
+    knob = Knob("temperature", low=0.01, high=100.0, non_private=0.0)
+    clip: float = 10
+    prompts: int = 380
+    tokens: int = 100
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        rho = (self.clip / (self.prompts * knob)) ** 2 / 8
+        return dp.SelfComposedDpEvent(dp.ZCDpEvent(rho), self.tokens)
+
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+        return self.clip * math.sqrt(2 * self.tokens * math.log(1 / delta)) / (self.prompts * knob)
+
+
+@dataclass(frozen=True)
+class OneGaussian(Nothing):
+    name = "one_gaussian"
+    knob = Knob("sigma", low=0.1, high=50.0, non_private=0.0)
+    sensitivity: float = math.sqrt(2)
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return dp.GaussianDpEvent(knob / self.sensitivity)
+
+
+class Fixed(Nothing):
+    name = "fixed"
+    knob = None
+
+    def __init__(self, event: dp.DpEvent) -> None:
+        self.event = event
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return self.event
+
+
+class FixedSize(Nothing):
+    name = "fixed_size"
+    knob = Knob("sigma", low=0.1, high=50.0, non_private=0.0)
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(knob))
+
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+        return 3 / knob

@@ -1,0 +1,97 @@
+"""Calibrated answers on disk: what is remembered, and when it is not believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness.mechanism import Sizes
+from harness.privacy import calibration, calibration_cache
+from harness.privacy.calibration import calibrate
+from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
+
+
+@pytest.fixture
+def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Grows by one for every search that is really done."""
+    done: list[str] = []
+    original = calibration._proved
+
+    def counted(mechanism: NoisyTokens, *rest: object) -> object:
+        done.append(mechanism.name)
+        return original(mechanism, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(calibration, "_proved", counted)
+    return done
+
+
+def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> None:
+    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert len(searches) == 1
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_every_input_has_an_answer_of_its_own(tmp_path: Path, searches: list[str]) -> None:
+    other_sizes = Sizes(records={"Sports": 30001, "World": 40000}, shots=SIZES.shots)
+    calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrate(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrate(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    calibrate(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
+    calibrate(OneGaussian(), other_sizes, 1.0, DELTA, cache=tmp_path)
+    assert len(searches) == 5
+
+
+def test_an_edited_mechanism_is_calibrated_anew(
+    tmp_path: Path, searches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
+    monkeypatch.setattr(OneGaussian, "events", lambda self, knob, sizes: dp.GaussianDpEvent(knob / 2))
+    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
+    assert len(searches) == 2
+
+
+def test_an_edited_paper_formula_is_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = calibrate(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
+    after = calibrate(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    assert after == pytest.approx(1.0, rel=1e-3) != before
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"knob": "x"}', '{"knob": 1.0, "bounds": {}, "event": {}}', "\x00"])
+def test_a_damaged_file_is_written_again(tmp_path: Path, searches: list[str], damage: str) -> None:
+    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    whole = path.read_text()
+    path.write_text(damage)
+    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert path.read_text() == whole
+    assert len(searches) == 2
+
+
+def test_a_failed_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(calibration_cache.os, "replace", full)
+    found = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    assert found.bounds.upper <= 1.0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
+
+
+def test_the_default_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    calibrate(OneGaussian(), SIZES, 1.0, DELTA)
+    (path,) = (tmp_path / "calibration").iterdir()
+    assert json.loads(path.read_text())["event"]["event"] == "gaussian"
+    monkeypatch.delenv("DPICL_CACHE")
+    assert calibration_cache.folder(calibration_cache.DEFAULT) == Path.home() / ".cache" / "dpicl" / "calibration"
+    assert calibration_cache.folder(None) is None

@@ -1,0 +1,171 @@
+"""The two accountants of sampled Gaussians: their cross-check, their failures and their limits."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from harness.errors import AccountantsDisagree, UnsupportedEvent
+from harness.privacy import accountants, gaussians, time_limit
+from harness.privacy.accountants import account_subsampled_gaussian, epsilon
+from harness.privacy.events import parallel
+from harness.privacy.fixed_sampling import fixed_size_delta
+from tests.harness.privacy.makers import sampled_gaussians
+
+Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    """No remembered answers, before and after: for tests that replace an accountant."""
+    caches = (gaussians.bounds, accountants._composition)
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()
+
+
+def test_accountants_that_disagree_stop_the_run(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    original = gaussians.pld_epsilon
+    monkeypatch.setattr(gaussians, "pld_epsilon", lambda *given: 0.97 * original(*given))
+    with pytest.raises(AccountantsDisagree, match=r"prv-accountant says .* and dp_accounting") as caught:
+        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    assert "more than 1% apart" in str(caught.value)
+
+
+def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    original, grids = gaussians.pld_epsilon, []
+
+    def pessimistic_when_coarse(parts: gaussians.Parts, delta: float, grid: float) -> float:
+        grids.append(grid)
+        return original(parts, delta, grid) * (1.05 if grid == grids[0] else 1.0)
+
+    monkeypatch.setattr(gaussians, "pld_epsilon", pessimistic_when_coarse)
+    bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    assert len(grids) == 2
+    assert grids[1] < grids[0]
+    assert bounds.accountants["pld"] == pytest.approx(bounds.estimate, rel=0.01)
+
+
+def test_prv_that_gives_up_on_a_very_large_epsilon_is_replaced_by_pld(fresh: None) -> None:
+    bounds = epsilon(sampled_gaussians(0.3, 0.1, 50), 1e-5)
+    assert "prv" not in bounds.accountants
+    assert bounds.upper == bounds.accountants["pld"] > 30
+    assert any("Discrete mean differs" in note for note in bounds.notes)
+
+
+def test_pld_that_gives_up_is_replaced_by_prv(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    def broken(*given: Any) -> float:
+        raise OverflowError("too large")
+
+    monkeypatch.setattr(gaussians, "pld_epsilon", broken)
+    bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    assert set(bounds.accountants) == {"prv"}
+    assert any("too large" in note for note in bounds.notes)
+
+
+def test_no_accountant_no_epsilon(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    def broken(*given: Any) -> float:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(gaussians, "pld_epsilon", broken)
+    monkeypatch.setattr(gaussians, "prv_epsilon", broken)
+    with pytest.raises(UnsupportedEvent, match="Neither accountant"):
+        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+
+
+def test_an_accountant_that_takes_too_long_is_left_behind(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    stop = threading.Event()
+    monkeypatch.setattr(time_limit, "ACCOUNTANT_SECONDS", 5.0)
+
+    def never(*given: Any) -> dict[str, float]:
+        stop.wait(60)
+        return {}
+
+    monkeypatch.setattr(gaussians, "prv_epsilon", never)
+    bounds = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    stop.set()
+    assert set(bounds.accountants) == {"pld"}
+    assert any("no answer within" in note for note in bounds.notes)
+
+
+def test_the_time_limit_works_in_any_thread() -> None:
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            time_limit.within(0.05, lambda: time.sleep(2))
+        except time_limit.TookTooLong as error:
+            caught.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    worker.join()
+    assert len(caught) == 1
+    assert time_limit.within(5, lambda: 42) == 42
+
+
+def test_deltas_near_rounding_errors_are_refused() -> None:
+    with pytest.raises(UnsupportedEvent, match="rounding"):
+        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-13)
+    assert epsilon(Gaussian(1.0), 1e-13).upper > 0
+
+
+def test_accounting_without_subsampling_is_the_exact_curve() -> None:
+    answer = account_subsampled_gaussian(20.0, 1.0, 10, 1e-5)
+    exact = epsilon(Gaussian(20.0 / math.sqrt(10)), 1e-5).upper
+    assert answer["prv"]["low"] <= exact <= answer["prv"]["upper"]
+    assert answer["pld"] == pytest.approx(exact, rel=1e-3)
+    assert answer["fixed_replace_one"] == pytest.approx(exact, rel=1e-3)
+
+
+def test_equal_questions_are_answered_once(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
+    original, calls = gaussians.prv_epsilon, []
+
+    def counted(*given: Any) -> dict[str, float]:
+        calls.append(given)
+        return original(*given)
+
+    monkeypatch.setattr(gaussians, "prv_epsilon", counted)
+    branches = parallel({name: sampled_gaussians(1.5, 0.1, 10) for name in "abcd"})
+    first = epsilon(branches, 1e-5)
+    first.accountants["prv"]["upper"] = 0.0
+    assert epsilon(branches, 1e-5).accountants["prv"]["upper"] > 0
+    assert len(calls) == 1
+
+
+def test_fixed_size_curve_is_a_hockey_stick_curve() -> None:
+    points = np.linspace(-3, 3, 601)
+    curve = fixed_size_delta(points, 1.0, 0.1)
+    assert np.all(np.diff(curve) <= 1e-15)
+    assert np.all(curve >= np.maximum(0.0, 1 - np.exp(points)) - 1e-12)
+    assert fixed_size_delta(np.array([0.0]), 1.0, 0.1)[0] == pytest.approx(0.1 * math.erf(0.5 / math.sqrt(2)))
+
+
+def test_the_upper_bound_covers_both_directions_of_neighbours() -> None:
+    event = sampled_gaussians(1.0, 0.3, 3)
+    both = pld.from_gaussian_mechanism(1.0, sampling_prob=0.3, value_discretization_interval=1e-4).self_compose(3)
+    assert epsilon(event, 1e-3).upper >= both.get_epsilon_for_delta(1e-3)
+
+
+def test_extreme_noise_gives_a_number_or_a_reason() -> None:
+    assert epsilon(Repeated(Gaussian(1e200), 100), 1e-5).upper < 1e-9
+    assert epsilon(Gaussian(1e-3), 1e-5).upper > 1e5
+    with pytest.raises(UnsupportedEvent, match="more noise or fewer steps"):
+        epsilon(sampled_gaussians(1e-3, 0.1, 100), 1e-5)
+
+
+def test_sampled_and_plain_gaussians_compose_in_both_accountants() -> None:
+    event = dp.ComposedDpEvent((sampled_gaussians(1.0, 0.02, 50), sampled_gaussians(0.8, 0.01, 20), Gaussian(4.0)))
+    bounds = epsilon(event, 1e-5)
+    assert bounds.accountants["prv"]["estimate"] == pytest.approx(bounds.accountants["pld"], rel=0.01)
+    assert bounds.low <= bounds.accountants["pld"] <= bounds.upper
