@@ -1,4 +1,4 @@
-"""Task: sources, de-duplication, limits, sizes and shots."""
+"""Task: shots, sizes, keyword lists, and the real records where they are."""
 
 from __future__ import annotations
 
@@ -10,255 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.data_sources import Record, normalised
-from harness.errors import DataError, UsageError
-from harness.task import TASKS, Task, keywords, list_tasks, load_config
-
-AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
+from harness.data_sources import Record
+from harness.errors import UsageError
+from harness.task import TASKS, Task, keywords, list_tasks
 
 
-def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:
+def write(folder: Path, task: str, split: str, rows: list[dict]) -> None:
     path = folder / task / f"{split}.jsonl"
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-@pytest.fixture
-def data(tmp_path, monkeypatch) -> Path:
-    """A local AG News with three train records a class and two test records."""
-    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
-    train = [{"text": f"story {i} of {label}", "label": label} for i in range(3) for label in AGNEWS]
-    write(tmp_path, "agnews", "train", train)
-    write(tmp_path, "agnews", "test", [{"text": f"exam {label}", "label": label} for label in AGNEWS[2:]])
-    return tmp_path
-
-
-def local(**limits) -> Task:
-    return Task.load("agnews", source="local", **limits)
-
-
-def append(folder: Path, split: str, line: str) -> None:
-    with (folder / "agnews" / f"{split}.jsonl").open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
-
-
-# --- local files
-
-
-def test_local_labels_become_label_words(data):
-    task = local()
-    assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 3)
-    assert {record.label for record in task.test} == {"Business", "Technology"}
-    assert (task.source, task.kind, task.partitioned, task.main_metric) == (
-        "local",
-        "classification",
-        True,
-        "acc_calibrated",
-    )
-
-
-def test_duplicates_and_leaks_are_dropped_and_counted(data):
-    append(data, "train", json.dumps({"text": "STORY 0, of world!", "label": "World"}))
-    append(data, "train", json.dumps({"text": "Story 1 of World", "label": "Business"}))
-    append(data, "train", json.dumps({"text": "exam: business", "label": "World"}))
-    append(data, "test", json.dumps({"text": "Exam business", "label": "Business"}))
-    task = local()
-    assert task.dropped == {"duplicates": 2, "train_in_test": 1, "test_duplicates": 1}
-    assert len(task.train) == 12
-    assert len(task.test) == 2
-    keys = [normalised(record.text) for record in task.train]
-    assert len(set(keys)) == len(keys)
-    assert not set(keys) & {normalised(record.text) for record in task.test}
-
-
-def test_texts_without_letters_or_digits_are_not_one_record(data):
-    append(data, "train", json.dumps({"text": "?!", "label": "World"}))
-    append(data, "train", json.dumps({"text": "...", "label": "World"}))
-    assert len(local().train) == 14
-
-
-def test_white_space_becomes_single_spaces(data):
-    append(data, "test", json.dumps({"text": " two\n\nlines\t here ", "label": "World"}))
-    assert "two lines here" in [record.text for record in local().test]
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['{"text": "SECRET", "label"', '["SECRET"]', '{"text": "SECRET"}', '{"text": 3, "label": "SECRET"}', "SECRET \x80"],
-)
-def test_a_broken_line_is_named_by_file_and_number_and_never_shown(data, line):
-    append(data, "train", line)
-    with pytest.raises(DataError, match=r"agnews/train\.jsonl line 13") as caught:
-        local()
-    assert_shown_nowhere("SECRET", caught.value)
-
-
-def test_an_unknown_label_is_named_by_line_and_never_shown(data):
-    append(data, "test", json.dumps({"text": "a text", "label": "SECRET"}))
-    with pytest.raises(DataError, match=r"agnews/test\.jsonl line 3 has an unknown label.*Sci/Tech") as caught:
-        local()
-    assert_shown_nowhere("SECRET", caught.value)
-
-
-def assert_shown_nowhere(secret: str, error: BaseException | None) -> None:
-    while error is not None:
-        assert secret not in str(error)
-        assert secret not in repr(vars(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def test_bytes_that_are_no_utf8_are_a_broken_line(data):
-    with (data / "agnews" / "train.jsonl").open("ab") as file:
-        file.write(b'{"text": "\xff", "label": "World"}\n')
-    with pytest.raises(DataError, match="line 13"):
-        local()
-
-
-def test_an_empty_text_and_an_empty_class_are_errors(data):
-    append(data, "train", json.dumps({"text": "  ", "label": "World"}))
-    with pytest.raises(DataError, match="line 13 has an empty text"):
-        local()
-    write(data, "agnews", "train", [{"text": "only this", "label": "World"}])
-    with pytest.raises(DataError, match="no train record of Sports, Business, Technology"):
-        local()
-
-
-def test_an_empty_test_set_is_an_error(data):
-    write(data, "agnews", "test", [])
-    with pytest.raises(DataError, match="empty test set"):
-        local()
-
-
-def test_repr_shows_no_text(data):
-    task = local()
-    assert "story" not in repr(task)
-    assert "story" not in repr(task.train[0])
-
-
-# --- limits, order, fingerprint
-
-
-def test_loading_twice_gives_the_same_task(data):
-    first, second = local(limit_train=2, limit_test=1, seed=4), local(limit_train=2, limit_test=1, seed=4)
-    assert (first.train, first.test, first.fingerprint) == (second.train, second.test, second.fingerprint)
-
-
-def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
-    task = local(limit_train=2, limit_test=1)
-    assert Counter(record.label for record in task.train) == dict.fromkeys(task.labels, 2)
-    assert len(task.test) == 1
-
-
-def test_another_seed_keeps_other_records():
-    tests = [Task.load("trec", source="synthetic", limit_train=5, seed=seed).test for seed in (0, 1)]
-    assert tests[0] != tests[1]
-
-
-def test_a_shorter_test_set_is_the_beginning_of_a_longer_one(data):
-    assert local(limit_test=1).test == local().test[:1]
-
-
-def test_test_records_are_permuted(data):
-    rows = [{"text": f"exam {i}", "label": "World"} for i in range(40)]
-    write(data, "agnews", "test", rows)
-    texts = [record.text for record in local().test]
-    assert texts != [row["text"] for row in rows]
-    assert sorted(texts) == sorted(row["text"] for row in rows)
-
-
-def test_the_fingerprint_changes_with_a_text_a_label_and_the_order(data):
-    seen = {local().fingerprint}
-    path = data / "agnews" / "train.jsonl"
-    lines = path.read_text().splitlines()
-    for change in (
-        [*lines[:-1], lines[-1].replace("story 2", "story 9")],
-        [*lines[:-1], lines[-1].replace('"Sci/Tech"', '"World"')],
-        [lines[1], lines[0], *lines[2:]],
-    ):
-        path.write_text("\n".join(change) + "\n")
-        seen.add(local().fingerprint)
-    assert len(seen) == 4
-
-
-@pytest.mark.parametrize("limits", [{"limit_train": 0}, {"limit_test": -1}])
-def test_limits_below_one_are_refused(limits):
-    with pytest.raises(UsageError, match="at least 1"):
-        Task.load("agnews", source="synthetic", **limits)
-
-
-# --- sources
-
-
-def test_auto_takes_local_data_where_it_is_and_else_the_synthetic_corpus(data, monkeypatch):
-    assert Task.load("agnews").source == "local"
-    assert Task.load("trec", limit_train=1).source == "synthetic"
-    monkeypatch.delenv("DPICL_DATA")
-    assert Task.load("agnews", limit_train=1).source == "synthetic"
-
-
-def test_missing_local_data_says_what_to_do(data, monkeypatch):
-    with pytest.raises(DataError, match=r"no trec/train\.jsonl.*--source synthetic"):
-        Task.load("trec", source="local")
-    monkeypatch.delenv("DPICL_DATA")
-    with pytest.raises(DataError, match=r"DPICL_DATA is not set.*--source synthetic"):
-        local()
-    monkeypatch.setenv("DPICL_DATA", str(data / "nowhere"))
-    with pytest.raises(DataError, match="does not name a folder"):
-        Task.load("agnews")
-
-
-def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
-    def no_network(*args, **kwargs):
-        raise ConnectionError("no route")
-
-    monkeypatch.setattr("datasets.load_dataset", no_network)
-    with pytest.raises(DataError, match=r"fancyzhx/ag_news.*--source local.*DPICL_DATA.*--source synthetic") as caught:
-        Task.load("agnews", source="hub")
-    assert str(caught.value).count(". ") == 0
-
-
-@pytest.mark.parametrize("name", ["mit_g", "mit_d"])
-def test_mit_has_no_hub_source_and_says_which_files_to_bring(name):
-    with pytest.raises(DataError, match=rf"{name}/train\.jsonl"):
-        Task.load(name, source="hub")
-
-
-HUB = {  # label ids as the hub's data set cards list them
-    "agnews": ("text", "label", {0: "World", 1: "Sports", 2: "Business", 3: "Technology"}),
-    "dbpedia": ("content", "label", {0: "Company", 1: "School", 4: "Politician", 7: "Nature", 13: "Book"}),
-    "trec": (
-        "text",
-        "coarse_label",
-        {0: "Abbreviation", 1: "Entity", 2: "Description", 3: "Person", 4: "Location", 5: "Number"},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HUB)
-def test_hub_label_ids_become_label_words_at_a_pinned_commit(monkeypatch, name):
-    text, label, words = HUB[name]
-    asked = {}
-
-    def hub(path, config, revision):
-        asked.update(path=path, revision=revision)
-        rows = [{text: f"train {i}", label: i} for i in range(len(load_config(name)["doc_to_choice"]))]
-        return {"train": rows, "test": [{text: f"test {i}", label: i} for i in words]}
-
-    monkeypatch.setattr("datasets.load_dataset", hub)
-    task = Task.load(name, source="hub")
-    assert {r.text: r.label for r in task.test} == {f"test {i}": word for i, word in words.items()}
-    assert len(asked["revision"]) == 40
-
-
-def test_unknown_names_are_answered_with_the_closest_one():
-    with pytest.raises(UsageError, match="Did you mean 'agnews'"):
-        Task.load("agnew")
-    with pytest.raises(UsageError, match="auto, hub, local, synthetic"):
-        Task.load("agnews", source="disk")
-
-
-# --- shots and sizes
 
 
 def test_shots_are_drawn_without_replacement_until_all_labels_are_used():
@@ -279,14 +39,19 @@ def test_shots_are_a_function_of_the_generator():
     assert set(plans[0]) <= set(keywords("mit_d"))
 
 
-def test_sizes_name_only_the_labels_that_are_used(data):
-    append(data, "train", json.dumps({"text": "one more", "label": "World"}))
-    sizes = local().sizes(("World", "Sports", "World"), queries=7)
-    assert sizes.records == {"World": 4, "Sports": 3}
+def test_sizes_name_only_the_labels_that_are_used(tmp_path, monkeypatch):
+    labels = ["World", "World", "Sports", "Business", "Technology"]
+    rows = [{"text": f"story {i}", "label": label} for i, label in enumerate(labels)]
+    write(tmp_path, "agnews", "train", rows)
+    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    task = Task.load("agnews", source="local")
+    sizes = task.sizes(("World", "Sports", "World"), queries=7)
+    assert sizes.records == {"World": 2, "Sports": 1}
     assert sizes.shots == {"World": 2, "Sports": 1}
     assert sizes.queries == 7
     with pytest.raises(UsageError, match="Unknown label 'Sport'"):
-        local().sizes(("Sport",))
+        task.sizes(("Sport",))
 
 
 def test_an_extraction_task_has_one_partition():
@@ -313,9 +78,6 @@ def test_every_task_has_a_readme_and_a_version():
     for name in list_tasks():
         assert (TASKS / name / "README.md").is_file()
         assert Task.load(name, source="synthetic", limit_train=1).version
-
-
-# --- the real records, where they are
 
 
 @pytest.mark.parametrize(

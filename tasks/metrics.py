@@ -1,0 +1,65 @@
+"""Metrics of the tasks, in the two steps of lm-eval: one item a document, then one number over all items.
+
+Classification scores every label word by its full log-probability after the prompt (the sum over its tokens) and
+normalises over the labels; `harness.evaluation.calibration` holds the arithmetic of contextual calibration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from harness.evaluation import calibration
+
+#: One document: gold (index of its label, -1 if none), content_free, log_probs (one a label, natural logarithm).
+Item = Mapping[str, Any]
+
+
+def classification_results(doc: Mapping[str, Any], results: Sequence[tuple[float, bool]]) -> dict[str, Item]:
+    """lm-eval's process_results: the same item for both metrics; which documents count is decided over all of them."""
+    item = {
+        "gold": int(doc["gold"]),
+        "content_free": bool(doc["content_free"]),
+        "log_probs": [float(log_prob) for log_prob, _ in results],
+    }
+    return {"acc": item, "acc_calibrated": item}
+
+
+def extraction_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
+    """Exact match of the first line of the answer (MIT: `pred.strip().split("\\n")[0] == label`)."""
+    return {"exact_match": float(results[0].strip().split("\n")[0] == doc["label"])}
+
+
+def outcomes(items: Sequence[Item], calibrated: bool) -> list[float]:
+    """1.0 or 0.0 for each document that is not content-free, in order.
+
+    Without content-free documents (lm-eval's --samples can leave them out) there is no calibration: all are NaN.
+    """
+    real = [item for item in items if not item["content_free"]]
+    if not real:
+        return []
+    p_cf = None
+    if calibrated:
+        blank = [item["log_probs"] for item in items if item["content_free"]]
+        if not blank:
+            return [math.nan] * len(real)
+        p_cf = calibration.content_free_probabilities(blank)
+    predicted = calibration.predictions([item["log_probs"] for item in real], p_cf)
+    return [float(index == item["gold"]) for index, item in zip(predicted, real, strict=True)]
+
+
+def accuracy(items: Sequence[Item]) -> float:
+    """Share of documents whose most probable label is the right one; NaN without documents."""
+    return _mean(outcomes(items, calibrated=False))
+
+
+def calibrated_accuracy(items: Sequence[Item]) -> float:
+    """Share of documents whose label is right after contextual calibration; NaN without documents."""
+    return _mean(outcomes(items, calibrated=True))
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else math.nan

@@ -1,0 +1,123 @@
+"""The prompts are the published ones, letter by letter (with full label words), and render as lm-eval renders them."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.data_sources import Record
+from harness.errors import UsageError
+from harness.mechanism import Demonstration
+from harness.models.base import ChatPrompt
+from harness.task import Task, list_tasks
+
+TEXT = Record("a text", "Sports")
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Task]:
+    return {name: Task.load(name, source="synthetic", limit_train=2, limit_test=5) for name in list_tasks()}
+
+
+def completion(task: Task, label: str, *examples: Record) -> str:
+    prompt = task.generation_prompt(label, examples)
+    assert isinstance(prompt, str)
+    return prompt
+
+
+def test_agnews_completion_prompt_is_tangs(tasks):
+    instruction = "Given a label of news type, generate the chosen type of news accordingly.\n\n"
+    shown = 'News Type: "Sports"\nText: "a text END"\n'
+    assert completion(tasks["agnews"], "Sports") == instruction + 'News Type: "Sports"\nText: "'
+    assert completion(tasks["agnews"], "Sports", TEXT, TEXT) == instruction + shown * 2 + 'News Type: "Sports"\nText: "'
+
+
+def test_dbpedia_completion_prompt_is_tangs(tasks):
+    assert completion(tasks["dbpedia"], "School", Record("x", "School")) == (
+        "Given a label of document type, generate the chosen type of document accordingly.\n\n"
+        'Document Type: "School"\nText: "x END"\nDocument Type: "School"\nText: "'
+    )
+
+
+def test_trec_completion_prompt_is_tangs(tasks):
+    assert completion(tasks["trec"], "Person", Record("Who?", "Person")) == (
+        "Given a label of answer type, generate a question based on the given answer type accordingly.\n\n"
+        'Answer Type: "Person"\nText: "Who? END"\nAnswer Type: "Person"\nText: "'
+    )
+
+
+@pytest.mark.parametrize(("name", "slot"), [("mit_g", "Genre"), ("mit_d", "Director")])
+def test_mit_completion_prompt_is_tangs_and_shows_each_record_with_its_own_phrase(tasks, name, slot):
+    assert completion(tasks[name], "asked", Record("a film", "its own")) == (
+        f"Given a propety of {slot} for the film, generate a description accordingly and make sure to include the given"
+        f' {slot} in the description.\n\n{slot}: "its own"\nSentence: "a film END"\n{slot}: "asked"\nSentence: "'
+    )
+
+
+def test_chat_prompts_are_prisms(tasks):
+    agnews = tasks["agnews"]
+    assert agnews.generation_prompt("World", (), style="chat") == ChatPrompt(
+        "Generate only a text of news type World.", "Text:"
+    )
+    assert agnews.generation_prompt("World", [TEXT], style="chat") == ChatPrompt(
+        "Here are texts with News Type: World.\n\na text\n\nPlease give me another one.", "Text:"
+    )
+    assert agnews.generation_prompt("World", [TEXT, Record("b", "World")], style="chat") == ChatPrompt(
+        "Here are texts with News Type: World.\n\na text\n\nb\n\nPlease give me another one.", "Text:"
+    )
+    assert tasks["mit_d"].generation_prompt("ang lee", (), style="chat") == ChatPrompt(
+        "Give me text about a film and the extracted Phrase about its Director. IMPORTANT: The exact Director phrase"
+        ' "ang lee" must be mentioned in Text.',
+        'Phrase: "ang lee"\nText: "',
+    )
+
+
+def test_every_task_has_both_styles_and_refuses_a_third(tasks):
+    for task in tasks.values():
+        example = task.train[0]
+        assert isinstance(task.generation_prompt(task.labels[0], [example], style="chat"), ChatPrompt)
+        assert example.text in task.generation_prompt(task.labels[0], [example])
+        with pytest.raises(UsageError, match="chat, completion"):
+            task.generation_prompt(task.labels[0], [example], style="prose")
+
+
+def test_braces_in_a_private_text_are_left_alone(tasks):
+    assert '"{label} {0} {{x}} END"' in completion(tasks["agnews"], "World", Record("{label} {0} {{x}}", "World"))
+
+
+INSTRUCTIONS = {
+    "agnews": "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
+    "dbpedia": "Classify the documents based on whether they are about a Company, School, Artist, Athlete, Politician,"
+    " Transportation, Building, Nature, Village, Animal, Plant, Album, Film, or Book.\n\n",
+    "trec": "Classify the questions based on whether their answer type is a Number, Location, Person, Description,"
+    " Entity, or Abbreviation.\n\n",
+    "mit_g": "",
+    "mit_d": "",
+}
+FIELDS = {
+    "agnews": ("Article", "Answer"),
+    "dbpedia": ("Article", "Answer"),
+    "trec": ("Question", "Answer Type"),
+    "mit_g": ("Sentence", "Genre"),
+    "mit_d": ("Sentence", "Director"),
+}
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_icl_prompt_is_the_published_one(tasks, name):
+    task, (field, answer) = tasks[name], FIELDS[name]
+    demonstrations = [Demonstration("one", "First", tokens=3), Record("two", "Second")]
+    assert task.icl_prefix(()) == INSTRUCTIONS[name]
+    assert task.icl_prefix(demonstrations) + task.query("three") == (
+        f"{INSTRUCTIONS[name]}{field}: one\n{answer}: First\n\n{field}: two\n{answer}: Second\n\n"
+        f"{field}: three\n{answer}:"
+    )
+
+
+def test_jinja_in_a_text_is_not_rendered(tasks):
+    assert tasks["agnews"].query("{{ 1 + 1 }}") == "Article: {{ 1 + 1 }}\nAnswer:"
+
+
+def test_prompts_hash_is_stable_and_differs_between_tasks(tasks):
+    again = Task.load("agnews", source="synthetic", limit_train=1, seed=5)
+    assert again.prompts_hash == tasks["agnews"].prompts_hash
+    assert len({task.prompts_hash for task in tasks.values()}) == len(tasks)
