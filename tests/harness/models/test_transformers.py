@@ -1,0 +1,241 @@
+"""TransformersLM against a reader that reads every prompt alone from its first token."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness import models
+from harness.errors import ModelError, PromptTooLong
+from harness.models import transformers
+from harness.models.base import ChatPrompt, Prefix
+from harness.models.transformers import TransformersLM
+from tests.harness.models.tiny import SlowReader
+
+TOLERANCE = 1e-4
+
+
+def random_prompts(lengths: list[int], seed: int = 0, shared: int = 0) -> list[list[int]]:
+    """Prompts of these lengths after `shared` common tokens."""
+    generator = np.random.default_rng(seed)
+    beginning = generator.integers(4, 300, size=shared).tolist()
+    return [beginning + generator.integers(4, 300, size=length).tolist() for length in lengths]
+
+
+def expected(slow: SlowReader, prompts: list[list[int]]) -> torch.Tensor:
+    return torch.stack([slow.next_token(prompt) for prompt in prompts])
+
+
+@pytest.mark.parametrize("shared", [0, 40])
+@pytest.mark.parametrize("budget", [1, 60, 4096])
+def test_next_token_log_probs_equal_a_full_reading(
+    tiny: TransformersLM, slow: SlowReader, shared: int, budget: int
+) -> None:
+    tiny.batch_tokens = budget
+    prompts = random_prompts([7, 31, 1, 15, 15, 2], shared=shared)
+    answer = tiny.next_token_log_probs(prompts)
+    assert answer.dtype == torch.float32
+    torch.testing.assert_close(answer, expected(slow, prompts), atol=TOLERANCE, rtol=0)
+    torch.testing.assert_close(answer.exp().sum(dim=1), torch.ones(6))
+
+
+def test_shared_beginning_is_read_once(tiny: TransformersLM) -> None:
+    tiny.next_token_log_probs(random_prompts([5] * 10, shared=100))
+    assert tiny.usage.tokens_read == 100 + 10 * 5
+
+
+def test_equal_prompts_and_prompts_that_begin_each_other(tiny: TransformersLM, slow: SlowReader) -> None:
+    long = random_prompts([90])[0]
+    prompts = [long, long, long[:80], long[:81]]
+    torch.testing.assert_close(tiny.next_token_log_probs(prompts), expected(slow, prompts), atol=TOLERANCE, rtol=0)
+
+
+def test_empty_prompt_means_after_the_start_token(tiny: TransformersLM, slow: SlowReader) -> None:
+    start = tiny.tokenizer.bos_token_id
+    answer = tiny.next_token_log_probs([[], [5, 6]])
+    torch.testing.assert_close(answer, expected(slow, [[start], [5, 6]]), atol=TOLERANCE, rtol=0)
+
+
+def test_no_prompts_give_no_rows(tiny: TransformersLM) -> None:
+    assert tiny.next_token_log_probs([]).shape == (0, tiny.vocab_size)
+
+
+@pytest.mark.parametrize("budget", [50, 4096])
+@pytest.mark.parametrize("shared", [0, 50])
+def test_decoder_equals_reading_again_at_every_token(
+    tiny: TransformersLM, slow: SlowReader, budget: int, shared: int
+) -> None:
+    tiny.batch_tokens = budget
+    prompts = random_prompts([3, 20, 11, 20, 1], seed=1, shared=shared)
+    decoder = tiny.decoder(prompts)
+    for step, token in enumerate(np.random.default_rng(2).integers(4, 300, size=40).tolist()):
+        if step in (0, 1, 10, 39):
+            torch.testing.assert_close(decoder.log_probs, expected(slow, prompts), atol=TOLERANCE, rtol=0)
+        decoder.append(token)
+        prompts = [[*prompt, token] for prompt in prompts]
+    torch.testing.assert_close(decoder.log_probs, expected(slow, prompts), atol=TOLERANCE, rtol=0)
+
+
+def test_decoder_reads_every_token_once(tiny: TransformersLM) -> None:
+    decoder = tiny.decoder(random_prompts([10, 10, 10]))
+    for _ in range(7):
+        decoder.append(9)
+    assert tiny.usage.tokens_read == 3 * (10 + 7)
+
+
+ENDINGS = [[5], [6, 7, 8], [6, 7, 9], [6, 10], [200, 201], []]
+
+
+@pytest.mark.parametrize("budget", [10, 4096])
+@pytest.mark.parametrize("prefix", [[], [50, 51, 52, 53], list(range(60, 130))])
+def test_scores_equal_a_full_reading(tiny: TransformersLM, slow: SlowReader, prefix: list[int], budget: int) -> None:
+    tiny.batch_tokens = budget
+    queries = random_prompts([4, 1, 9, 9], seed=3)
+    continuations = [(query, ENDINGS[: 3 + i]) for i, query in enumerate(queries)]
+    scores = tiny.score(tiny.prefix(prefix), continuations)
+    for (query, endings), row in zip(continuations, scores, strict=True):
+        assert row == pytest.approx([slow.ending(prefix + query, ending) for ending in endings], abs=TOLERANCE)
+
+
+def test_empty_query_is_scored_right_after_the_prefix(tiny: TransformersLM, slow: SlowReader) -> None:
+    prefix = random_prompts([12])[0]
+    scores = tiny.score(tiny.prefix(prefix), [([], ENDINGS), ([7, 7], ENDINGS)])
+    assert scores[0] == pytest.approx([slow.ending(prefix, ending) for ending in ENDINGS], abs=TOLERANCE)
+    assert scores[1] == pytest.approx([slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE)
+
+
+def test_empty_prefix_and_query_are_scored_after_the_start_token(tiny: TransformersLM, slow: SlowReader) -> None:
+    start = [tiny.tokenizer.bos_token_id]
+    scores = tiny.score(tiny.prefix([]), [([], ENDINGS)])
+    assert scores[0] == pytest.approx([slow.ending(start, ending) for ending in ENDINGS], abs=TOLERANCE)
+
+
+def test_large_vocabulary_is_scored_in_parts(
+    tiny: TransformersLM, slow: SlowReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transformers, "LOGITS_BUDGET", 3000)
+    queries = random_prompts([5, 6, 7, 8, 9], seed=4)
+    scores = tiny.score(tiny.prefix([9, 9]), [(query, ENDINGS) for query in queries])
+    for query, row in zip(queries, scores, strict=True):
+        assert row == pytest.approx([slow.ending([9, 9, *query], ending) for ending in ENDINGS], abs=TOLERANCE)
+
+
+def test_greedy_endings_are_marked(tiny: TransformersLM, slow: SlowReader) -> None:
+    query = random_prompts([6])[0]
+    best = slow.greedy(query, 3)
+    other = [*best[:2], (best[2] + 1) % tiny.vocab_size]
+    row = tiny.score_endings(tiny.prefix([]), [(query, [best, best[:1], other])])[0]
+    assert [ending.greedy for ending in row] == [True, True, False]
+
+
+def test_prefix_is_read_once_for_all_queries(tiny: TransformersLM) -> None:
+    prefix = tiny.prefix(random_prompts([100])[0])
+    tiny.score(prefix, [([5, 6, 7], [[8], [9]])] * 20)
+    assert tiny.usage.tokens_read == 100 + 20 * 3
+
+
+def greedy_text(tiny: TransformersLM, slow: SlowReader, prompt: list[int], count: int) -> str:
+    tokens = slow.greedy(prompt, count)
+    if tiny.eos_token_id in tokens:
+        tokens = tokens[: tokens.index(tiny.eos_token_id)]
+    return tiny.decode(tokens)
+
+
+def test_generate_is_greedy_decoding(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompts = random_prompts([3, 14, 8, 8], seed=5)
+    texts = tiny.generate(prompts, 12)
+    assert texts == [greedy_text(tiny, slow, prompt, 12) for prompt in prompts]
+
+
+def test_generate_after_a_prefix(tiny: TransformersLM, slow: SlowReader) -> None:
+    prefix = random_prompts([30])[0]
+    prompts = [[], *random_prompts([2, 5], seed=6)]
+    texts = tiny.generate(prompts, 8, prefix=tiny.prefix(prefix))
+    assert texts == [greedy_text(tiny, slow, prefix + prompt, 8) for prompt in prompts]
+
+
+def test_generate_is_cut_before_the_first_stop_string(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompts = random_prompts([3, 14, 8], seed=5)
+    whole = [greedy_text(tiny, slow, prompt, 20) for prompt in prompts]
+    stop = whole[0][5:7]
+    texts = tiny.generate(prompts, 20, stop=["", stop])
+    assert texts == [text.split(stop)[0] for text in whole]
+
+
+def test_generate_ends_at_eos(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompt = random_prompts([5])[0]
+    tokens = slow.greedy(prompt, 4)
+    tiny.eos_token_id = tokens[2]
+    first = tokens.index(tokens[2])
+    assert tiny.generate([prompt], 10) == [tiny.decode(tokens[:first])]
+
+
+def test_generate_refuses_numbers_that_are_not_finite(tiny: TransformersLM) -> None:
+    with torch.no_grad():
+        tiny.model.lm_head.weight.fill_(float("nan"))
+    assert tiny.next_token_log_probs([[5]]).isnan().all()
+    with pytest.raises(ModelError, match="float32"):
+        tiny.generate([[5]], 3)
+
+
+def test_prompts_that_do_not_fit_are_refused(tiny: TransformersLM) -> None:
+    full = [5] * tiny.max_length
+    tiny.next_token_log_probs([full])
+    calls = [
+        lambda: tiny.next_token_log_probs([[5], [*full, 5]]),
+        lambda: tiny.decoder([[*full, 5]]),
+        lambda: tiny.decoder([full]).append(5),
+        lambda: tiny.prefix([*full, 5]),
+        lambda: tiny.score(tiny.prefix(full[:-2]), [([5, 5, 5], [[6]])]),
+        lambda: tiny.score(tiny.prefix(full[:-2]), [([5, 5], [[6], [6, 7]])]),
+        lambda: tiny.generate([full[:-2]], 3),
+    ]
+    for call in calls:
+        with pytest.raises(PromptTooLong, match="shorter"):
+            call()
+    assert len(tiny.score(tiny.prefix(full[:-2]), [([5, 5], [[6]])])[0]) == 1
+
+
+def test_text_survives_encoding_and_decoding(tiny: TransformersLM) -> None:
+    for text in ["", " Answer: Sports\n\n", "  two  spaces\tand é 漢 🙂", "1,234 \r\n x"]:
+        assert tiny.decode(tiny.encode(text)) == text
+
+
+def test_special_tokens_are_left_out_of_text(tiny: TransformersLM) -> None:
+    assert tiny.decode([tiny.tokenizer.bos_token_id, *tiny.encode("World"), tiny.eos_token_id]) == "World"
+
+
+def test_chat_prompt_gets_the_template(tiny: TransformersLM) -> None:
+    tokens = tiny.encode(ChatPrompt("Hello", assistant_prefix="Text:"))
+    assert tiny.tokenizer.decode(tokens) == "<user>Hello</s><bot>Text:"
+
+
+def test_chat_prompt_without_template_is_an_error(tiny: TransformersLM) -> None:
+    tiny.tokenizer.chat_template = None
+    with pytest.raises(ModelError, match="completion"):
+        tiny.encode(ChatPrompt("Hello"))
+
+
+def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(tiny: TransformersLM, slow: SlowReader) -> None:
+    bos = tiny.tokenizer.bos_token_id
+    tiny._lead = [bos]
+    torch.testing.assert_close(
+        tiny.next_token_log_probs([[7, 8], [bos, 7, 8], []]),
+        expected(slow, [[bos, 7, 8], [bos, 7, 8], [bos]]),
+        atol=TOLERANCE,
+        rtol=0,
+    )
+    for prefix, query in (([], [7, 8]), ([7], [8]), ([], [])):
+        score = tiny.score(tiny.prefix(prefix), [(query, [[9, 10]])])[0][0]
+        assert score == pytest.approx(slow.ending([bos, *prefix, *query], [9, 10]), abs=TOLERANCE)
+
+
+def test_identity_pins_the_weights_down(tiny: TransformersLM, tiny_folder: Path) -> None:
+    again = models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
+    assert again.identity == tiny.identity
+    assert len(tiny.identity.sha256 or "") == 64
+    assert tiny.identity.parameters == sum(p.numel() for p in tiny.model.parameters())
+    assert isinstance(tiny.prefix([5]), Prefix)

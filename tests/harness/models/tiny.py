@@ -1,0 +1,81 @@
+"""A tiny random Llama with a real tokenizer, and the slow, obvious way to read a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+CORPUS = [
+    "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
+    "Article: The team won the game after a long season.\nAnswer: Sports\n\n",
+    "Article: Shares fell as oil prices rose again on Monday.\nAnswer: Business\n\n",
+    "Article: A new chip makes computers faster.\nAnswer: Technology\n\n",
+]
+TEMPLATE = (
+    "{% for m in messages %}<user>{{ m['content'] }}</s>{% endfor %}{% if add_generation_prompt %}<bot>{% endif %}"
+)
+
+
+def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
+    """Saves a random 2-layer Llama (hidden size 32, grouped key/value heads) and a byte-level BPE tokenizer."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<s>", "</s>", "<user>", "<bot>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", pad_token="</s>", chat_template=TEMPLATE
+    )
+    fast.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(fast),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=max_length,
+        bos_token_id=fast.bos_token_id,
+        eos_token_id=fast.eos_token_id,
+        initializer_range=0.5,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+class SlowReader:
+    """Reads every prompt alone, from its first token, in float32, with no cache and no padding."""
+
+    def __init__(self, folder: Path) -> None:
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+    @torch.inference_mode()
+    def log_probs(self, prompt: Sequence[int]) -> torch.Tensor:
+        """Tensor[L, V]: what follows each of the L tokens."""
+        logits = self.model(torch.tensor([list(prompt)]), use_cache=False).logits[0]
+        return torch.log_softmax(logits.float(), dim=-1)
+
+    def next_token(self, prompt: Sequence[int]) -> torch.Tensor:
+        """Tensor[V]."""
+        return self.log_probs(prompt)[-1]
+
+    def ending(self, context: Sequence[int], ending: Sequence[int]) -> float:
+        """Sum of the log-probabilities of the ending's tokens."""
+        rows = self.log_probs([*context, *ending])[len(context) - 1 : -1]
+        return float(sum(row[token] for row, token in zip(rows, ending, strict=True)))
+
+    def greedy(self, prompt: Sequence[int], count: int) -> list[int]:
+        """The next `count` likeliest tokens, one after the other."""
+        tokens = list(prompt)
+        for _ in range(count):
+            tokens.append(int(self.next_token(tokens).argmax()))
+        return tokens[len(prompt) :]
