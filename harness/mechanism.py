@@ -2,8 +2,8 @@
 
 A mechanism turns private records into something that may be released. It is one file with one class: the class states
 its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes its
-own noise from epsilon: the harness calibrates the knob so that ``events(knob, sizes)`` is proved to cost at most epsilon.
-
+its own noise from epsilon: the harness calibrates the knob so that ``events(knob, sizes)`` is proved to cost at most
+epsilon.
     @dataclass(frozen=True)
     class MyMethod(DemonstrationMechanism):
         name = "my_method"
@@ -85,6 +85,14 @@ class Context:
     streams: Streams
     noise: NoiseSource
     report: Callable[[int, int, str], None] = field(default=lambda done, total, unit: None)
+
+    def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
+        """``write(label)`` for every shot in order, reporting after each."""
+        demonstrations = []
+        for label in self.shots:
+            demonstrations.append(write(label))
+            self.report(len(demonstrations), len(self.shots), "demonstrations")
+        return demonstrations
 
 
 class Mechanism(ABC):

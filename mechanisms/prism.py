@@ -62,11 +62,7 @@ class Prism(DemonstrationMechanism):
         return math.sqrt(2 * self.tokens * math.log(1 / delta)) * self._token(knob).range_epsilon
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        demonstrations = []
-        for label in context.shots:
-            demonstrations.append(self._write(label, private, context))
-            context.report(len(demonstrations), len(context.shots), "demonstrations")
-        return demonstrations
+        return context.for_each_shot(lambda label: self._write(label, private, context))
 
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model = context.model

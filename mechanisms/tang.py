@@ -81,11 +81,7 @@ class Tang(DemonstrationMechanism):
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        demonstrations = []
-        for label in context.shots:
-            demonstrations.append(self._write(label, private, context))
-            context.report(len(demonstrations), len(context.shots), "demonstrations")
-        return demonstrations
+        return context.for_each_shot(lambda label: self._write(label, private, context))
 
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, group = context.model, private.partition_of(label)

@@ -24,7 +24,7 @@ def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
     ledger = Ledger(dp.GaussianDpEvent(10.0), epsilon=0.5, delta=1e-5)
     ledger.charge(dp.GaussianDpEvent(10.0))
     before = ledger.to_json()
-    with pytest.raises(BudgetExceeded, match="over the budget of 0.5"):
+    with pytest.raises(BudgetExceeded, match=r"over the budget of 0\.5"):
         ledger.charge(dp.GaussianDpEvent(1.0))
     assert ledger.to_json() == before
 
