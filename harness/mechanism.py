@@ -1,9 +1,10 @@
 """The two mechanism interfaces, and what passes through them.
 
 A mechanism turns private records into something that may be released. It is one file with one class: the class states
-its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes its
+its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes
 its own noise from epsilon: the harness calibrates the knob so that ``events(knob, sizes)`` is proved to cost at most
 epsilon.
+
     @dataclass(frozen=True)
     class MyMethod(DemonstrationMechanism):
         name = "my_method"
