@@ -136,8 +136,11 @@ def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
 
 
 def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
-    """One line of text with single spaces: prompts and demonstrations are made of lines."""
-    text, label = " ".join(text.split()), label.strip()
+    """One line of text with single spaces: prompts and demonstrations are made of lines.
+
+    Characters that no tokenizer accepts (halves of surrogate pairs) become '?', so that no text makes a run fail.
+    """
+    text, label = (part.encode("utf-8", "replace").decode() for part in (" ".join(text.split()), label.strip()))
     if not text or not label:
         raise DataError(f"{place} has an empty text or label; fill it in or remove it.")
     if spec.labels and label not in spec.labels:
@@ -256,7 +259,8 @@ def subsample(
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all for extraction) and limit_test test records, by public coins.
 
-    Train records keep their order; test records are always permuted, so that a shorter test set is a random part of a
+    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in the file
+    displaces at most one other. Test records are always permuted, so that a shorter test set is a random part of a
     longer one (files are often sorted by class).
     """
     random = streams(seed)
@@ -264,11 +268,15 @@ def subsample(
     for index, record in enumerate(train):
         groups.setdefault(record.label if spec.labels else "", []).append(index)
     kept: list[int] = []
-    for label, members in groups.items():
-        order = random.stream(f"data:{spec.name}:train:{label}").permutation(len(members))
-        kept += [members[i] for i in order[:limit_train]]
+    for members in groups.values():
+        kept += sorted(members, key=lambda i: _lot(seed, train[i]))[:limit_train]
     order = random.stream(f"data:{spec.name}:test").permutation(len(test))
     return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
+
+
+def _lot(seed: int, record: Record) -> bytes:
+    """A public lot for each text that does not depend on the other records."""
+    return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
 
 
 def require_all_classes(spec: SourceSpec, train: Split, test: Split) -> None:

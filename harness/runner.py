@@ -79,7 +79,8 @@ class Workbench:
     def model(self, cell: Cell) -> LanguageModel:
         from harness import models
 
-        return _kept(self._models, cell.model, self.keep_models, lambda: models.load(cell.model))
+        dtype = "float32" if cell.noise == "secure" else None
+        return _kept(self._models, (cell.model, dtype), self.keep_models, lambda: models.load(cell.model, dtype=dtype))
 
     def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration]) -> Evaluation:
         """Scores the demonstrations on the cell's task; without any, every seed has the same answer: read once."""

@@ -67,7 +67,9 @@ class SecureNoise:
         return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def _open_uniform(self, size: int) -> np.ndarray:
-        return self.uniform(size) + 2.0**-54  # in (0, 1): never 0, so logarithms and quantiles are finite
+        """In (0, 1), neither end included, so that logarithms and quantiles are finite."""
+        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
         if not scale:

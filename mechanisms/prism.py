@@ -74,14 +74,15 @@ class Prism(DemonstrationMechanism):
             partition=private.partition_of(label),
             releases=dp.SelfComposedDpEvent(token.event, self.tokens),
         ).draw()
-        decoder = model.decoder([prompts.public, *(prompts.private(slot) for slot in sample.slots)])
+        public = model.decoder([prompts.public])  # apart, so that no private prompt changes how it is computed
+        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots])
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
-                decoder.append(text.tokens[-1])
-            rows = decoder.log_probs.numpy()
-            public = public_log_probs(rows[0], model)
-            text.append(token.choose(rows[1:], public, sample, context.noise))
+                public.append(text.tokens[-1])
+                private_rows.append(text.tokens[-1])
+            public_row = public_log_probs(public.log_probs, model)[0]
+            text.append(token.choose(private_rows.log_probs.numpy(), public_row, sample, context.noise))
         return text.demonstration(label)
 
     def _token(self, temperature: float) -> BoundedRangeChoice:

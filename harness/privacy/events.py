@@ -74,6 +74,8 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
             total.update(flatten(part))
         return total
     if isinstance(event, dp.SelfComposedDpEvent):
+        if not isinstance(event.count, int) or event.count < 0:
+            raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
         return Counter({leaf: n * event.count for leaf, n in flatten(event.event).items()})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])

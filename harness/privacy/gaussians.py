@@ -139,14 +139,12 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     discrete = _guarded("dp_accounting's PLD", notes, lambda: _finite_pld(parts, delta, grid))
     if discrete == 0:
         return Bounds(0.0, 0.0, 0.0, {"pld": 0.0}, ("delta alone covers the whole loss",))
-    error = eps_error_for(discrete) if discrete is not None else EPS_ERROR
+    if discrete is None:  # prv-accountant alone would leave out the addition of a record
+        raise UnsupportedEvent(f"There is no proved epsilon: {'; '.join(notes)}. Use more noise or fewer steps.")
+    error = eps_error_for(discrete)
     prv = _guarded("prv-accountant", notes, lambda: prv_epsilon(parts, delta, error))
-    if prv is None and discrete is None:
-        raise UnsupportedEvent(f"Neither accountant could answer: {'; '.join(notes)}. Use more noise or fewer steps.")
     if prv is None:
-        return Bounds(0.0, discrete, discrete, {"pld": discrete}, tuple(notes))
-    if discrete is None:
-        return Bounds(**prv, accountants={"prv": prv}, notes=tuple(notes))
+        return Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
     discrete = _agreeing(parts, delta, prv, discrete, grid)
     upper = max(prv["upper"], discrete)
     return Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
@@ -192,5 +190,5 @@ def _guarded(name: str, notes: list[str], compute: Any) -> Any:
     try:
         return time_limit.within(time_limit.ACCOUNTANT_SECONDS, compute)
     except (RuntimeError, OverflowError, FloatingPointError, MemoryError, ValueError, time_limit.TookTooLong) as error:
-        notes.append(f"{name} gave no answer ({str(error).rstrip('.')}): the other accountant alone counts")
+        notes.append(f"{name} gave no answer ({str(error).rstrip('.')})")
         return None

@@ -28,6 +28,7 @@ def groups(event: dp.DpEvent) -> dict[str | None, Leaves]:
     group that a ParallelDpEvent does not name is not touched by it. Without a ParallelDpEvent the only group is None.
     Raises UnsupportedEvent for an event without a theorem.
     """
+    _require_one_partition(event)
     names = sorted(set(_names(event)))
     if not names:
         return {None: leaves(event, None)}
@@ -89,6 +90,30 @@ def _names(event: dp.DpEvent, inside: bool = False) -> Iterator[str]:
             yield from _names(part, inside)
     elif isinstance(event, (dp.SelfComposedDpEvent, dp.PoissonSampledDpEvent)):
         yield from _names(event.event, inside)
+
+
+def _require_one_partition(event: dp.DpEvent) -> None:
+    """Raises UnsupportedEvent for ParallelDpEvents that cannot be told to be of one partition of the records.
+
+    Two partitions (labels, and months, say) overlap: one record would meet a branch of each.
+    """
+    partitions = {names for names in _partitions(event) if names}
+    if any(one.isdisjoint(other) for one in partitions for other in partitions):
+        raise UnsupportedEvent(
+            "Two ParallelDpEvents share no group: if they divide the records in two ways, one record meets both and"
+            " there is no theorem; if it is one division, write it as one ParallelDpEvent."
+        )
+
+
+def _partitions(event: dp.DpEvent) -> Iterator[frozenset[str]]:
+    """The names of the groups of every ParallelDpEvent in the tree."""
+    if isinstance(event, ParallelDpEvent):
+        yield frozenset(name for name, _ in event.branches)
+    elif isinstance(event, dp.ComposedDpEvent):
+        for part in event.events:
+            yield from _partitions(part)
+    elif isinstance(event, (dp.SelfComposedDpEvent, dp.PoissonSampledDpEvent)):
+        yield from _partitions(event.event)
 
 
 def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> Leaves:

@@ -38,9 +38,9 @@ class Ledger:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, when it would pass the budget."""
         wanted = flatten(event)
         spent = self._spent.get(partition, Counter()) + wanted
-        if not (math.isinf(self.epsilon) or self._inside_allowance(partition, spent)):
-            trial = self._composed({**self._spent, partition: spent})
-            cost = accountants.epsilon(trial, self.delta).upper
+        trial = {**self._spent, partition: spent}
+        if not (math.isinf(self.epsilon) or self._inside_allowance(trial)):
+            cost = accountants.epsilon(self._composed(trial), self.delta).upper
             if cost > self.epsilon:
                 raise BudgetExceeded(
                     f"This release would raise the proved epsilon to {cost:.4g}, over the budget of {self.epsilon:.4g}"
@@ -62,8 +62,9 @@ class Ledger:
             for leaf, count in leaves.items()
         ]
 
-    def _inside_allowance(self, partition: Partition, spent: Counter[dp.DpEvent]) -> bool:
-        return spent <= self._allowed.get(partition, Counter())
+    def _inside_allowance(self, spent: dict[Partition, Counter[dp.DpEvent]]) -> bool:
+        """Whether every group is inside its allowance: one that is not costs the others too, so none is counted."""
+        return all(leaves <= self._allowed.get(group, Counter()) for group, leaves in spent.items())
 
     @staticmethod
     def _composed(spent: dict[Partition, Counter[dp.DpEvent]]) -> dp.DpEvent:

@@ -72,7 +72,7 @@ class SlotSampler:
 
         Raises BudgetExceeded when as many samples as were charged have been drawn.
         """
-        if not self._left:
+        if self._left <= 0:
             raise BudgetExceeded("More samples were asked for than were charged; raise `times` in `poisson_slots`.")
         self._left -= 1
         chosen = np.flatnonzero(self._coins.uniform(len(self._group)) < self._rate)
@@ -130,8 +130,11 @@ class PrivateSet:
         expected: expected number of records in a sample, a public constant (M*N or s).
         slots: M, how many slots the sampled records are dealt into; None gives every sampled record a slot of its own.
         releases: everything that will be released from one sample.
-        Raises UsageError when the group is smaller than the expected sample, BudgetExceeded before any coin is flipped.
+        Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
+        least 1, and BudgetExceeded before any coin is flipped.
         """
+        if not isinstance(times, int) or times < 1:
+            raise UsageError(f"The number of samples must be a whole number of at least 1, not {times!r}.")
         rate = sampling_rate(expected, self.size(partition), partition)
         event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
         self._ledger.charge(event, partition, note="Poisson sample")

@@ -148,6 +148,25 @@ def test_limits_keep_so_many_records_a_class_and_so_many_tests(data):
     assert len(task.test) == 1
 
 
+@pytest.mark.parametrize("at", [0, 4, 9])
+def test_one_record_more_displaces_at_most_one_of_those_that_a_limit_keeps(tmp_path, monkeypatch, at):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    rows = [{"text": f"story {i} of {label}", "label": label} for i in range(9) for label in AGNEWS]
+    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
+    write(tmp_path, "agnews", "train", rows)
+    before = set(local(limit_train=4).train)
+    rows.insert(4 * at, {"text": "one story more", "label": "World"})
+    write(tmp_path, "agnews", "train", rows)
+    after = set(local(limit_train=4).train)
+    assert len(before) == len(after) == 16
+    assert len(before - after) <= 1
+
+
+def test_half_of_a_surrogate_pair_becomes_a_question_mark_that_tokenizers_accept(data):
+    append(data, "train", '{"text": "broken \\ud800 letter", "label": "World"}')
+    assert "broken ? letter" in {record.text for record in local().train}
+
+
 def test_another_seed_keeps_other_records():
     tests = [Task.load("trec", source="synthetic", limit_train=5, seed=seed).test for seed in (0, 1)]
     assert tests[0] != tests[1]

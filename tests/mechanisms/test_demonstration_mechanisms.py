@@ -13,6 +13,7 @@ from harness.generation import PromptWriter, ReleasedText
 from harness.mechanism import Sizes
 from harness.privacy import primitives
 from harness.privacy.events import compose
+from harness.privacy.private_set import SlotSampler
 from harness.task import Record
 from mechanisms.prism import Prism
 from mechanisms.pta import PTA
@@ -244,3 +245,30 @@ def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
     text.append(model.encode("\n")[0])
     assert text.ended
     assert text.demonstration("a").text == "Hello"
+
+
+@pytest.mark.parametrize("name", ["tang", "pta"])
+def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
+    samples = []
+    draw = SlotSampler.draw
+
+    def spy(sampler):
+        samples.append(draw(sampler))
+        return samples[-1]
+
+    monkeypatch.setattr(SlotSampler, "draw", spy)
+    demos, _, _ = run(ALL[name], RECORDS * 3, noise=ForcedNoise())
+    assert len(samples) == demos[0].tokens == ALL[name].tokens
+    assert len({tuple(sample.slots) for sample in samples}) == len(samples)
+
+
+def test_prisms_public_prompt_is_read_apart_from_the_private_ones():
+    batches = []
+
+    class Watched(AdversarialModel):
+        def decoder(self, prompts):
+            batches.append(len(prompts))
+            return super().decoder(prompts)
+
+    run(ALL["prism"], RECORDS, model=Watched())
+    assert batches[0] == 1 and len(batches) == 2

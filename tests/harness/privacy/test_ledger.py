@@ -5,7 +5,7 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded
+from harness.errors import BudgetExceeded, UnsupportedEvent
 from harness.privacy import accountants, events
 from harness.privacy.ledger import Ledger
 
@@ -63,3 +63,24 @@ def test_rows_for_the_result_file_count_every_charge():
     assert ledger.to_json() == [
         {"partition": "a", "event": events.to_json(RELEASE), "count": 4, "note": "Poisson sample"}
     ]
+
+
+def test_a_negative_charge_is_refused_however_deep_it_hides():
+    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger.charge(RELEASE)
+    negative = dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1)
+    for event in (negative, dp.ComposedDpEvent((RELEASE, negative)), dp.PoissonSampledDpEvent(0.1, negative)):
+        with pytest.raises(UnsupportedEvent, match="-1 times"):
+            ledger.charge(event)
+    assert ledger.event() == RELEASE
+
+
+def test_a_charge_outside_one_groups_allowance_ends_the_counting_for_all_groups():
+    group = dp.GaussianDpEvent(5.0)
+    allowance = events.parallel({"a": group, "b": group})
+    budget = accountants.epsilon(allowance, 1e-5).upper
+    ledger = Ledger(allowance, budget, 1e-5)
+    ledger.charge(group, None)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(group, "a")
+    assert accountants.epsilon(ledger.event(), 1e-5).upper <= budget

@@ -19,7 +19,7 @@ from harness.privacy.primitives import (
     project_sub_simplex,
 )
 from harness.privacy.private_set import Sample
-from harness.seeds import SecureNoise, SeededNoise
+from harness.seeds import SecureNoise, SeededNoise, streams
 
 WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
@@ -173,3 +173,24 @@ def test_noise_sources_draw_the_stated_distributions(source):
 
 def test_secure_noise_never_repeats():
     assert not np.array_equal(SecureNoise().gaussian(1.0, 50), SecureNoise().gaussian(1.0, 50))
+
+
+def test_scores_are_divided_by_the_constant_and_not_by_the_number_of_rows():
+    choice = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
+    strongly_first, slightly_second = np.array([[0.0, -20.0]]), np.array([-0.5, 0.0])
+    assert choice.choose(strongly_first, slightly_second, Sample(((),), choice.event), NoNoise()) == 1
+
+
+def test_a_softmax_choice_that_was_not_charged_is_refused_before_noise():
+    choice = BoundedRangeChoice(clip=10, divisor=4, temperature=1.0)
+    sample = Sample(((),), choice.event)
+    row = np.zeros((1, 3))
+    choice.choose(row, row[0], sample, NoNoise())
+    with pytest.raises(BudgetExceeded, match="was not charged"):
+        choice.choose(row, row[0], sample, NoNoise(allowed=False))
+
+
+def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():
+    for name in ("noise", "sampling"):
+        assert not streams(7, "secure").source(name).seeded
+        assert streams(7, "seeded").source(name).seeded

@@ -124,3 +124,13 @@ def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=SeededNoise(np.random.default_rng(0)))
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
     assert ledger.to_json()[0]["event"]["rate"] == 0.1
+
+
+@pytest.mark.parametrize("times", [0, -5, 2.5])
+def test_a_number_of_samples_that_is_no_count_is_refused_and_charges_nothing(times):
+    private, ledger = private_set(10)
+    private.poisson_slots(2, 2, partition="a", releases=GAUSS, times=5)
+    before = ledger.to_json()
+    with pytest.raises(UsageError, match="whole number of at least 1"):
+        private.poisson_slots(2, 2, partition="a", releases=GAUSS, times=times)
+    assert ledger.to_json() == before
