@@ -53,7 +53,7 @@ class Scale:
 
 def series_styles(tables: Sequence[TaskTable]) -> dict[str, int]:
     """Label -> number of its style, the same on all plots of a section."""
-    labels = sorted({row.label for table in tables for row in table.rows})
+    labels = sorted({row.label for table in tables for row in table.rows if row.epsilon > 0})
     return {label: i % STYLES for i, label in enumerate(labels)}
 
 
@@ -61,7 +61,8 @@ def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     """The plot of one task; text in it is escaped. styles: see `series_styles`."""
     rows = [row for row in table.rows if row.epsilon > 0]
     scale = _scale(rows, table)
-    names = ((table.zero_shot, "zero-shot, ε = 0", 13), (table.real_data, "real demonstrations, ε = ∞", -5))
+    controls = [(row, f"{row.label}, ε = 0", -5) for row in table.rows if row.epsilon == 0]
+    names = ((table.zero_shot, "zero-shot, ε = 0", 13), (table.real_data, "real demonstrations, ε = ∞", -5), *controls)
     parts = [_axes(scale, rows), *(_end_line(scale, row) for row, _, _ in names if row)]
     labels = sorted({row.label for row in rows})
     for label, own in groupby(sorted(rows, key=lambda row: (row.label, row.epsilon)), key=lambda row: row.label):
@@ -85,7 +86,8 @@ def marker_svg(style: int) -> Markup:
 
 
 def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
-    shown = [*rows, *(end for end in (table.zero_shot, table.real_data) if end is not None)]
+    ends = [end for end in (table.zero_shot, table.real_data) if end is not None]
+    shown = [*rows, *ends, *(row for row in table.rows if row.epsilon == 0)]
     low = min((row.low for row in shown), default=0.0)
     high = max((row.high for row in shown), default=1.0)
     low, high = math.floor(low * 10 - 0.2) / 10, math.ceil(high * 10 + 0.2) / 10

@@ -193,11 +193,11 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
 
 
 def _ranked(standings: list[Standing]) -> list[Standing]:
-    """Ranks within each epsilon, best recovery first; equal recoveries share a rank."""
+    """Ranks within each epsilon above 0, best recovery first; equal recoveries share a rank."""
     placed = []
     for one in standings:
         rivals = [other.recovery for other in standings if other.epsilon == one.epsilon and other.recovery is not None]
-        rank = None if one.recovery is None else 1 + sum(rival > one.recovery for rival in rivals)
+        rank = None if one.recovery is None or one.epsilon == 0 else 1 + sum(rival > one.recovery for rival in rivals)
         placed.append(replace(one, rank=rank))
     return sorted(placed, key=lambda one: (one.epsilon, one.rank or 0, one.label))
 

@@ -82,3 +82,12 @@ def test_a_label_has_the_same_style_on_every_plot():
     styles = series_styles(build_board(results).sections[0].tables)
     assert styles == {"pta": 0, "tang": 1}
     assert 's1"' in marker_svg(styles["tang"])
+
+
+def test_a_control_at_epsilon_zero_is_a_line_without_a_place_on_the_logarithmic_axis():
+    results = [*ends(), make_result("tang", 0.6), make_result("public_demonstrations", 0.55, epsilon=0.0)]
+    svg = drawn(results)
+    assert "public_demonstrations, ε = 0: 0.550" in "".join(svg.itertext())
+    assert all(math.isfinite(value) for value in numbers(svg))
+    ranks = {row.label: row.rank for row in build_board(results).sections[0].overall.standings}
+    assert ranks == {"zero_shot": None, "public_demonstrations": None, "tang": 1, "real_demonstrations": None}

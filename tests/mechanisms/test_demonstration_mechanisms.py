@@ -17,6 +17,7 @@ from harness.privacy.private_set import SlotSampler
 from harness.task import Record
 from mechanisms.prism import Prism
 from mechanisms.pta import PTA
+from mechanisms.public_demonstrations import PublicDemonstrations
 from mechanisms.real_demonstrations import RealDemonstrations
 from mechanisms.tang import Tang
 from mechanisms.zero_shot import ZeroShot
@@ -272,3 +273,15 @@ def test_prisms_public_prompt_is_read_apart_from_the_private_ones():
 
     run(ALL["prism"], RECORDS, model=Watched())
     assert batches[0] == 1 and len(batches) == 2
+
+
+def test_public_demonstrations_read_no_record_and_are_the_greedy_continuation():
+    model = AdversarialModel(poison=False)
+    demos, ledger, _ = run(PublicDemonstrations(tokens=4), RECORDS, model=model)
+    other, _, _ = run(PublicDemonstrations(tokens=4), ["something else"], seed=9, model=model)
+    assert ledger.event() == dp.NoOpDpEvent()
+    assert demos == other
+    prompt, greedy = model.encode(TinyTask().generation_prompt("a", [])), []
+    for _ in range(demos[0].tokens):
+        greedy.append(int(np.argmax(model._row(prompt + greedy))))
+    assert demos[0].text in model.decode(greedy)

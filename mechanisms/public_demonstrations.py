@@ -1,0 +1,55 @@
+"""The control that a private method must beat: demonstrations written by the model from the public prompt alone.
+
+Tang et al. (ICLR 2024, section 5) call it epsilon = 0, 4-shot: no private record is read, the text of each label is the
+greedy continuation of the instruction and the label. What it gains over zero-shot comes from the format and from what
+the model knows, not from the records; only what a mechanism gains beyond it was learned from private data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dp_accounting import dp_event as dp
+
+from harness.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
+from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
+from harness.privacy.private_set import PrivateSet
+
+
+@dataclass(frozen=True)
+class PublicDemonstrations(DemonstrationMechanism):
+    """tokens: the longest text, as for the mechanisms that it is compared with."""
+
+    name = "public_demonstrations"
+    knob = None
+    source = "Tang et al., ICLR 2024, epsilon = 0"
+    published = {
+        "agnews": {"tokens": 100},
+        "dbpedia": {"tokens": 100},
+        "trec": {"tokens": 15},
+        "mit_g": {"tokens": 20},
+        "mit_d": {"tokens": 20},
+    }
+
+    tokens: int = 50
+    style: str = "completion"
+
+    def __post_init__(self) -> None:
+        check_positive(tokens=self.tokens)
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return dp.NoOpDpEvent()
+
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        return context.for_each_shot(lambda label: self._write(label, context))
+
+    def _write(self, label: str, context: Context) -> Demonstration:
+        model = context.model
+        prompts = PromptWriter(context.task, model, label, self.tokens, None, self.style)
+        decoder = model.decoder([prompts.public])
+        text = ReleasedText(context.task, model)
+        while not text.ended and len(text.tokens) < self.tokens:
+            if text.tokens:
+                decoder.append(text.tokens[-1])
+            text.append(int(public_log_probs(decoder.log_probs, model)[0].argmax()))
+        return text.demonstration(label)
