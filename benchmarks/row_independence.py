@@ -1,0 +1,65 @@
+"""How far one record moves the answers of *other* slots by rounding alone: nothing in theory, a little in floats.
+
+    python -m benchmarks.row_independence --json
+
+Sixteen prompts with one record each are read twice; in between the first one's record is replaced by one that is
+longer, but not too long to share a batch with the others: the batch becomes wider.
+Reported for bfloat16 and float32: the largest L2 move of another prompt's next-token distribution, and of the sum over
+the other prompts, beside sqrt(2), by which the replaced one may move. Reading the prompts one by one is the reference:
+it costs more time, and no row can move. The answers agree when float32 moves by less than 1e-4.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import torch
+
+from benchmarks._report import main, report
+from harness import models
+from harness.models.base import LanguageModel
+from harness.task import Task
+
+LABEL = "Village"
+PROMPTS = 16
+
+
+def run() -> dict[str, Any]:
+    """Moves in both number formats, and what one batch saves over single prompts."""
+    task = Task.load("dbpedia", "auto", limit_train=200, limit_test=1)
+    records = sorted((r for r in task.train if r.label == LABEL), key=lambda r: len(r.text))
+    middle = len(records) // 2
+    usual, longer = records[middle : middle + PROMPTS], records[-len(records) // 4]
+    moves: dict[str, dict[str, float]] = {}
+    seconds = {}
+    for dtype in ("bfloat16", "float32"):
+        model = models.load("embedded", dtype=dtype)
+        before = [model.encode(task.generation_prompt(LABEL, [record])) for record in usual]
+        after = [model.encode(task.generation_prompt(LABEL, [longer])), *before[1:]]
+        distributions, seconds[dtype] = _read(model, before)
+        moved, _ = _read(model, after)
+        change = (moved - distributions)[1:]
+        moves[dtype] = {
+            "largest_of_another_row": float(change.norm(dim=1).max()),
+            "of_the_sum_of_the_others": float(change.sum(dim=0).norm()),
+            "share_of_sqrt_2": float(change.sum(dim=0).norm()) / math.sqrt(2),
+        }
+    start = time.perf_counter()
+    for prompt in before:
+        model.next_token_log_probs([prompt])
+    alone = time.perf_counter() - start
+    agreement = moves["float32"]["of_the_sum_of_the_others"] < 1e-4
+    return report("row_independence", seconds["float32"], alone, agreement, moves=moves, source=task.source)
+
+
+def _read(model: LanguageModel, prompts: list[list[int]]) -> tuple[torch.Tensor, float]:
+    """float64[B, V] probabilities, and the seconds that they took."""
+    start = time.perf_counter()
+    probabilities = model.next_token_log_probs(prompts).double().exp()
+    return probabilities, time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    main(run)
