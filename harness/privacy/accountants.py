@@ -5,17 +5,21 @@
 | Gaussians | the exact Gaussian curve |
 | Poisson-subsampled Gaussians (and Gaussians) | prv-accountant and dp_accounting's PLD, cross-checked |
 | zCDP (and the above) | Renyi DP, converted at the best order |
+| bounded-range choices (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP by the rules around |
+| Poisson samples of composites of these (and these) | PLD; also by the two rules below |
 | one Poisson sample of anything else | amplification of (epsilon0, delta0) |
 | several of those, (epsilon, delta) events, Laplace, mixtures | PLD from privacy parameters |
 | ParallelDpEvent | the worst group |
 
-Neighbours differ by adding or removing one record. Anything else raises UnsupportedEvent: no theorem, no epsilon.
+Neighbours differ by adding or removing one record. Where two proofs hold the smaller bound counts. Anything else raises
+UnsupportedEvent: no theorem, no epsilon.
 """
 
 from __future__ import annotations
 
 import copy
 import math
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
@@ -26,10 +30,19 @@ from dp_accounting import dp_event as dp
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from harness.errors import UsageError
-from harness.privacy import gaussians, parameters
+from harness.privacy import gaussians, parameters, sampled_composites
 from harness.privacy.bounds import Bounds
+from harness.privacy.events import BoundedRangeDpEvent, bounded_range
 from harness.privacy.fixed_sampling import fixed_replace_one
-from harness.privacy.leaves import NON_PRIVATE, gaussian_multiplier, groups, is_sampled_gaussian, leaves, recompose
+from harness.privacy.leaves import (
+    NON_PRIVATE,
+    Leaves,
+    gaussian_multiplier,
+    groups,
+    is_sampled_gaussian,
+    leaves,
+    recompose,
+)
 from harness.privacy.parameters import FULL
 
 __all__ = [
@@ -149,14 +162,53 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     if plain:
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
-    gaussian = {leaf for leaf in counted if isinstance(leaf, dp.GaussianDpEvent) or is_sampled_gaussian(leaf)}
-    if len(gaussian) == len(counted):
+    if all(isinstance(leaf, dp.GaussianDpEvent) or is_sampled_gaussian(leaf) for leaf in counted):
         return _sampled_gaussians(gaussians.parts_of(counted), delta, cells)
-    if all(leaf in gaussian or isinstance(leaf, dp.ZCDpEvent) for leaf in counted):
-        return _renyi(event, delta)
-    if len(counted) == 1 and isinstance(event, dp.PoissonSampledDpEvent):
-        return parameters.one_sample(event, delta, _composition, cells)
+    if any(isinstance(leaf, BoundedRangeDpEvent) or _is_sampled_composite(leaf) for leaf in counted):
+        return _smaller(counted, delta, cells)
+    return _curves_or_parameters(counted, delta, cells)
+
+
+def _curves_or_parameters(counted: Leaves, delta: float, cells: int) -> Bounds:
+    """Renyi DP where every leaf has a curve, else amplification and composition of privacy parameters."""
+    if all(isinstance(leaf, (dp.GaussianDpEvent, dp.ZCDpEvent)) or is_sampled_gaussian(leaf) for leaf in counted):
+        return _renyi(recompose(counted), delta)
+    if sum(counted.values()) == 1 and isinstance(leaf := next(iter(counted)), dp.PoissonSampledDpEvent):
+        return parameters.one_sample(leaf, delta, _composition, cells)
     return parameters.composition(counted, delta, _composition, cells)
+
+
+def _smaller(counted: Leaves, delta: float, cells: int) -> Bounds:
+    """The smaller one of two proofs: privacy loss distributions, and the bound of choices as zCDP.
+
+    A rough answer leaves the second one out where it is slow and the first one is finite.
+    """
+    pld = math.inf
+    if all(sampled_composites.has_distribution(leaf) for leaf in counted):
+        steps = sampled_composites.STEPS if cells == FULL else max(6, min(16, cells // 25))
+        pld = sampled_composites.composed_epsilon(counted, delta, steps)
+    if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(leaf) for leaf in counted):
+        return Bounds(0.0, pld, pld, {"pld": pld})
+    other = _curves_or_parameters(_choices_as_zcdp(counted), delta, cells)
+    if pld > other.upper:
+        said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}
+        return replace(other, accountants=said)
+    said = {"pld": pld, "rule": "composition and Poisson sampling of privacy loss distributions"}
+    return Bounds(0.0, pld, pld, said | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}})
+
+
+def _is_sampled_composite(leaf: dp.DpEvent) -> bool:
+    """True for a Poisson sample, not of one Gaussian, that has a privacy loss distribution."""
+    sampled = isinstance(leaf, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(leaf)
+    return sampled and sampled_composites.has_distribution(leaf)
+
+
+def _choices_as_zcdp(counted: Leaves) -> Leaves:
+    """The leaves with every bounded-range choice as the zCDP that it implies."""
+    total: Leaves = Counter()
+    for leaf, count in counted.items():
+        total[bounded_range(leaf.epsilon) if isinstance(leaf, BoundedRangeDpEvent) else leaf] += count
+    return total
 
 
 def _sampled_gaussians(parts: gaussians.Parts, delta: float, cells: int) -> Bounds:

@@ -1,6 +1,7 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
-The neighbour relation is add/remove of one record everywhere. To the events of dp_accounting this adds one,
+The neighbour relation is add/remove of one record everywhere. To the events of dp_accounting this adds
+:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent` and
 :class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
 touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
 """
@@ -24,6 +25,14 @@ class EpsilonDeltaDpEvent(dp.DpEvent):
 
     epsilon: float
     delta: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class BoundedRangeDpEvent(dp.DpEvent):
+    """A choice whose privacy loss lies in an interval of length epsilon for each pair of neighbours (Durfee & Rogers
+    2019)."""
+
+    epsilon: float
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -51,6 +60,14 @@ def gaussian(noise_multiplier: float) -> dp.DpEvent:
 def bounded_range(epsilon: float) -> dp.DpEvent:
     """An epsilon-bounded-range choice: epsilon^2/8-zCDP (Cesar & Rogers 2021, lemma 3.4); infinite: not private."""
     return dp.ZCDpEvent(epsilon**2 / 8) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def bounded_range_choice(epsilon: float) -> dp.DpEvent:
+    """An epsilon-bounded-range choice, kept as such: it has a privacy loss distribution besides its zCDP, and so a
+    tight Poisson sample. 0: free; infinite: not private."""
+    if epsilon == 0:
+        return dp.NoOpDpEvent()
+    return BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
 
 
 def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
@@ -102,6 +119,8 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
             return {"event": "zcdp", "rho": event.rho, "xi": event.xi}
         case EpsilonDeltaDpEvent():
             return {"event": "epsilon_delta", "epsilon": event.epsilon, "delta": event.delta}
+        case BoundedRangeDpEvent():
+            return {"event": "bounded_range", "epsilon": event.epsilon}
         case dp.PoissonSampledDpEvent():
             return {"event": "poisson", "rate": event.sampling_probability, "of": to_json(event.event)}
         case dp.SampledWithoutReplacementDpEvent():
@@ -136,6 +155,8 @@ def from_json(data: Mapping[str, Any]) -> dp.DpEvent:
             return dp.ZCDpEvent(data["rho"], data.get("xi", 0.0))
         case "epsilon_delta":
             return EpsilonDeltaDpEvent(data["epsilon"], data["delta"])
+        case "bounded_range":
+            return BoundedRangeDpEvent(data["epsilon"])
         case "poisson":
             return dp.PoissonSampledDpEvent(data["rate"], from_json(data["of"]))
         case "fixed_size":

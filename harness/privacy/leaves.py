@@ -1,7 +1,7 @@
 """Takes an event tree apart: what one record of one group can touch, as counted leaves that the accountants know.
 
-A leaf is one of: Gaussian, Laplace, zCDP, (epsilon, delta), a Poisson sample of one Gaussian, a Poisson sample of
-anything else, or NonPrivate. Every other event is refused: no theorem, no epsilon.
+A leaf is one of: Gaussian, Laplace, zCDP, bounded range, (epsilon, delta), a Poisson sample of one Gaussian, a Poisson
+sample of anything else, or NonPrivate. Every other event is refused: no theorem, no epsilon.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dp_accounting import dp_event as dp
 
 from harness.errors import UnsupportedEvent
-from harness.privacy.events import EpsilonDeltaDpEvent, ParallelDpEvent, compose
+from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, compose
 
 #: Leaves of one composition with how often each occurs.
 Leaves = Counter[dp.DpEvent]
@@ -145,6 +145,9 @@ def _simple(event: dp.DpEvent) -> Leaves:
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
             free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
+        case BoundedRangeDpEvent():
+            _require(event.epsilon >= 0, event)
+            free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case EpsilonDeltaDpEvent():
             _require(event.epsilon >= 0 and 0 <= event.delta <= 1, event)
             free, exposed = event.epsilon == 0 == event.delta, math.isinf(event.epsilon) or event.delta == 1

@@ -106,7 +106,7 @@ def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent
     total = pld.identity(grid)
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         for part in parts:
-            total = total.compose(_of_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
+            total = total.compose(of_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
         for leaf, count in native.items():
             total = total.compose(_of_native(leaf, count, grid))
     return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
@@ -159,7 +159,7 @@ def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta
     return max(sizes) / math.ceil(max(sizes) / grid)
 
 
-def _of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossDistribution:
+def of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossDistribution:
     """The privacy loss distribution that dominates every (epsilon, delta) mechanism, pessimistic on the grid.
 
     Its curve between -epsilon and epsilon is delta + (1 - delta)(e^epsilon - e^x)/(1 + e^epsilon).

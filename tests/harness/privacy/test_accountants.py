@@ -21,7 +21,7 @@ from harness.privacy.accountants import (
     parse_number,
     rough_epsilon,
 )
-from harness.privacy.events import EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
 from tests.harness.privacy.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
@@ -155,6 +155,8 @@ def test_groups_inside_a_sample_are_sampled_each() -> None:
         (Sampled(1.5, Gaussian(1.0)), "outside its range"),
         (Gaussian(-1.0), "outside its range"),
         (dp.ZCDpEvent(math.nan), "outside its range"),
+        (BoundedRangeDpEvent(-1.0), "outside its range"),
+        (BoundedRangeDpEvent(math.nan), "outside its range"),
         (EpsilonDeltaDpEvent(1.0, 1.5), "outside its range"),
         (ParallelDpEvent((("a", Gaussian(1.0)), ("a", Gaussian(1.0)))), "one name"),
         (parallel({"a": parallel({"b": Gaussian(1.0)})}), "one partition"),

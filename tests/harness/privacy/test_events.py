@@ -10,13 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import UnsupportedEvent
-from harness.privacy.events import EpsilonDeltaDpEvent, ParallelDpEvent, compose, flatten, from_json, parallel, to_json
+from harness.privacy.events import (
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    ParallelDpEvent,
+    compose,
+    flatten,
+    from_json,
+    parallel,
+    to_json,
+)
 
 numbers = st.floats(0.01, 10.0)
 leaf_events = st.one_of(
     st.builds(dp.GaussianDpEvent, numbers),
     st.builds(dp.LaplaceDpEvent, numbers),
     st.builds(dp.ZCDpEvent, numbers),
+    st.builds(BoundedRangeDpEvent, numbers),
     st.builds(EpsilonDeltaDpEvent, numbers, st.floats(0.0, 0.5)),
     st.just(dp.NoOpDpEvent()),
     st.just(dp.NonPrivateDpEvent()),

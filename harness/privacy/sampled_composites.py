@@ -1,0 +1,200 @@
+"""Privacy loss distributions of Poisson samples of composites, such as k noisy counts on one sample, Q times over.
+
+Every leaf with a dominating pair (Gaussian, Laplace, bounded range, (epsilon, delta), samples of these) has a privacy
+loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If (P, Q) dominates the inside of a
+Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q) dominates the sample when the record
+is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick divergences:
+
+    H_a((1 - q)Q + qP || Q) = q H_(1 + (a - 1)/q)(P || Q), or 1 - a for a <= 1 - q,
+    H_a(Q || (1 - q)Q + qP) = (1 - a(1 - q)) H_(aq/(1 - a(1 - q)))(Q || P), or 0 for a(1 - q) >= 1.
+
+On a discrete distribution this moves each loss and reweights it, without subtraction and so without cancellation. A
+moved loss is split between the two grid points beside it so that both its mass and its mass under the other
+distribution stay: Connect the Dots (Doroshenko et al. 2022), an upper bound at every epsilon.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from dp_accounting.pld import pld_pmf
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from harness.errors import UnsupportedEvent
+from harness.privacy import gaussians
+from harness.privacy.bounded_range import choice_pld, choices_pld
+from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from harness.privacy.leaves import gaussian_multiplier, leaves
+from harness.privacy.parameters import of_parameters
+
+#: Grid steps for the standard deviation of an average leaf: the variance of a sum grows by 1/(6 steps^2) at most.
+STEPS = 32
+#: A grid has at most this many cells for the widest leaf.
+MOST_CELLS = 50_000
+#: A wider grid than this means losses in the hundreds; no distribution is worked out.
+WIDEST_GRID = 1.0
+#: Losses below this are raised to it: after sampling they cannot be told from -infinity.
+LOWEST_LOSS = -12.0
+
+Counted = Mapping[dp.DpEvent, int]
+
+
+@dataclass(frozen=True)
+class Losses:
+    """A discrete privacy loss distribution off the grid: losses and their masses, shape (n,), and the infinite mass."""
+
+    loss: np.ndarray
+    mass: np.ndarray
+    infinite: float
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A Poisson sample whose inside is worked out, with how often it happens."""
+
+    remove: Losses
+    add: Losses
+    count: int
+
+    @property
+    def variance(self) -> float:
+        """Of one loss, the larger one of both directions."""
+        return max(_variance(self.remove), _variance(self.add))
+
+    @property
+    def reach(self) -> float:
+        """The largest loss of either sign and direction."""
+        return float(max(np.abs(side.loss).max() for side in (self.remove, self.add)))
+
+    def on_grid(self, grid: float) -> pld.PrivacyLossDistribution:
+        """One sample's pessimistic distribution on multiples of ``grid``."""
+        return pld.PrivacyLossDistribution(_pmf(self.remove, grid), _pmf(self.add, grid))
+
+
+def has_distribution(leaf: dp.DpEvent) -> bool:
+    """True for a leaf with a dominating pair, not known by its Renyi curve alone."""
+    if isinstance(leaf, dp.PoissonSampledDpEvent):
+        return all(has_distribution(inner) for inner in leaves(leaf.event, None))
+    return isinstance(leaf, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
+
+
+def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> float:
+    """Upper bound on epsilon of a composition of leaves that all have distributions; infinity where none is found.
+
+    Raises UnsupportedEvent for a delta that is lost in rounding errors.
+    """
+    gaussians.check_delta(delta)
+    with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
+        total = composed(counted, steps)
+        return math.inf if total is None else float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
+
+
+def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None:
+    """The pessimistic privacy loss distribution of a composition; None when its losses are far too large for a grid."""
+    samples, others = [], dict(counted)
+    for leaf, count in counted.items():
+        if isinstance(leaf, dp.PoissonSampledDpEvent):
+            inside = composed(leaves(leaf.event, None), steps)
+            if inside is None:
+                return None
+            samples.append(sampled(inside, leaf.sampling_probability, count))
+            del others[leaf]
+    grid = _grid(others, samples, steps)
+    choices = {leaf.epsilon: n for leaf, n in others.items() if isinstance(leaf, BoundedRangeDpEvent)}
+    main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
+    if main > grid:  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
+        cells = math.ceil(main / grid)
+        grid = main / cells
+    if not grid <= WIDEST_GRID:
+        return None
+    total = choices_pld(main, choices.pop(main), cells) if main > grid else pld.identity(grid)
+    for size, n in choices.items():
+        total = total.compose(choice_pld(size, grid).self_compose(n))
+    for sample in samples:
+        total = total.compose(sample.on_grid(grid).self_compose(sample.count))
+    for leaf, count in others.items():
+        if not isinstance(leaf, BoundedRangeDpEvent):
+            total = total.compose(_plain(leaf, count, grid))
+    return total
+
+
+def _plain(leaf: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+    match leaf:
+        case dp.GaussianDpEvent():
+            sigma = leaf.noise_multiplier / math.sqrt(count)
+            return pld.from_gaussian_mechanism(sigma, value_discretization_interval=grid)
+        case dp.LaplaceDpEvent():
+            one = pld.from_laplace_mechanism(leaf.noise_multiplier, value_discretization_interval=grid)
+        case EpsilonDeltaDpEvent():
+            one = of_parameters(leaf.epsilon, leaf.delta, grid)
+        case _:
+            raise UnsupportedEvent(f"The event {leaf!r} has no privacy loss distribution.")
+    return one.self_compose(count)
+
+
+def sampled(inside: pld.PrivacyLossDistribution, rate: float, count: int = 1) -> Sampled:
+    """The losses of a Poisson sample at ``rate`` in (0, 1) of a mechanism that ``inside`` dominates."""
+    kept, part = math.log1p(-rate), math.log(rate)
+    removed, added = _losses(inside._pmf_remove), _losses(inside._pmf_add)
+    # Under P the record is there: P-mass m at loss l is Q-mass m e^-l. What Q has besides lies at loss -infinity.
+    others = removed.mass * np.exp(-removed.loss)
+    rest = max(0.0, 1.0 - float(others.sum()))
+    remove = Losses(
+        np.append(np.logaddexp(kept, part + removed.loss), kept),
+        np.append((1 - rate) * others + rate * removed.mass, (1 - rate) * rest),
+        rate * removed.infinite,
+    )
+    add = Losses(np.append(-np.logaddexp(kept, part - added.loss), -kept), np.append(added.mass, added.infinite), 0.0)
+    return Sampled(remove, add, count)
+
+
+def _losses(pmf: pld_pmf.PLDPmf) -> Losses:
+    """The atoms of a distribution of `dp_accounting`, which has no public access to them; rounding noise cut off."""
+    dense = pmf.to_dense_pmf()
+    loss = (np.arange(dense.size) + dense._lower_loss) * dense._discretization
+    return Losses(np.maximum(loss, LOWEST_LOSS), np.maximum(dense._probs, 0.0), dense._infinity_mass)
+
+
+def _variance(losses: Losses) -> float:
+    mean = float(losses.mass @ losses.loss)
+    return float(losses.mass @ (losses.loss - mean) ** 2)
+
+
+def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
+    """Connect the Dots: each loss on the two grid points beside it, with its mass and its e^-loss kept."""
+    cell = np.floor(losses.loss / grid).astype(int)
+    upper = losses.mass * np.expm1(cell * grid - losses.loss) / math.expm1(-grid)
+    lowest = int(cell.min())
+    size = int(cell.max()) - lowest + 2
+    mass = np.bincount(cell - lowest, losses.mass - upper, size) + np.bincount(cell - lowest + 1, upper, size)
+    return pld_pmf.DensePLDPmf(grid, lowest, mass, losses.infinite, True)
+
+
+def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
+    """A grid that resolves the average leaf's loss in ``steps`` steps, within the limit on cells."""
+    scales = [(sample.count, sample.variance, sample.reach) for sample in samples]
+    plain = gaussian_multiplier({leaf: n for leaf, n in others.items() if isinstance(leaf, dp.GaussianDpEvent)})
+    if math.isfinite(plain):
+        scales.append((1, plain**-2, plain**-2 / 2 + 10 / plain))
+    for leaf, count in others.items():
+        if not isinstance(leaf, dp.GaussianDpEvent):
+            size, share = _size(leaf)
+            scales.append((count, (size * share) ** 2, size))
+    number = sum(count for count, _, _ in scales)
+    variance = sum(count * one for count, one, _ in scales)
+    return max(math.sqrt(variance / number) / steps, max(reach for _, _, reach in scales) / MOST_CELLS)
+
+
+def _size(leaf: dp.DpEvent) -> tuple[float, float]:
+    """The largest loss of a leaf, and the share of it that the standard deviation can be."""
+    match leaf:
+        case BoundedRangeDpEvent():
+            return leaf.epsilon, 0.5
+        case EpsilonDeltaDpEvent():
+            return leaf.epsilon, 1.0
+        case _:
+            return 1 / leaf.noise_multiplier, 1.0

@@ -1,0 +1,144 @@
+"""Profiles of bounded-range choices against scans, slow recursions and random choices."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.privacy.accountants import epsilon
+from harness.privacy.bounded_range import BLOCK, choice_delta, choice_pld, choices_delta, choices_pld
+from harness.privacy.events import bounded_range_choice, compose
+
+SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
+
+
+def two_points(size: float, t: float) -> tuple[float, float]:
+    """The probabilities of the losses t and t - size in the worst choice with that range."""
+    high = -math.expm1(t - size) / -math.expm1(-size)
+    return high, 1 - high
+
+
+def divergence(p: np.ndarray, q: np.ndarray, x: float) -> float:
+    return float(np.maximum(p - math.exp(x) * q, 0).sum())
+
+
+def slow_delta(size: float, count: int, x: float, choices: int = 200) -> float:
+    """The recursion over a scan of t, exact in between: from below, as the scan misses the best t by a little."""
+    if count == 1:
+        return float(choice_delta(size, np.array([x]))[0])
+    best = 0.0
+    for t in np.linspace(0, size, choices):
+        high, low = two_points(size, float(t))
+        after = high * slow_delta(size, count - 1, x - t, choices) + low * slow_delta(
+            size, count - 1, x - t + size, choices
+        )
+        best = max(best, after)
+    return best
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_the_profile_is_the_largest_over_all_ranges(size: float) -> None:
+    for x in np.linspace(-1.2 * size, 1.2 * size, 25):
+        scan = [
+            high * max(0.0, -math.expm1(x - t)) + low * max(0.0, -math.expm1(x - t + size))
+            for t in np.linspace(0, size, 4001)
+            for high, low in [two_points(size, float(t))]
+        ]
+        assert choice_delta(size, np.array([x]))[0] == pytest.approx(max(scan), rel=1e-5, abs=1e-12)
+
+
+@given(
+    scores=st.lists(st.floats(-5, 5), min_size=2, max_size=6),
+    moves=st.lists(st.floats(0, 1), min_size=6, max_size=6),
+    size=st.floats(0.01, 8.0),
+    where=st.floats(-1.1, 1.1),
+)
+def test_no_choice_of_that_range_exceeds_the_profile(
+    scores: list[float], moves: list[float], size: float, where: float
+) -> None:
+    before = np.array(scores)
+    after = before + size * np.array(moves[: len(scores)])
+    p, q = (np.exp(each - np.logaddexp.reduce(each)) for each in (after, before))
+    bound = choice_delta(size, np.array([where * size]))[0] + 1e-12
+    assert divergence(p, q, where * size) <= bound
+    assert divergence(q, p, where * size) <= bound
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_one_step_of_the_recursion_is_the_profile(size: float) -> None:
+    x = size * np.arange(-25, 26) / 25
+    assert choices_delta(size, 1, 25) == pytest.approx(choice_delta(size, x), abs=1e-14)
+
+
+@pytest.mark.parametrize("size", [0.2, 1.0, 4.0])
+def test_two_choices_cost_what_the_slow_recursion_says(size: float) -> None:
+    deltas = choices_delta(size, 2, 40)
+    for cell in (-60, -20, -3, 0, 10, 33, 70):
+        exact = slow_delta(size, 2, size * cell / 40)
+        assert exact * (1 - 1e-12) <= deltas[len(deltas) // 2 + cell] <= exact * 1.02 + 1e-12
+
+
+def test_three_choices_cost_what_the_slow_recursion_says() -> None:
+    deltas = choices_delta(1.0, 3, 40)
+    for cell in (-30, 0, 45, 80):
+        exact = slow_delta(1.0, 3, cell / 40, choices=60)
+        assert exact * (1 - 1e-12) <= deltas[len(deltas) // 2 + cell] <= exact * 1.02
+
+
+@pytest.mark.parametrize(("size", "count"), [(0.3, 10), (1.0, 4), (0.05, 100)])
+def test_choices_cost_at_least_any_fixed_range_and_at_most_each_choice_apart(size: float, count: int) -> None:
+    upper = choices_pld(size, count, 64).get_epsilon_for_delta(1e-5)
+    high, low = two_points(size, size / 2)
+    masses = [math.comb(count, k) * high**k * low ** (count - k) for k in range(count + 1)]
+    losses = [(k - count / 2) * size for k in range(count + 1)]
+    fixed = sum(max(0.0, -math.expm1(upper - loss)) * mass for loss, mass in zip(losses, masses, strict=True))
+    assert fixed <= 1e-5
+    apart = choice_pld(size, size / 64).self_compose(count).get_epsilon_for_delta(1e-5)
+    assert 0.8 * apart < upper < apart
+
+
+def test_blocks_of_choices_lose_little() -> None:
+    whole = choices_delta(0.05, 2 * BLOCK, 16)
+    upper = choices_pld(0.05, 2 * BLOCK, 16).get_epsilon_for_delta(1e-5)
+    exact = 0.05 / 16 * (int(np.argmax(whole <= 1e-5)) - len(whole) // 2)
+    assert exact - 0.05 / 16 < upper < exact * 1.01
+
+
+def test_finer_grids_only_come_down() -> None:
+    coarse, fine, finest = (choices_pld(1.0, 6, cells).get_epsilon_for_delta(1e-5) for cells in (8, 32, 128))
+    assert finest <= fine <= coarse < 1.02 * finest
+
+
+def test_many_choices_cost_little_more_than_the_gaussian_of_their_variance() -> None:
+    count, size = 2000, 0.02
+    bounds = epsilon(compose([bounded_range_choice(size)] * count), 1e-5)
+    gaussian = epsilon(dp.GaussianDpEvent(2 / (size * math.sqrt(count))), 1e-5).upper
+    assert gaussian * 0.999 < bounds.upper < gaussian * 1.01
+    assert bounds.upper < bounds.accountants["other_proof"]["accountants"]["rdp"]
+
+
+def test_exact_enumeration_of_softmax_chains() -> None:
+    """Two softmax choices, the second one's scores move by what the first one chose: all nine outcomes."""
+    size = 0.8
+    base = np.array([0.3, -0.2, 0.1])
+    moved = {0: np.array([1.0, 0.0, 0.4]), 1: np.array([0.0, 1.0, 1.0]), 2: np.array([0.5, 0.0, 1.0])}
+    p, q = [], []
+    for first, second in itertools.product(range(3), repeat=2):
+        start = _softmax(base + size * moved[0])[first], _softmax(base)[first]
+        p.append(start[0] * _softmax(base + size * moved[first])[second])
+        q.append(start[1] * _softmax(base)[second])
+    deltas = choices_delta(size, 2, 40)
+    for cell in range(-80, 81, 8):
+        bound = deltas[len(deltas) // 2 + cell] + 1e-12
+        assert divergence(np.array(p), np.array(q), size * cell / 40) <= bound
+        assert divergence(np.array(q), np.array(p), size * cell / 40) <= bound
+
+
+def _softmax(scores: np.ndarray) -> np.ndarray:
+    return np.exp(scores - np.logaddexp.reduce(scores))
