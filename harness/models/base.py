@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     import torch
 
 Tokens = Sequence[int]
+#: What `generate` does with a row whose logits are not finite.
+Broken = Literal["raise", "empty"]
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,22 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def generate(
-        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
     ) -> list[str]:
-        """Greedy continuation of each prompt (after the shared prefix if given), cut at the first stop string."""
+        """Continuation of each of the B prompts (after the shared prefix if given), cut before the first stop string.
+
+        temperature: 0 is greedy; above it each token is a sample of softmax(logits / temperature), and B ``seeds`` (one
+            a prompt) are needed. A row's text depends on its own prompt and seed alone, up to the model's rounding.
+        broken: ``raise`` refuses logits that are not finite with ModelError, right for public prompts; with ``empty``
+            such a row, and no other, ends with the text that it has so far: private rows must not make a run fail.
+        A row ends at EOS or after max_tokens tokens; a model that says EOS at once writes ''. Raises PromptTooLong when
+        a prompt and max_tokens do not fit together, UsageError for a temperature below 0 or seeds that are missing.
+        """

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from harness.errors import ModelError
 from harness.models.base import ModelIdentity
 from harness.models.transformers import TransformersLM
-from harness.models.weights import dtype_name, folder_sha256, preferred_dtype
+from harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
 
 
 def load_huggingface(
@@ -60,9 +60,8 @@ def _explain(source: str, revision: str | None, error: Exception) -> str:
     """One sentence on why a model cannot be loaded and what to do."""
     if isinstance(error, ValueError) and "trust_remote_code" in str(error):
         return f"The model {source} brings code of its own; read it, then pass --trust-remote-code to run it."
-    reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
     at = f" at revision {revision}" if revision else ""
     return (
-        f"The model {source}{at} cannot be loaded ({reason}); give a folder with config.json, weights and tokenizer, or"
-        " the id of a causal model that the Hugging Face hub serves to this machine."
+        f"The model {source}{at} cannot be loaded ({reason(error)}); give a folder with config.json, weights and"
+        " tokenizer, or the id of a causal model that the Hugging Face hub serves to this machine."
     )

@@ -89,9 +89,17 @@ class GrowingLayer(DynamicLayer):
         return buffer
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keeps only some rows of the batch."""
-        super().batch_select_indices(indices)
-        self._buffers = None
+        """Keeps only some rows of the batch (ascending int64[<=B]); in the buffer, only rows that move are copied."""
+        if self._buffers is None:
+            super().batch_select_indices(indices)
+            return
+        count, total = len(indices), self.get_seq_length()
+        moved = int((indices == torch.arange(count, device=indices.device)).sum())
+        for buffer in self._buffers:
+            buffer[moved:count, :, :total] = buffer[:, :, :total].index_select(0, indices[moved:])
+        keys, values = self._buffers
+        self._buffers = keys[:count], values[:count]
+        self.keys, self.values = (buffer[:, :, :total] for buffer in self._buffers)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from harness.errors import PromptTooLong, UsageError
-from harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from harness.models.decoding import Writer
 from harness.models.tree import ScoredEnding
-from harness.models.weights import not_finite
 
 WORDS = """
 a about actor after album also an and animal answer article artist as at athlete award band based be been book born
@@ -126,28 +126,29 @@ class SimulatedLM(LanguageModel):
         return result
 
     def generate(
-        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
     ) -> list[str]:
         """See LanguageModel."""
-        before = prefix.tokens if prefix else ()
-        return [self._generate_one([*before, *prompt], max_tokens, stop) for prompt in prompts]
-
-    def _generate_one(self, prompt: list[int], max_tokens: int, stop: Sequence[str]) -> str:
-        self._check_length(len(prompt) + max_tokens)
-        produced: list[int] = []
-        while len(produced) < max_tokens:
-            row = self._log_probs((*prompt, *produced))
-            token = int(row.argmax())
-            if not np.isfinite(row[token]):
-                raise not_finite(self.identity.name)
-            if token == EOS:
-                break
-            produced.append(token)
-            text = self.decode(produced)
-            found = [at for at in (text.find(word) for word in stop if word) if at >= 0]
-            if found:
-                return text[: min(found)]
-        return self.decode(produced)
+        writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
+        for row, prompt in enumerate(prompts):
+            tokens = [*(prefix.tokens if prefix else ()), *prompt]
+            self._check_length(len(tokens) + max_tokens)
+            goes_on = max_tokens > 0
+            while goes_on:
+                going, chosen = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
+                tokens += chosen.tolist()
+                goes_on = bool(going)
+                self.usage.forward_calls += 1
+            self.usage.tokens_read += len(tokens)
+        return writer.texts
 
     def _log_probs(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""

