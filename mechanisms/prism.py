@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
@@ -26,6 +27,9 @@ from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Kn
 from harness.privacy.events import parallel
 from harness.privacy.primitives import BoundedRangeChoice
 from harness.privacy.private_set import PrivateSet, sampling_rate
+
+if TYPE_CHECKING:
+    from harness.task import Task
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,13 @@ class Prism(DemonstrationMechanism):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """sqrt(2 T ln(1/delta)) c/(s tau), whatever the number of (disjoint) demonstrations (section 3.2)."""
         return math.sqrt(2 * self.tokens * math.log(1 / delta)) * self._token(knob).range_epsilon
+
+    def skip(self, task: Task) -> str | None:
+        if task.kind == "generation":
+            return (
+                "a demonstration is an input with its output here, and the paper releases one text for a public label"
+            )
+        return None
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return context.for_each_shot(lambda label: self._write(label, private, context))

@@ -20,6 +20,7 @@ it answers with p_base.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -30,6 +31,9 @@ from harness.privacy import accountants
 from harness.privacy.events import parallel
 from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
+
+if TYPE_CHECKING:
+    from harness.task import Task
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,13 @@ class PTA(DemonstrationMechanism):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (appendix D)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
+
+    def skip(self, task: Task) -> str | None:
+        if task.kind == "generation":
+            return (
+                "a demonstration is an input with its output here, and the paper releases one text for a public label"
+            )
+        return None
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return context.for_each_shot(lambda label: self._write(label, private, context))

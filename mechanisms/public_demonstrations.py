@@ -3,17 +3,24 @@
 Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read, the text of each label is the
 greedy continuation of the instruction and the label. What it gains over zero-shot comes from the format and from what
 the model knows, not from the records; only what a mechanism gains beyond it was learned from private data.
+
+Where a demonstration is an input with its output (generation), they are records of the task's public part.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
+from harness.errors import DataError
 from harness.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
 from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
 from harness.privacy.private_set import PrivateSet
+
+if TYPE_CHECKING:
+    from harness.task import Task
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,16 @@ class PublicDemonstrations(DemonstrationMechanism):
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NoOpDpEvent()
 
+    def skip(self, task: Task) -> str | None:
+        if task.kind == "json":
+            return "it writes greedily from one prompt, so all its texts would be the same; zero_shot samples them"
+        if task.kind == "generation" and not task.public:
+            return "the task has no public records; add a public part to its task.yaml"
+        return None
+
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        if context.task.kind == "generation":
+            return _public_records(context)
         return context.for_each_shot(lambda label: self._write(label, context))
 
     def _write(self, label: str, context: Context) -> Demonstration:
@@ -53,3 +69,17 @@ class PublicDemonstrations(DemonstrationMechanism):
                 decoder.append(text.tokens[-1])
             text.append(int(public_log_probs(decoder.log_probs, model)[0].argmax()))
         return text.demonstration(label)
+
+
+def _public_records(context: Context) -> list[Demonstration]:
+    """A random public record a shot, none of them twice."""
+    public, shots = context.task.public, len(context.shots)
+    if len(public) < shots:
+        raise DataError(
+            f"{context.task.name} has {len(public)} public records and {shots} are to be shown; lower shots."
+        )
+    chosen = context.streams.stream("public demonstrations").choice(len(public), size=shots, replace=False)
+    return [
+        Demonstration(record.text, record.label, tokens=len(context.model.encode(record.text)))
+        for record in (public[i] for i in chosen)
+    ]

@@ -1,14 +1,23 @@
-"""The upper end of the scale: real private records as demonstrations, shown as they are. epsilon = infinity."""
+"""The upper end of the scale: real private records as demonstrations, shown as they are. epsilon = infinity.
+
+On a JSON task, where released texts themselves are scored, the model writes each of them after fresh private records,
+by sampling at temperature 1.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 from dp_accounting import dp_event as dp
 
 from harness.errors import DataError
 from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
-from harness.privacy.private_set import PrivateSet
+from harness.privacy.private_set import PrivateRecord, PrivateSet
+from mechanisms._sampled_texts import sampled_texts
+
+#: Private records in the prompt of each text of a JSON task.
+EXAMPLES = 4
 
 
 @dataclass(frozen=True)
@@ -25,6 +34,9 @@ class RealDemonstrations(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         records = private.reveal("real records shown as demonstrations")
         generator = context.streams.stream("real demonstrations")
+        if context.task.kind == "json":
+            slots = [_some(records, generator) for _ in context.shots]
+            return sampled_texts(context, slots, "texts after real records")
         chosen: list[Demonstration] = []
         for label in context.shots:
             used = {demonstration.text for demonstration in chosen}
@@ -36,3 +48,8 @@ class RealDemonstrations(DemonstrationMechanism):
                 Demonstration(text=record.text, label=record.label, tokens=len(context.model.encode(record.text)))
             )
         return chosen
+
+
+def _some(records: list[PrivateRecord], generator: np.random.Generator) -> list[PrivateRecord]:
+    chosen = generator.choice(len(records), size=min(EXAMPLES, len(records)), replace=False)
+    return [records[i] for i in chosen]

@@ -19,6 +19,7 @@ takes the argmax over the whole vocabulary.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -29,6 +30,9 @@ from harness.privacy import accountants
 from harness.privacy.events import parallel
 from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
+
+if TYPE_CHECKING:
+    from harness.task import Task
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,13 @@ class Tang(DemonstrationMechanism):
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (section 4.1)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
+
+    def skip(self, task: Task) -> str | None:
+        if task.kind == "generation":
+            return (
+                "a demonstration is an input with its output here, and the paper releases one text for a public label"
+            )
+        return None
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return context.for_each_shot(lambda label: self._write(label, private, context))

@@ -1,4 +1,8 @@
-"""The lower end of the scale: the instruction alone, no example, nothing private. epsilon = 0."""
+"""The lower end of the scale: the instruction alone, no example, nothing private. epsilon = 0.
+
+On a JSON task, where released texts themselves are scored, the model writes them from the public prompt by sampling at
+temperature 1 with public randomness.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from dp_accounting import dp_event as dp
 
 from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
 from harness.privacy.private_set import PrivateSet
+from mechanisms._sampled_texts import sampled_texts
 
 
 @dataclass(frozen=True)
 class ZeroShot(DemonstrationMechanism):
-    """Releases no demonstration and reads no record."""
+    """Releases no demonstration (on a JSON task: one public text a shot) and reads no record."""
 
     name = "zero_shot"
     knob = None
@@ -22,4 +27,6 @@ class ZeroShot(DemonstrationMechanism):
         return dp.NoOpDpEvent()
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return []
+        if context.task.kind != "json":
+            return []
+        return sampled_texts(context, [()] * len(context.shots), "zero shot texts")

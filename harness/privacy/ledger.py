@@ -14,9 +14,11 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from harness.errors import BudgetExceeded
-from harness.mechanism import Partition
 from harness.privacy import accountants
 from harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
+
+#: A group of records that is disjoint from every other group (a label), or None where there is no partition.
+Partition = str | None
 
 
 class Ledger:

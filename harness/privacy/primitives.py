@@ -4,7 +4,8 @@ Rows are per slot: adding or removing one record changes one row at most (or add
 infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
 set and never of the data, and no private value can make a run fail.
 
-Floating point: noise is drawn in float64 and only an argmax leaves a primitive, never a noisy number.
+Floating point: noise is drawn in float64 and only a choice or a ranking leaves a primitive here, never a noisy number.
+Two more are in files of their own: harness.privacy.top_k and harness.privacy.cluster_tree.
 """
 
 from __future__ import annotations
@@ -41,12 +42,21 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
 
 
+def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
+    """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+    with np.errstate(over="ignore"):
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows * (radius / np.maximum(norms, radius))
+
+
 @dataclass(frozen=True)
 class GaussianSum:
-    """Argmax of a noisy sum of distributions over a public set of K tokens.
+    """Argmax or ranking of a noisy sum of distributions over a public set of K things: tokens, labels, candidates.
 
     One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. The noise is
-    N(0, 2 sigma^2) on every coordinate of the sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2).
+    N(0, 2 sigma^2) on every coordinate of the sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2). A
+    ballot is a corner of the simplex, an abstention is 0.
     """
 
     noise_multiplier: float
@@ -56,11 +66,51 @@ class GaussianSum:
         return gaussian(self.noise_multiplier)
 
     def choose(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> int:
-        """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot."""
+        """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first."""
+        return int(np.argmax(self._noisy_sum(rows, sample, noise)))
+
+    def rank(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> list[int]:
+        """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
+        return np.argsort(-self._noisy_sum(rows, sample, noise), kind="stable").tolist()
+
+    def _noisy_sum(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> np.ndarray:
         bounded = project_sub_simplex(rows)
         sample.spend(self.event)
         scale = self.noise_multiplier * SIMPLEX_DIAMETER
-        return int(np.argmax(bounded.sum(axis=0) + noise.gaussian(scale, bounded.shape[1])))
+        noisy: np.ndarray = bounded.sum(axis=0) + noise.gaussian(scale, bounded.shape[1])
+        return noisy
+
+
+@dataclass(frozen=True)
+class NearestToMean:
+    """The public candidate that is nearest to a noisy mean of vectors of about length 1.
+
+    One record replaces one slot's vector, both in the ball of ``radius`` around a public centre: the sum moves by at
+    most 2 * radius in L2. The noise is N(0, (2 radius sigma)^2) on every coordinate of the sum, sigma =
+    ``noise_multiplier``. ``divisor`` is the number of slots, a constant.
+    """
+
+    noise_multiplier: float
+    radius: float
+    divisor: float
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return gaussian(self.noise_multiplier)
+
+    def choose(
+        self, rows: np.ndarray, centre: np.ndarray, candidates: np.ndarray, sample: Sample, noise: NoiseSource
+    ) -> int:
+        """Index in [0, K) of the candidate with the largest inner product with the noisy mean; of equal ones the first.
+
+        rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
+        inner product is the smallest Euclidean distance.
+        """
+        with np.errstate(invalid="ignore"):
+            bounded = clip_norm(rows - centre, self.radius)
+        sample.spend(self.event)
+        total = bounded.sum(axis=0) + noise.gaussian(2 * self.radius * self.noise_multiplier, len(centre))
+        return int(np.argmax(candidates @ (centre + total / self.divisor)))
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,8 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from harness.errors import BudgetExceeded, DataError, UsageError
-from harness.mechanism import Partition
 from harness.privacy.events import flatten
-from harness.privacy.ledger import Ledger
+from harness.privacy.ledger import Ledger, Partition
 from harness.seeds import NoiseSource
 
 
@@ -63,9 +62,10 @@ class SlotSampler:
         releases: dp.DpEvent,
         times: int,
         coins: NoiseSource,
+        shuffled: bool = False,
     ) -> None:
         self._group, self._rate, self._slots, self._releases = group, rate, slots, releases
-        self._left, self._coins = times, coins
+        self._left, self._coins, self._shuffled = times, coins, shuffled
 
     def draw(self) -> Sample:
         """Samples each record with probability q and deals the sampled ones, independently and uniformly, into slots.
@@ -79,8 +79,10 @@ class SlotSampler:
         if self._slots is None:
             return Sample(tuple((self._group[i],) for i in chosen.tolist()), self._releases)
         dealt: list[list[PrivateRecord]] = [[] for _ in range(self._slots)]
-        for i, place in zip(chosen.tolist(), self._coins.uniform(len(chosen)), strict=True):
-            dealt[int(place * self._slots)].append(self._group[i])
+        places = self._coins.uniform(len(chosen)) * self._slots
+        order = np.argsort(places % 1.0, kind="stable") if self._shuffled else np.arange(len(chosen))
+        for at in order.tolist():
+            dealt[int(places[at])].append(self._group[int(chosen[at])])
         return Sample(tuple(map(tuple, dealt)), self._releases)
 
 
@@ -121,7 +123,14 @@ class PrivateSet:
         return [record for record in self._records if partition is None or record.label == partition]
 
     def poisson_slots(
-        self, expected: float, slots: int | None, *, partition: Partition, releases: dp.DpEvent, times: int = 1
+        self,
+        expected: float,
+        slots: int | None,
+        *,
+        partition: Partition,
+        releases: dp.DpEvent,
+        times: int = 1,
+        shuffled: bool = False,
     ) -> SlotSampler:
         """Charges ``times`` x Poisson(q = expected/n_y, releases), and answers with the sampler that was paid for.
 
@@ -130,6 +139,7 @@ class PrivateSet:
         expected: expected number of records in a sample, a public constant (M*N or s).
         slots: M, how many slots the sampled records are dealt into; None gives every sampled record a slot of its own.
         releases: everything that will be released from one sample.
+        shuffled: the records of a slot come in random order, each by a coin of its own; else in the order of the set.
         Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
         least 1, and BudgetExceeded before any coin is flipped.
         """
@@ -138,7 +148,7 @@ class PrivateSet:
         rate = sampling_rate(expected, self.size(partition), partition)
         event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
         self._ledger.charge(event, partition, note="Poisson sample")
-        return SlotSampler(self._group(partition), rate, slots, releases, times, self._coins)
+        return SlotSampler(self._group(partition), rate, slots, releases, times, self._coins, shuffled)
 
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""

@@ -1,0 +1,180 @@
+"""Private clusters of M points: the tree of DPM (Liebenow et al., CCS 2024) under replacement of one point.
+
+Every point is clipped into the ball of a public radius. Then, at each of L levels, every open box
+
+1. is split at one of the positions of a public grid, drawn by the exponential mechanism: a good split has about as
+   many points on either side (centreness) and few points next to it (emptiness);
+2. has the points of its two halves counted, with noise; unless both halves are large enough it stays whole.
+
+The boxes at the end are the clusters: noisy count, and noisy sum of the points divided by it.
+
+One record replaces one point. In each level this point leaves one box and enters another, or moves inside one:
+
+* counts: one falls by 1 and one rises by 1, at most: sqrt(2) in L2;
+* sums, all clusters together: at most 2 * radius in L2, and that when both points are in one cluster;
+* splits: see `split_scores`. Adding a point to a box moves its scores inside an interval of width
+  R = w_centre * t/q + w_empty; removing one, inside the mirrored interval. Widths add up, over the two boxes or inside
+  the one, and so do the widths of log-probabilities of independent draws: all splits of a level together are one
+  bounded-range choice of epsilon' = 2R / temperature. Earlier levels are known to later ones: adaptive composition.
+
+Unlike DPM, nothing is estimated from the points (the number of points, the grid and the divisors of scores are public
+constants), and all levels are charged whether or not a box is left to split. Noisy numbers leave this primitive, for
+its caller to choose among public things.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.privacy.events import bounded_range_choice, compose, gaussian
+from harness.privacy.primitives import clip_norm
+from harness.privacy.private_set import Sample
+from harness.seeds import NoiseSource
+
+#: DPM's constants: the outer quantile q earns the share t of the centreness; weights of the two scores.
+OUTER_QUANTILE: Final = 1 / 12
+OUTER_SHARE: Final = 0.3
+CENTRE_WEIGHT: Final = 1.0
+EMPTY_WEIGHT: Final = 5.0
+
+#: R: how wide an interval holds the moves of all scores of a box when one point is added to it.
+SCORE_RANGE: Final = CENTRE_WEIGHT * OUTER_SHARE / OUTER_QUANTILE + EMPTY_WEIGHT
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """centre: float64[d], noisy. weight: noisy number of points."""
+
+    centre: np.ndarray
+    weight: float
+
+
+@dataclass(frozen=True)
+class _Box:
+    """lower, upper: float64[d], public. members: int64[n], which of the M points are inside. weight: noisy count."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+    members: np.ndarray
+    weight: float
+
+
+@dataclass(frozen=True)
+class ClusterTree:
+    """noise_multiplier: sigma; the tree costs the zCDP of one Gaussian mechanism of that multiplier, 1/(2 sigma^2).
+
+    levels: L, at most 2^L clusters. intervals: grid positions in each dimension.
+    count_share, split_share, sum_share: how that cost is divided (DPM's code: .18, .18, .60 of epsilon); only
+        their ratio counts.
+    A box stays whole when one of its halves has a noisy count of at most M / 2^(L+1).
+    """
+
+    noise_multiplier: float
+    radius: float
+    levels: int = 2
+    intervals: int = 8
+    count_share: float = 0.18
+    split_share: float = 0.18
+    sum_share: float = 0.60
+
+    @property
+    def count_multiplier(self) -> float:
+        """Noise multiplier of the counts of one level."""
+        return self.noise_multiplier * math.sqrt(self.levels / self._share(self.count_share))
+
+    @property
+    def split_epsilon(self) -> float:
+        """epsilon' of the splits of one level; infinite without noise."""
+        sigma = self.noise_multiplier
+        return 2 * math.sqrt(self._share(self.split_share) / self.levels) / sigma if sigma > 0 else math.inf
+
+    @property
+    def sum_multiplier(self) -> float:
+        """Noise multiplier of the sums."""
+        return self.noise_multiplier / math.sqrt(self._share(self.sum_share))
+
+    @property
+    def event(self) -> dp.DpEvent:
+        if not self.noise_multiplier > 0:
+            return dp.NonPrivateDpEvent()
+        level = compose([bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier)])
+        return compose([dp.SelfComposedDpEvent(level, self.levels), gaussian(self.sum_multiplier)])
+
+    def clusters(self, points: np.ndarray, sample: Sample, noise: NoiseSource) -> list[Cluster]:
+        """Clusters, heaviest first; points is [M, d], one a slot, M a public constant."""
+        points = clip_norm(points, self.radius)
+        sample.spend(self.event)
+        edge = np.full(points.shape[1], self.radius)
+        open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), float(len(points)))], []
+        for level in range(self.levels):
+            halves = self._counted([self._split(box, points, level, noise) for box in open_boxes], noise)
+            limit = len(points) / 2 ** (self.levels + 1)
+            both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
+            whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
+            open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
+        return self._centred(whole + open_boxes, points, noise)
+
+    def _split(self, box: _Box, points: np.ndarray, level: int, noise: NoiseSource) -> list[_Box]:
+        """The two halves, not counted yet; none where the box is narrower than the grid."""
+        grid = grid_positions(self.radius, self.intervals)
+        inside = (grid > box.lower[:, None]) & (grid < box.upper[:, None])
+        if not inside.any():
+            return []
+        expected = len(points) / 2**level
+        scores = split_scores(points[box.members], grid, 2 * self.radius / self.intervals, expected)[inside]
+        if self.noise_multiplier > 0:
+            scores = scores * self.split_epsilon / (2 * SCORE_RANGE) + noise.gumbel(len(scores))
+        dimension, at = np.argwhere(inside)[int(np.argmax(scores))]
+        upper, lower = box.upper.copy(), box.lower.copy()
+        upper[dimension] = lower[dimension] = grid[at]
+        left = points[box.members, dimension] < grid[at]
+        return [_Box(box.lower, upper, box.members[left], 0.0), _Box(lower, box.upper, box.members[~left], 0.0)]
+
+    def _counted(self, halves: list[list[_Box]], noise: NoiseSource) -> list[list[_Box]]:
+        """The same boxes with their noisy counts."""
+        drawn = iter(noise.gaussian(math.sqrt(2) * self.count_multiplier, sum(map(len, halves))).tolist())
+        return [
+            [_Box(half.lower, half.upper, half.members, len(half.members) + next(drawn)) for half in pair]
+            for pair in halves
+        ]
+
+    def _centred(self, boxes: list[_Box], points: np.ndarray, noise: NoiseSource) -> list[Cluster]:
+        sums = np.array([points[box.members].sum(axis=0) for box in boxes])
+        sums += noise.gaussian(2 * self.radius * self.sum_multiplier, sums.size).reshape(sums.shape)
+        found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
+        return sorted(found, key=lambda cluster: -cluster.weight)
+
+    def _share(self, share: float) -> float:
+        return share / (self.count_share + self.split_share + self.sum_share)
+
+
+def grid_positions(radius: float, intervals: int) -> np.ndarray:
+    """float64[intervals]: the middles of equal intervals that cover [-radius, radius]."""
+    return radius * ((2 * np.arange(intervals) + 1) / intervals - 1)
+
+
+def split_scores(points: np.ndarray, grid: np.ndarray, interval: float, expected: float) -> np.ndarray:
+    """float64[d, P]: DPM's score of splitting a box at each position s of each dimension, in points.
+
+    points: [n, d], those of the box. expected: D > 0, a public constant that stands for n. With m = min(number of
+    points below s, number of the others) and e = number of points in [s - interval/2, s + interval/2):
+
+        score = w_centre * D * g(m/D) + w_empty * max(0, D - e),
+
+    where g rises from 0 by slope t/q to t at q, then to 1 at 1/2, and stays there. Adding one point raises one of the
+    two numbers behind m by 1, so m by 0 or 1; g is not decreasing, and its slope is at most t/q = 3.6 (behind q it is
+    (1-t)/(1/2-q) = 1.68); so D g(m/D) moves by a number in [0, t/q]. e rises by 0 or 1, so max(0, D - e) moves by a
+    number in [-1, 0]. Hence every score moves inside [-w_empty, w_centre t/q], an interval of width `SCORE_RANGE`.
+    """
+    columns = points.T[:, None, :]
+    below = (columns < grid[:, None]).sum(axis=2)
+    near = ((columns >= grid[:, None] - interval / 2) & (columns < grid[:, None] + interval / 2)).sum(axis=2)
+    smaller = np.minimum(below, len(points) - below)
+    centreness = np.interp(smaller / expected, [0, OUTER_QUANTILE, 0.5], [0, OUTER_SHARE, 1.0])
+    scores: np.ndarray = CENTRE_WEIGHT * expected * centreness + EMPTY_WEIGHT * np.maximum(0.0, expected - near)
+    return scores

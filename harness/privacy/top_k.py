@@ -1,0 +1,49 @@
+"""Noisy top-k of counts over a public list: Gumbel noise, so k draws of the exponential mechanism."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.privacy.events import bounded_range_choice
+from harness.privacy.private_set import Sample
+from harness.seeds import NoiseSource
+
+
+@dataclass(frozen=True)
+class NoisyTopK:
+    """The ``count`` words with the largest noisy counts, in order.
+
+    Rows hold 0 or 1 for each of K public words. One record replaces one slot's row: every count moves by at most 1, some
+    up and others down, so the range of the move is at most 2. Adding ``temperature`` times Gumbel noise to every count
+    and taking the k largest in order is the same as drawing k times, without replacement, from
+    softmax(count / temperature) (Durfee & Rogers 2019): k bounded-range choices of epsilon' =
+    2 / temperature. All k are charged, also where the list is shorter.
+    """
+
+    count: int
+    temperature: float
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return 2 / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def event(self) -> dp.DpEvent:
+        one = bounded_range_choice(self.range_epsilon)
+        return one if isinstance(one, dp.NonPrivateDpEvent) else dp.SelfComposedDpEvent(one, self.count)
+
+    def choose(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> list[int]:
+        """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.
+
+        Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
+        counts the first.
+        """
+        counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
+        sample.spend(self.event)
+        noisy = counts + self.temperature * noise.gumbel(len(counts)) if self.temperature > 0 else counts
+        return np.argsort(-noisy, kind="stable")[: self.count].tolist()

@@ -1,0 +1,22 @@
+"""The last step of KSA and SGA: the model is asked again, in public, with what was released."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.mechanism import FinalPrompt, Query
+from harness.task import Record
+
+if TYPE_CHECKING:
+    from harness.task import Task
+
+
+def asking(task: Task, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
+    """The task's prompt for a query, with a request of one or more lines ahead of its last line, the cue.
+
+    examples: public records that are shown first.
+    """
+    body, _, cue = task.query(query.text).rpartition("\n")
+    lines = [part for part in (body, request, cue) if part]
+    return FinalPrompt(task.icl_prefix(examples) + "\n".join(lines))

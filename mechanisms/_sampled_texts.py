@@ -1,0 +1,40 @@
+"""How both ends of the scale write the texts of a JSON task, where the released texts themselves are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from harness.generation import PromptWriter, ReleasedText
+from harness.mechanism import Context, Demonstration
+
+if TYPE_CHECKING:
+    from harness.privacy.private_set import PrivateRecord
+
+
+def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
+    """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
+
+    slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
+    A text has at most the task's `max_gen_toks` tokens, and ends where a released text does.
+    """
+    task, model = context.task, context.model
+    room = int(task.config["generation_kwargs"]["max_gen_toks"])
+    prompts = [
+        PromptWriter(task, model, label, room, None, "completion").private(slot)
+        for label, slot in zip(context.shots, slots, strict=True)
+    ]
+    seeds = context.streams.stream(stream).integers(2**53, size=len(prompts)).tolist()
+    # Blanks before the first word end no released text, so a stop string that is blank waits for ReleasedText.
+    stop = [word for word in task.stop_strings if word.strip()]
+    texts = model.generate(prompts, room, stop, temperature=1.0, seeds=seeds)
+    return [_released(context, label, text) for label, text in zip(context.shots, texts, strict=True)]
+
+
+def _released(context: Context, label: str, text: str) -> Demonstration:
+    released = ReleasedText(context.task, context.model)
+    for token in context.model.encode(text):
+        if released.ended:
+            break
+        released.append(token)
+    return released.demonstration(label)

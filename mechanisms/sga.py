@@ -1,0 +1,151 @@
+"""Semantic group aggregation: Joo et al., "Public Data Assisted Differentially Private In-Context Learning", arXiv
+2509.10932, with the private clusters of Liebenow et al., "DPM: Clustering Sensitive Data through Separation", CCS 2024.
+
+For every query:
+
+1. public: the model's answers from slots of public records are the candidates. Their mean, the few principal directions
+   of their embeddings, and the radius of the ball that holds them all are the space in which private answers are seen;
+2. sample private records and deal them into M slots; every slot writes an answer, whose embedding is projected into
+   this space and clipped to the ball;
+3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means (harness.privacy.cluster_tree);
+4. from the heaviest cluster on, the candidate nearest to its noisy mean is released, each once, k at most;
+5. the model picks among them, in public, after one public example.
+
+Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
+whose point is replaced: sqrt(2) in L2 on the counts of a level, 2r on all sums, and one bounded-range choice for the
+splits of a level. All levels are charged. Unlike the released code: bounds and interval come from public answers and
+not from private ones, counts are noisy (they have epsilon = 10000 there), no private answer is released verbatim,
+clusters are ordered by noisy counts, and a point is replaced, not removed. Its authors' accounting is of another
+mechanism (a joint exponential mechanism over groups), so there is no published epsilon to show.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.errors import unknown
+from harness.generation import check_positive
+from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from harness.privacy.cluster_tree import ClusterTree
+from harness.privacy.private_set import Sample
+from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
+
+if TYPE_CHECKING:
+    from harness.task import Task
+
+#: Directions of which public answers have less spread than this are drawn at random instead.
+_FLAT = 1e-9
+
+
+@dataclass(frozen=True)
+class SGA(AnswerMechanism):
+    """public: 'in' or 'out', which public records. public_slots: how many slots of them. top: k, how many candidates
+    are released. dimensions: of the projection. levels, intervals and the three shares: see ClusterTree. embedding:
+    name of the embedding model."""
+
+    name = "sga"
+    knob = Knob("noise_multiplier", low=0.05, high=5000.0, non_private=0.0)
+    source = "Joo et al., arXiv 2509.10932"
+    published = {
+        "samsum": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},
+        "chatdoctor": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},
+    }
+
+    public: str = "in"
+    public_slots: int = 20
+    top: int = 3
+    dimensions: int = 2
+    levels: int = 2
+    intervals: int = 8
+    count_share: float = 0.18
+    split_share: float = 0.18
+    sum_share: float = 0.60
+    embedding: str = "embedded"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(
+            public_slots=self.public_slots,
+            top=self.top,
+            dimensions=self.dimensions,
+            levels=self.levels,
+            intervals=self.intervals,
+            count_share=self.count_share,
+            split_share=self.split_share,
+            sum_share=self.sum_share,
+        )
+        if self.public not in KINDS:
+            raise unknown("kind of public records", self.public, KINDS)
+
+    def skip(self, task: Task) -> str | None:
+        return no_text(task, self.public)
+
+    def release(self, knob: float) -> dp.DpEvent:
+        return self._tree(knob).event
+
+    def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str | FinalPrompt:
+        public = public_candidates(
+            query,
+            context,
+            kind=self.public,
+            slots=self.public_slots,
+            examples=self.examples_per_slot,
+            same_slots=self.dealing.single,
+            embedding=self.embedding,
+        )
+        if not public.texts:
+            return ""
+        space = PublicSpace.of(public.rows, self.dimensions)
+        candidates = space.project(public.rows)
+
+        private = context.reader.embed(context.reader.texts(query, sample.slots), self.embedding)
+        tree = self._tree(context.knob, space.radius)
+        clusters = tree.clusters(space.project(private), sample, context.noise)
+
+        closest = nearest(np.array([cluster.centre for cluster in clusters]), candidates)
+        ranked = list(dict.fromkeys(closest.tolist()))[: self.top]
+        return choosing(context.task, query, [public.texts[at] for at in ranked], self.public)
+
+    def _tree(self, knob: float, radius: float = 1.0) -> ClusterTree:
+        return ClusterTree(
+            noise_multiplier=knob,
+            radius=radius,
+            levels=self.levels,
+            intervals=self.intervals,
+            count_share=self.count_share,
+            split_share=self.split_share,
+            sum_share=self.sum_share,
+        )
+
+
+@dataclass(frozen=True)
+class PublicSpace:
+    """centre: float64[D]. basis: float64[d, D], orthonormal rows. radius: of the ball that holds all public points."""
+
+    centre: np.ndarray
+    basis: np.ndarray
+    radius: float
+
+    @classmethod
+    def of(cls, rows: np.ndarray, dimensions: int) -> PublicSpace:
+        """From public embeddings [K, D], K >= 1: their principal directions, and random ones where these are too few.
+
+        Points that are all one have radius 1.
+        """
+        centre = rows.mean(axis=0)
+        _, spread, directions = np.linalg.svd(rows - centre, full_matrices=False)
+        principal = directions[:dimensions][spread[:dimensions] > _FLAT]
+        missing = min(dimensions, rows.shape[1]) - len(principal)
+        random = np.random.default_rng(0).normal(size=(missing, rows.shape[1]))
+        basis = np.linalg.qr(np.vstack([principal, random]).T)[0].T
+        reach = float(np.linalg.norm((rows - centre) @ basis.T, axis=1).max())
+        return cls(centre, basis, reach if reach > _FLAT else 1.0)
+
+    def project(self, rows: np.ndarray) -> np.ndarray:
+        """float64[n, d] of embeddings [n, D]."""
+        projected: np.ndarray = (rows - self.centre) @ self.basis.T
+        return projected

@@ -1,0 +1,245 @@
+"""DPM's tree: what one replaced point moves, whatever it holds, noise of the stated scale, and without noise DPM done
+slowly."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
+from harness.privacy.events import BoundedRangeDpEvent, flatten
+from harness.privacy.primitives import clip_norm
+from harness.privacy.private_set import Sample
+from harness.seeds import SeededNoise
+
+WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
+#: Coordinates that fall on grid positions and interval borders as often as beside them.
+COORDINATE = st.one_of(st.sampled_from([i / 8 for i in range(-8, 9)]), st.floats(-1, 1))
+RADIUS = 0.7
+
+
+def points(minimum=0, maximum=12, dimensions=2, elements=COORDINATE):
+    return st.integers(minimum, maximum).flatmap(lambda n: hnp.arrays(np.float64, (n, dimensions), elements=elements))
+
+
+def seeded(seed=0):
+    return SeededNoise(np.random.default_rng(seed))
+
+
+def paid(primitive, times=1):
+    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times))
+
+
+def slow_scores(inside, grid, interval, expected):
+    """DPM's two scores, point by point, in numbers of points."""
+    scores = np.zeros((inside.shape[1], len(grid)))
+    for dimension, at in itertools.product(range(inside.shape[1]), range(len(grid))):
+        column, s = inside[:, dimension].tolist(), grid[at]
+        below = sum(x < s for x in column)
+        share = min(below, len(column) - below) / expected
+        if share <= 1 / 12:
+            centre = 0.3 * share / (1 / 12)
+        else:
+            centre = min(1.0, 0.3 + 0.7 * (share - 1 / 12) / (1 / 2 - 1 / 12))
+        near = sum(s - interval / 2 <= x < s + interval / 2 for x in column)
+        scores[dimension, at] = expected * (centre + 5 * max(0.0, 1 - near / expected))
+    return scores
+
+
+@given(points(maximum=10), st.floats(0.5, 30), st.integers(1, 8))
+def test_scores_are_dpms_centreness_and_emptiness(inside, expected, intervals):
+    grid = grid_positions(1.0, intervals)
+    got = split_scores(inside, grid, 2 / intervals, expected)
+    np.testing.assert_allclose(got, slow_scores(inside, grid, 2 / intervals, expected), rtol=1e-9, atol=1e-9)
+
+
+@given(points(), hnp.arrays(np.float64, (1, 2), elements=COORDINATE), st.floats(0.5, 30), st.integers(1, 8))
+@settings(max_examples=300)
+def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(inside, record, expected, intervals):
+    grid = grid_positions(1.0, intervals)
+    with_it, without = (
+        split_scores(some, grid, 2 / intervals, expected) for some in (np.vstack([inside, record]), inside)
+    )
+    move = with_it - without
+    assert move.max() <= 3.6 + 1e-9
+    assert move.min() >= -5 - 1e-9
+
+
+def test_the_stated_interval_of_moves_is_reached():
+    """Rank 0 of 12 becomes 1 of 12 at a position beside the new point, whose own interval fills."""
+    inside, grid = np.full((20, 1), 1.0), np.array([-0.5, -0.25, 0.5])
+    with_it = np.vstack([inside, [[-0.5]]])
+    move = split_scores(with_it, grid, 0.2, 20.0) - split_scores(inside, grid, 0.2, 20.0)
+    assert move[0].tolist() == pytest.approx([-5, 3.6, 3.6])
+    assert move.max() - move.min() == pytest.approx(SCORE_RANGE)
+
+
+def log_softmax(scores):
+    return scores - np.log(np.exp(scores - scores.max()).sum()) - scores.max()
+
+
+@given(points(0, 8), points(0, 8), hnp.arrays(np.float64, (2, 1, 2), elements=COORDINATE), st.booleans())
+@settings(max_examples=300)
+def test_all_splits_of_a_level_together_are_one_bounded_range_choice(left, right, records, crosses):
+    """The replaced point is in one box before, and in the same or another one after."""
+    tree, grid, before, after = ClusterTree(0.7, 1.0), grid_positions(1.0, 8), records[0], records[1]
+    if crosses:
+        worlds = [(np.vstack([left, before]), right), (left, np.vstack([right, after]))]
+    else:
+        worlds = [(np.vstack([left, before]), right), (np.vstack([left, after]), right)]
+    losses = [
+        [log_softmax(split_scores(box, grid, 0.25, 10.0).ravel() * tree.split_epsilon / (2 * SCORE_RANGE)) for box in w]
+        for w in worlds
+    ]
+    ratio = [np.subtract(a, b) for a, b in zip(*losses, strict=True)]
+    assert sum(r.max() - r.min() for r in ratio) <= tree.split_epsilon + 1e-9
+
+
+class Readable:
+    """Counts get known numbers in place of noise, far above them and falling, so that every box is split and clusters
+    come in the order of their boxes; sums get none. Splits: all random, or on positions that a seed fixes."""
+
+    seeded = True
+
+    def __init__(self, levels, seed, forced=True):
+        self.counts_left, self.generator, self.forced = levels, np.random.default_rng(seed), forced
+
+    def gaussian(self, scale, size):
+        self.counts_left -= 1
+        return known(size) if self.counts_left >= 0 else np.zeros(size)
+
+    def gumbel(self, size):
+        if not self.forced:
+            return self.generator.gumbel(size=size)
+        return np.where(np.arange(size) == self.generator.integers(size), 1e9, 0.0)
+
+
+def known(size):
+    return 1000.0 * np.arange(size, 0, -1)
+
+
+@given(
+    hnp.arrays(np.float32, (6, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
+    hnp.arrays(np.float32, (1, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
+    st.integers(0, 100),
+)
+@settings(max_examples=150, deadline=None)
+def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(values, record, seed):
+    tree = ClusterTree(1.0, RADIUS, levels=2)
+
+    def measured(rows):
+        found = tree.clusters(rows, paid(tree), Readable(2, seed))
+        assert len(found) == 4
+        weights = np.array([cluster.weight for cluster in found])
+        return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
+
+    counts, sums = measured(values)
+    other_counts, other_sums = measured(np.vstack([record, values[1:]]))
+    assert counts.sum() == other_counts.sum() == 6
+    assert np.linalg.norm(counts - other_counts) <= math.sqrt(2) + 1e-9
+    assert np.linalg.norm(sums - other_sums) <= 2 * RADIUS + 1e-9
+
+
+def slow_tree(rows, radius, levels, intervals):
+    """DPM by recursion, exact: (number of points, their mean) of every cluster."""
+    grid = [-radius + 2 * radius / intervals * (j + 0.5) for j in range(intervals)]
+
+    def grow(inside, lower, upper, level):
+        places = [(d, s) for d in range(rows.shape[1]) for s in grid if lower[d] < s < upper[d]]
+        if level == levels or not places:
+            return [inside]
+        scores = slow_scores(
+            np.array(inside).reshape(-1, rows.shape[1]), grid, 2 * radius / intervals, len(rows) / 2**level
+        )
+        d, s = max(places, key=lambda place: scores[place[0], grid.index(place[1])])
+        left, right = [p for p in inside if p[d] < s], [p for p in inside if p[d] >= s]
+        if min(len(left), len(right)) <= len(rows) / 2 ** (levels + 1):
+            return [inside]
+        low, high = list(lower), list(upper)
+        high[d] = low[d] = s
+        return grow(left, lower, high, level + 1) + grow(right, low, upper, level + 1)
+
+    return grow(list(rows), [-radius] * rows.shape[1], [radius] * rows.shape[1], 0)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_without_noise_the_tree_is_dpm_done_slowly(seed):
+    rows = clip_norm(np.random.default_rng(seed).normal(0, 0.4, size=(24, 2 + seed % 2)), RADIUS)
+    off = ClusterTree(0.0, RADIUS, levels=3, intervals=6)
+    got = off.clusters(rows, paid(off), seeded())
+    slow = slow_tree(rows, RADIUS, 3, 6)
+    assert [c.weight for c in got] == sorted(map(len, slow), reverse=True)
+    expected = sorted((np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist())
+    np.testing.assert_allclose(sorted(c.centre.tolist() for c in got), expected, atol=1e-12)
+
+
+def test_well_separated_clusters_are_found():
+    generator, middles = np.random.default_rng(0), np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5]])
+    rows = np.vstack([m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)])
+    off = ClusterTree(0.0, 1.0, levels=2)
+    got = off.clusters(rows, paid(off), seeded())
+    assert [c.weight for c in got] == [12, 9, 8]
+    np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
+    noisy = ClusterTree(0.01, 1.0, levels=2)
+    got = noisy.clusters(rows, paid(noisy), seeded())
+    np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
+
+
+def test_counts_and_sums_have_noise_of_the_stated_scale():
+    """Two points far apart on one axis and a grid of one position: the split is certain."""
+    rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
+    tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), seeded(), [], []
+    for _ in range(1500):
+        got = tree.clusters(rows, paid(tree), noise)
+        counts += [c.weight - 50 for c in got]
+        sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
+    assert stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue > 1e-4
+    assert stats.kstest(sums, stats.norm(scale=2 * tree.sum_multiplier).cdf).pvalue > 1e-4
+
+
+def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
+    rows = np.array([[-0.8], [-0.7], [-0.4], [-0.3], [0.1], [0.2], [0.3], [0.4], [0.8], [0.9]])
+    tree, draws, grid = ClusterTree(1.0, 1.0, levels=1, intervals=4), 4000, grid_positions(1.0, 4)
+    scores = split_scores(rows, grid, 0.5, 10.0)[0]
+    expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
+    below = [known(2)[0] + (rows < position).sum() for position in grid]  # tells the position of a split
+    seen = [tree.clusters(rows, paid(tree), Readable(1, seed, forced=False))[0].weight for seed in range(draws)]
+    assert len(set(below)) == 4 and set(seen) <= set(below)
+    assert stats.chisquare([seen.count(weight) for weight in below], expected * draws).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize("shares", [(0.18, 0.18, 0.6), (1.0, 1.0, 1.0)])
+@pytest.mark.parametrize("levels", [1, 3])
+def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
+    tree = ClusterTree(sigma, 1.0, levels, 8, *shares)
+    leaves = flatten(tree.event)
+    assert sum(leaves.values()) == 2 * levels + 1
+    rho = sum(
+        n * (leaf.epsilon**2 / 8 if isinstance(leaf, BoundedRangeDpEvent) else 1 / (2 * leaf.noise_multiplier**2))
+        for leaf, n in leaves.items()
+    )
+    assert rho == pytest.approx(1 / (2 * sigma**2))
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1.0])
+@pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))])
+def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sigma, rows):
+    tree = ClusterTree(sigma, RADIUS, levels=3)
+    got = tree.clusters(rows, paid(tree), seeded())
+    assert all(np.isfinite(c.centre).all() and np.isfinite(c.weight) for c in got)
+    if sigma == 0:
+        assert [c.weight for c in got] == [len(rows)]
+        np.testing.assert_allclose(got[0].centre, clip_norm(rows, RADIUS)[0])
+
+
+def test_a_box_without_a_grid_position_left_stays_whole():
+    rows = np.repeat([[-1.0], [1.0]], 8, axis=0)
+    off = ClusterTree(0.0, 1.0, levels=4, intervals=1)
+    assert [c.weight for c in off.clusters(rows, paid(off), seeded())] == [8, 8]

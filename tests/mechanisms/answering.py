@@ -1,0 +1,181 @@
+"""A reader whose answers are a hash of the whole slot, some of them broken, and a driver that answers queries."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness.mechanism import AnswerContext, Query
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.seeds import Streams
+from harness.task import Record
+from mechanisms._public_candidates import public_candidates
+from mechanisms.esa import ESA
+from mechanisms.ksa import KSA
+from mechanisms.sga import SGA
+from mechanisms.sga_histogram import SGAHistogram
+from mechanisms.voting import Voting
+from tests.mechanisms.adversarial import StableCoins
+
+DIMENSION = 8
+WORDS = ("anna", "brings", "cake", "tomorrow", "the", "party", "at", "noon")
+#: A word that no public text holds: it stands for what only records know.
+SECRET = "xsecretx"
+
+QUERIES = (
+    Query("q1", "Anna brings the cake tomorrow at noon"),
+    Query("q2", "the party is at noon"),
+    Query("q3", "cake cake Anna"),
+)
+
+
+def number(*parts: object) -> int:
+    return int.from_bytes(hashlib.sha256(repr(parts).encode()).digest()[:8], "big")
+
+
+def generator(*parts: object) -> np.random.Generator:
+    return np.random.default_rng(number(*parts))
+
+
+class TinyTask:
+    """What a mechanism needs of a task."""
+
+    partitioned, labels = False, ()
+
+    def __init__(self, kind="generation", name="samsum", public=12):
+        self.kind, self.name = kind, name
+        if kind != "generation":
+            self.labels = ("Anna", "noon", "Bob")
+        self.public = tuple(Record(f"public {i}", f"answer {i}") for i in range(public))
+
+    def public_records(self, kind):
+        return self.public if kind == "in" else tuple(Record(r.text.upper(), r.label.upper()) for r in self.public)
+
+    def icl_prefix(self, examples):
+        return "Do it.\n" + "".join(f"{e.text}={e.label}\n" for e in examples)
+
+    def query(self, text):
+        return f"Dialogue: {text}\nThe summary is:"
+
+
+class HashReader:
+    """Answers of slots that hold records mix public words with the secret one.
+
+    A slot with '@' in a record has a row of NaN and an empty text, as the real reader gives for a model that fails; one
+    with '#' writes something wild. Public answers never hold the secret word.
+    """
+
+    def __init__(self, phrases: Sequence[str] = (), fixed: str | None = None) -> None:
+        self.phrases, self.fixed, self.asked = phrases, fixed, []
+
+    def label_scores(self, query, slots, *, calibrated):
+        rows = [generator("scores", query.id, self._key(slot), calibrated).normal(size=3) for slot in slots]
+        bad = [self._holds(slot, "@") for slot in slots]
+        self.asked += [("labels", query.id, slot, calibrated) for slot in slots]
+        return np.where(np.array(bad)[:, None], np.nan, np.array(rows))
+
+    def texts(self, query, slots):
+        self.asked += [("texts", query.id, slot, None) for slot in slots]
+        return [self._text(query, slot) for slot in slots]
+
+    public_texts = texts
+
+    def candidates(self, query, count, temperature):
+        return [self._say("candidate", query.id, i, temperature) for i in range(count)]
+
+    def embed(self, texts, name):
+        rows = np.array([generator("embed", name, text).normal(size=DIMENSION) for text in texts])
+        rows = rows.reshape(len(texts), DIMENSION)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows[[not text for text in texts]] = 0
+        return rows
+
+    def _text(self, query, slot):
+        if self.fixed is not None:
+            return self.fixed
+        if self._holds(slot, "@"):
+            return ""
+        if self._holds(slot, "#"):
+            return "{{x}}\x00 %s \udc80\n\n]\n" * 50
+        draw = number("phrase", query.id, self._key(slot))
+        if self.phrases:
+            return self.phrases[draw % len(self.phrases)]
+        own = SECRET if any(not record.text.lower().startswith("public") for record in slot) else ""
+        return f"{self._say('text', query.id, self._key(slot))} {own}".strip()
+
+    @staticmethod
+    def _say(*parts):
+        return " ".join(generator(*parts).choice(WORDS, size=3))
+
+    @staticmethod
+    def _key(slot):
+        return [record.text for record in slot]
+
+    @staticmethod
+    def _holds(slot, letter):
+        return any(letter in record.text for record in slot)
+
+
+def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
+    """Records with the given texts, dealt for ``budget`` queries and paid for: (samples, context, ledger).
+
+    Coins are those of `StableCoins`: a record that is added at the end changes nobody else's slot.
+    """
+    ledger = Ledger(None, float("inf"), 1e-5)
+    records = [Record(text, "") for text in texts]
+    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, coins=StableCoins(seed))
+    streams = Streams(seed)
+    noise = noise or streams.source("noise")
+    context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams, noise)
+    return mechanism.dealing.samples(private, mechanism.release(knob), budget), context, ledger
+
+
+def run_answers(mechanism, texts, *, queries=QUERIES, **options):
+    """([answer of each query], ledger, reader)."""
+    samples, context, ledger = setting(mechanism, texts, budget=len(queries), **options)
+    return [mechanism.answer(query, next(samples), context) for query in queries], ledger, context.reader
+
+
+def slots_of(mechanism, texts, **options):
+    """The slots that `run_answers` deals for each query."""
+    return [sample.slots for sample in setting(mechanism, texts, **options)[0]]
+
+
+RECORDS = [f"record number {i}" for i in range(12)]
+SHARED = {"slots": 4, "examples_per_slot": 2}
+CLASSES, EXTRACTION = TinyTask("classification", "agnews"), TinyTask("extraction", "mit_d")
+#: name -> mechanism, task, the phrases that slots write
+ALL = {
+    "voting": (Voting(**SHARED), CLASSES, ()),
+    "voting_raw": (Voting(**SHARED, calibrate=False), CLASSES, ()),
+    "voting_spans": (Voting(**SHARED), EXTRACTION, ("the cake", "Anna", "noon\nmore", SECRET, "", "ANNA")),
+    "voting_keywords": (Voting(**SHARED, candidates="keywords"), EXTRACTION, ("Anna", "Bob", SECRET)),
+    "esa": (ESA(**SHARED, candidates=6), TinyTask(), ()),
+    "ksa": (KSA(**SHARED, words=3), TinyTask(), ()),
+    "sga": (SGA(**SHARED, public_slots=6), TinyTask(), ()),
+    "sga_out": (SGA(**SHARED, public_slots=6, public="out", dimensions=3, levels=3), TinyTask(public=3), ()),
+    "sga_histogram": (SGAHistogram(**SHARED, public_slots=6), TinyTask(), ()),
+}
+
+
+def run_one(name, texts=RECORDS, way="per_query", **options):
+    mechanism, task, phrases = ALL[name]
+    mechanism = dataclasses.replace(mechanism, partition=way)
+    options = {"task": task, "reader": HashReader(phrases), "size": 12, **options}
+    return run_answers(mechanism, texts, **options)
+
+
+def released_candidates(mechanism, query, task):
+    """The public answers that a mechanism chooses from."""
+
+    class Context:
+        reader = HashReader()
+
+    Context.task = task
+    return public_candidates(
+        query, Context, kind=mechanism.public, slots=6, examples=2, same_slots=False, embedding="embedded"
+    ).texts

@@ -1,0 +1,164 @@
+"""What every answer mechanism must hold, on neighbouring sets, with a reader that tries to break it."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import BudgetExceeded
+from harness.mechanism import FinalPrompt, Sizes
+from harness.privacy import cluster_tree, primitives, top_k
+from harness.privacy.accountants import epsilon
+from harness.privacy.dealing import WAYS
+from harness.privacy.events import compose, flatten
+from mechanisms import ksa as ksa_file
+from mechanisms.esa import ESA
+from mechanisms.ksa import KSA
+from mechanisms.sga import SGA
+from tests.mechanisms.answering import (
+    ALL,
+    QUERIES,
+    RECORDS,
+    SECRET,
+    HashReader,
+    run_one,
+    setting,
+)
+
+HOSTILE = st.text(alphabet="ab@#~\"'\n é0{}%", max_size=20)
+HYPOTHESIS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def bounded_rows(name, texts, way, seed, monkeypatch):
+    """The rows behind every bounded sum of a run, after they were bounded; for top-k and trees, what goes in."""
+    seen = []
+
+    def spy(module, function):
+        original = getattr(module, function)
+
+        def watched(*arguments):
+            seen.append(original(*arguments))
+            return seen[-1]
+
+        return module, function, watched
+
+    class Watched(top_k.NoisyTopK):
+        def choose(self, rows, sample, noise):
+            seen.append(rows)
+            return super().choose(rows, sample, noise)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*spy(primitives, "project_sub_simplex"))
+        patch.setattr(*spy(primitives, "clip_norm"))
+        patch.setattr(*spy(cluster_tree, "clip_norm"))
+        patch.setattr(ksa_file, "NoisyTopK", Watched)
+        run_one(name, texts, way=way, seed=seed)
+    return seen
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ALL)
+@given(record=HOSTILE, seed=st.integers(0, 50))
+@HYPOTHESIS
+def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(name, way, record, seed, monkeypatch):
+    mechanism, _, _ = ALL[name]
+    without, with_it = (bounded_rows(name, texts, way, seed, monkeypatch) for texts in (RECORDS, [*RECORDS, record]))
+    assert len(without) == len(with_it) == len(QUERIES)
+    for a, b in zip(without, with_it, strict=True):
+        assert a.shape == b.shape and len(a) == mechanism.slots
+        moved = [at for at in range(len(a)) if not np.array_equal(a[at], b[at])]
+        assert len(moved) <= 1
+        move = b.sum(axis=0) - a.sum(axis=0)
+        if isinstance(mechanism, KSA):
+            assert set(np.unique(move)) <= {-1, 0, 1}
+        elif isinstance(mechanism, ESA):
+            assert np.linalg.norm(move) <= 2 * mechanism.radius + 1e-9
+        elif not isinstance(mechanism, SGA):  # its points: tests of the tree
+            assert np.linalg.norm(move) <= math.sqrt(2) + 1e-9
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ALL)
+def test_the_ledger_of_a_run_is_what_events_promised(name, way):
+    mechanism = dataclasses.replace(ALL[name][0], partition=way)
+    _, ledger, _ = run_one(name, way=way, knob=1.5)
+    assert ledger.event() == compose([mechanism.events(1.5, Sizes({None: 12}, {}, len(QUERIES)))])
+    assert epsilon(ledger.event(), 1e-5).upper < math.inf
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_answer_that_was_not_charged_is_refused(name):
+    mechanism, task, phrases = ALL[name]
+    for way in WAYS:
+        mechanism = dataclasses.replace(mechanism, partition=way)
+        samples, context, _ = setting(mechanism, RECORDS, task=task, reader=HashReader(phrases), budget=1)
+        sample = next(samples)
+        mechanism.answer(QUERIES[0], sample, context)
+        with pytest.raises(BudgetExceeded, match="was not charged"):
+            mechanism.answer(QUERIES[1], sample, context)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_without_noise_an_answer_is_not_private(name):
+    _, ledger, _ = run_one(name, knob=0.0)
+    assert set(flatten(ledger.event())) == {dp.NonPrivateDpEvent()}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_same_seed_answers_the_same_and_other_noise_differently(name):
+    first, again = (run_one(name, seed=3, knob=2.0)[0] for _ in range(2))
+    others = [run_one(name, seed=seed, knob=50.0)[0] for seed in range(8)]
+    assert first == again
+    assert len({str(answers) for answers in others}) > 1
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("knob", [0.0, 1.0])
+def test_only_public_things_are_released(name, knob):
+    mechanism, task, _ = ALL[name]
+    for seed in range(5):
+        answers, _, reader = run_one(name, seed=seed, knob=knob)
+        slots = [slot for slot in (entry[2] for entry in reader.asked) if slot]
+        assert slots  # private records were read
+        for query, answer in zip(QUERIES, answers, strict=True):
+            assert SECRET not in str(answer) and "record number" not in str(answer)
+            if name in ("voting", "voting_raw", "voting_keywords"):
+                assert answer in task.labels
+            elif name == "voting_spans":
+                assert answer in query.text and len(answer.split()) <= 4
+            elif name == "esa":
+                assert answer in reader.candidates(query, mechanism.candidates, mechanism.temperature)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ALL)
+def test_hostile_records_and_answers_never_make_a_run_fail(name, way):
+    hostile = ["@", "#", "@#", "", "\n", '" END', "{{text}}", "%s\udc80", "@", "@", "#", "\x00"]
+    for knob in (0.0, 1.0):
+        answers, _, _ = run_one(name, hostile, way=way, knob=knob)
+        assert all(isinstance(answer, str | FinalPrompt) for answer in answers)
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("texts", [[], ["only record"]])
+def test_no_record_or_one_record_is_an_answer_all_the_same(name, texts):
+    answers, ledger, reader = run_one(name, texts)
+    assert len(answers) == len(QUERIES)
+    _, same, _ = run_one(name)
+    assert ledger.event() == same.event()
+    empty = [entry for entry in reader.asked if not entry[2]]
+    assert len(empty) >= 3 * len(QUERIES)  # an empty slot answers too
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_nobody_who_says_anything_still_leaves_a_public_answer(name):
+    reader = HashReader(fixed="")
+    for knob in (0.0, 1.0):
+        answers, _, _ = run_one(name, reader=reader, knob=knob)
+        assert all(isinstance(answer, str | FinalPrompt) for answer in answers)
+    if name.startswith("sga"):
+        assert answers == [""] * len(QUERIES)

@@ -1,0 +1,162 @@
+"""Parts of the answer mechanisms, what they refuse, and what their authors claim."""
+
+import dataclasses
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness.errors import UsageError
+from harness.mechanism import Query, Sizes
+from harness.privacy.accountants import epsilon
+from mechanisms._public_candidates import nearest
+from mechanisms.esa import ESA
+from mechanisms.ksa import KSA, public_words, stopwords, words_of
+from mechanisms.sga import SGA, PublicSpace
+from mechanisms.sga_histogram import SGAHistogram
+from mechanisms.voting import Voting, ballots, spans
+from tests.mechanisms.answering import (
+    DIMENSION,
+    HashReader,
+    TinyTask,
+    generator,
+    run_one,
+)
+
+
+def test_spans_are_all_runs_of_words_short_ones_first():
+    assert spans("a b a c", 2) == ("a", "b", "c", "a b", "b a", "a c")
+    assert spans("one", 4) == ("one",)
+    assert spans("  ", 4) == ()
+    words = list("wxyzv")
+    slow = {tuple(words[i:j]) for i, j in itertools.combinations(range(6), 2) if j - i <= 3}
+    assert {tuple(span.split()) for span in spans(" ".join(words), 3)} == slow
+
+
+def test_a_query_without_words_has_no_phrase_and_no_suggestion():
+    blank = [Query("blank", "  ")]
+    (answer,), ledger, _ = run_one("voting_spans", queries=blank)
+    assert answer == ""
+    (answer,), _, _ = run_one("ksa", queries=[Query("stop", "the of and")])
+    assert answer.prompt == "Do it.\nDialogue: the of and\nThe summary is:"
+    assert ledger.event() != dp.NoOpDpEvent()  # charged all the same
+
+
+def test_phrases_that_differ_in_case_only_are_one_and_the_first_is_answered():
+    query, reader = Query("case", "red Cake cake CAKE"), HashReader(fixed="cAKE")
+    (answer,), _, _ = run_one("voting_spans", queries=[query], reader=reader, knob=0.0)
+    assert answer == "Cake"
+
+
+def test_an_abstention_is_a_row_of_zeros():
+    assert ballots([1, -1, 0], 2).tolist() == [[0, 1], [0, 0], [1, 0]]
+
+
+def test_words_are_split_at_everything_but_letters_and_digits():
+    assert words_of("Don't: PARTY_2024, Zoë's!") == {"don", "t", "party", "2024", "zoë", "s"}
+    assert public_words("Don't the party's PARTY, or cake?") == ("party", "cake")
+    assert {"the", "don", "t", "and", "would"} <= stopwords()
+    assert not {"doctor", "cake", "2024", "#"} & stopwords()
+
+
+@pytest.mark.parametrize("count", [1, 2, 9])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+def test_the_public_space_is_orthonormal_holds_all_candidates_and_keeps_the_most_spread(count, dimensions):
+    rows = generator(count).normal(size=(count, DIMENSION)) * np.linspace(3, 0.1, DIMENSION)
+    space = PublicSpace.of(rows, dimensions)
+    np.testing.assert_allclose(space.basis @ space.basis.T, np.eye(dimensions), atol=1e-9)
+    reach = np.linalg.norm(space.project(rows), axis=1)
+    assert reach.max() <= space.radius + 1e-9
+    if count > dimensions:
+        values = np.linalg.eigvalsh((rows - rows.mean(axis=0)).T @ (rows - rows.mean(axis=0)))
+        assert (reach**2).sum() == pytest.approx(values[::-1][:dimensions].sum())
+    if count == 1:
+        assert space.radius == 1.0
+
+
+def test_nearest_is_the_least_distance():
+    points, public = (generator(part).normal(size=(7, 5)) for part in "ab")
+    slow = [min(range(7), key=lambda at: float(((point - public[at]) ** 2).sum())) for point in points]
+    assert nearest(points, public).tolist() == slow
+
+
+# --- refusals and claims
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "kinds"),
+    [
+        (Voting(), ("classification", "extraction")),
+        (ESA(), ("generation",)),
+        (KSA(), ("generation",)),
+        (SGA(), ("generation",)),
+        (SGAHistogram(), ("generation",)),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_task_that_a_mechanism_cannot_do_is_skipped_with_a_reason(mechanism, kinds):
+    for kind in ("classification", "extraction", "generation", "json"):
+        reason = mechanism.skip(TinyTask(kind))
+        assert (reason is None) == (kind in kinds)
+        assert reason is None or len(reason) > 30
+
+
+@pytest.mark.parametrize("cls", [SGA, SGAHistogram])
+def test_a_task_without_public_records_is_skipped_unless_others_are_asked_for(cls):
+    assert "public: out" in cls().skip(TinyTask(public=0))
+    assert cls(public="out").skip(TinyTask(public=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("cls", "options", "message"),
+    [
+        (Voting, {"span_words": 0}, "Option span_words must be above 0"),
+        (Voting, {"candidates": "span"}, "Did you mean 'spans'"),
+        (Voting, {"slots": 0}, "Option slots must be at least 1"),
+        (ESA, {"radius": -1.0}, "Option radius must be above 0"),
+        (ESA, {"temperature": 0.0}, "Option temperature must be above 0"),
+        (KSA, {"words": 0}, "Option words must be above 0"),
+        (SGA, {"public": "on"}, "Unknown kind of public records 'on'"),
+        (SGA, {"sum_share": 0.0}, "Option sum_share must be above 0"),
+        (SGAHistogram, {"public": "inn"}, "Did you mean 'in'"),
+        (SGAHistogram, {"top": 0}, "Option top must be above 0"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(cls, options, message):
+    with pytest.raises(UsageError, match=message):
+        cls(**options)
+
+
+@pytest.mark.parametrize(("claimed", "true"), [(1, 0.751), (2, 1.610), (4, 3.511), (8, 7.914)])
+def test_votings_claim_is_the_classical_gaussian_and_is_not_what_it_costs(claimed, true):
+    sizes = Sizes({None: 1000}, {}, queries=1)
+    mechanism = Voting(partition="once")
+    knob = math.sqrt(2 * math.log(1.25e5)) / claimed
+    assert mechanism.paper_epsilon(knob, sizes, 1e-5) == pytest.approx(claimed)
+    assert epsilon(mechanism.events(knob, sizes), 1e-5).upper == pytest.approx(true, abs=6e-4)
+    assert mechanism.paper_epsilon(0.0, sizes, 1e-5) == math.inf
+
+
+@pytest.mark.parametrize(("claimed", "multiplier", "true"), [(1, 1.27186, 5.32), (3, 0.78704, 19.8)])
+def test_esas_claim_takes_half_the_sensitivity(claimed, multiplier, true):
+    """q = 400/14732, 100 queries, delta = 5e-5; vectors of length 1 (radius 1). The authors' search for the multiplier
+    stops where the estimate and its error bound together reach epsilon."""
+    mechanism = ESA(slots=100, examples_per_slot=4, radius=1.0)
+    sizes = Sizes({None: 14732}, {}, queries=100)
+    assert mechanism.paper_epsilon(multiplier / 2, sizes, 5e-5) == pytest.approx(claimed, abs=0.01)
+    assert epsilon(mechanism.events(multiplier / 2, sizes), 5e-5).estimate == pytest.approx(true, rel=5e-3)
+    assert mechanism.paper_epsilon(0.0, sizes, 5e-5) == math.inf
+
+
+@pytest.mark.parametrize(("epsilon0", "claimed"), [(1.65, 2.998), (2.67, 7.996)])
+def test_ksas_claim_is_the_authors_for_one_choice(epsilon0, claimed):
+    """q = 400/14732, 100 queries, delta = 5e-5."""
+    mechanism = KSA(slots=100, examples_per_slot=4, words=1)
+    sizes = Sizes({None: 14732}, {}, queries=100)
+    assert mechanism.paper_epsilon(1 / epsilon0, sizes, 5e-5) == pytest.approx(claimed, abs=2e-3)
+    more = dataclasses.replace(mechanism, words=2).paper_epsilon(1 / epsilon0, Sizes({None: 14732}, {}, 50), 5e-5)
+    assert more == pytest.approx(claimed, abs=2e-3)
+    assert mechanism.paper_epsilon(0.0, sizes, 5e-5) == math.inf
+    assert dataclasses.replace(mechanism, partition="once").paper_epsilon(1 / epsilon0, sizes, 5e-5) > 20 * claimed

@@ -1,0 +1,268 @@
+"""Answers without noise are the non-private method done slowly; with noise it has the stated scale."""
+
+import dataclasses
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from harness import models
+from harness.mechanism import Query
+from harness.output_cache import OutputCache
+from harness.privacy.cluster_tree import ClusterTree
+from harness.privacy.dealing import WAYS
+from harness.seeds import SeededNoise
+from harness.slot_reader import SlotReader
+from harness.task import Task
+from mechanisms.esa import ESA
+from mechanisms.ksa import KSA
+from mechanisms.sga import SGA, PublicSpace
+from mechanisms.sga_histogram import SGAHistogram
+from mechanisms.voting import Voting
+from tests.mechanisms.answering import (
+    ALL,
+    DIMENSION,
+    QUERIES,
+    RECORDS,
+    HashReader,
+    generator,
+    released_candidates,
+    run_answers,
+    run_one,
+    slots_of,
+)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("name", ["voting", "voting_raw"])
+def test_votes_are_the_plurality_of_the_slots_own_labels(name, seed):
+    mechanism, task, _ = ALL[name]
+    texts = [*RECORDS[:9], "@1", "@2", "@3"]
+    answers, _, _ = run_one(name, texts, seed=seed, knob=0.0)
+    for query, slots, answer in zip(QUERIES, slots_of(mechanism, texts, seed=seed), answers, strict=True):
+        votes = Counter()
+        for slot in slots:
+            if not any("@" in record.text for record in slot):
+                row = HashReader().label_scores(query, [slot], calibrated=mechanism.calibrate)[0].tolist()
+                votes[row.index(max(row))] += 1
+        assert answer == task.labels[min(range(3), key=lambda at: (-votes[at], at))]
+
+
+@pytest.mark.parametrize("name", ["voting_spans", "voting_keywords"])
+@pytest.mark.parametrize("seed", range(5))
+def test_phrases_are_the_plurality_of_lines_that_are_candidates(name, seed):
+    mechanism, task, phrases = ALL[name]
+    answers, _, _ = run_one(name, seed=seed, knob=0.0)
+    for query, slots, answer in zip(QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True):
+        words = query.text.split()
+        if name == "voting_spans":
+            public = [" ".join(words[i : i + n]) for n in (1, 2, 3, 4) for i in range(len(words) - n + 1)]
+        else:
+            public = list(task.labels)
+        lines = [(text.split("\n")[0]).lower() for text in HashReader(phrases).texts(query, slots)]
+        votes = [lines.count(phrase.lower()) for phrase in public]
+        assert answer == public[votes.index(max(votes))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_esa_is_the_candidate_nearest_to_the_centred_clipped_mean(seed):
+    mechanism, _, _ = ALL["esa"]
+    answers, _, _ = run_one("esa", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
+    reader = HashReader()
+    for query, slots, answer in zip(
+        QUERIES, slots_of(mechanism, [*RECORDS[:10], "@", "@"], seed=seed), answers, strict=True
+    ):
+        public = reader.candidates(query, 6, mechanism.temperature)
+        vectors = reader.embed(public, "embedded")
+        centre = sum(vectors) / 6
+        mean = centre.copy()
+        for text in reader.texts(query, slots):
+            if text:
+                away = reader.embed([text], "embedded")[0] - centre
+                mean += away * min(1.0, 0.5 / math.sqrt(away @ away)) / 4
+        distances = [float((vector - mean) @ (vector - mean)) for vector in vectors]
+        assert answer == public[distances.index(min(distances))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ksa_suggests_the_words_of_most_slots_in_order(seed):
+    mechanism, _, _ = ALL["ksa"]
+    answers, _, _ = run_one("ksa", seed=seed, knob=0.0)
+    public = {"q1": ["anna", "brings", "cake", "tomorrow", "noon"], "q2": ["party", "noon"], "q3": ["cake", "anna"]}
+    for query, slots, answer in zip(QUERIES, slots_of(mechanism, RECORDS, seed=seed), answers, strict=True):
+        said = [set(text.split()) for text in HashReader().texts(query, slots)]
+        counts = {word: sum(word in words for words in said) for word in public[query.id]}
+        best = sorted(public[query.id], key=lambda word: -counts[word])[:3]
+        assert answer.prompt == (
+            f"Do it.\nDialogue: {query.text}\nSummarize the above dialogue with the following word suggestions ranked"
+            f" by their frequency from high to low: [{', '.join(best)}]\nThe summary is:"
+        )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_histogram_ranks_candidates_by_the_slots_nearest_to_them(seed):
+    mechanism, task, _ = ALL["sga_histogram"]
+    answers, _, _ = run_one("sga_histogram", [*RECORDS[:10], "@", "@"], seed=seed, knob=0.0)
+    for query, slots, answer in zip(
+        QUERIES, slots_of(mechanism, [*RECORDS[:10], "@", "@"], seed=seed), answers, strict=True
+    ):
+        reader = HashReader()
+        public = released_candidates(mechanism, query, task)
+        vectors = reader.embed(public, "embedded")
+        votes = [0] * len(public)
+        for text in reader.texts(query, slots):
+            if text:
+                own = reader.embed([text], "embedded")[0]
+                votes[max(range(len(public)), key=lambda at: own @ vectors[at])] += 1
+        best = sorted(range(len(public)), key=lambda at: -votes[at])[: mechanism.top]
+        listed = ",\n".join(public[at] for at in best)
+        assert f"[{listed}]" in answer.prompt
+
+
+class Clustered(HashReader):
+    """Public answers: corners of a square. Private ones: close to three corners, 5, 3 and 2 of them."""
+
+    corners = {"north": (0, 1), "south": (0, -1), "east": (1, 0), "west": (-1, 0)}
+
+    def texts(self, query, slots):
+        if len(slots) == 4:  # the public ones
+            return list(self.corners)
+        return ["south"] * 5 + ["east"] * 3 + ["west"] * 2
+
+    def embed(self, texts, name):
+        rows = np.zeros((len(texts), DIMENSION))
+        for i, text in enumerate(texts):
+            rows[i, 2:4] = self.corners[text]
+            rows[i] += generator(i).normal(0, 0.01, DIMENSION)
+        return rows
+
+
+def test_sga_ranks_the_candidates_of_known_clusters_by_their_size():
+    mechanism = SGA(slots=10, examples_per_slot=1, public_slots=4, top=4, levels=3)
+    (answer,), _, _ = run_answers(mechanism, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1])
+    assert "[south,\neast,\nwest]" in answer.prompt
+    one = dataclasses.replace(mechanism, top=1)
+    (answer,), _, _ = run_answers(one, RECORDS, knob=0.0, reader=Clustered(), queries=QUERIES[:1])
+    assert "Generate the summary for the dialogue with the reference summary: [south]\nThe summary is:" in answer.prompt
+    (answer,), _, _ = run_answers(mechanism, RECORDS, knob=0.01, reader=Clustered(), queries=QUERIES[:1])
+    assert "[south,\neast,\nwest]" in answer.prompt
+
+
+@pytest.mark.parametrize("name", ["sga", "sga_out", "sga_histogram"])
+@pytest.mark.parametrize("knob", [0.0, 1.0, 100.0])
+def test_sga_shows_different_public_answers_after_one_public_example(name, knob):
+    mechanism, task, _ = ALL[name]
+    answers, _, reader = run_one(name, knob=knob)
+    for query, answer in zip(QUERIES, answers, strict=True):
+        public = set(HashReader().texts(query, [entry[2] for entry in reader.asked if is_public(entry, query)]))
+        head, _, tail = answer.prompt.partition(f"Dialogue: {query.text}\n")
+        listed = tail[tail.index("[") + 1 : tail.rindex("]")].split(",\n")
+        assert 1 <= len(listed) <= mechanism.top and len(set(listed)) == len(listed)
+        assert set(listed) <= public
+        examples = [f"Do it.\n{r.text}={r.label}\n" for r in task.public_records(mechanism.public)]
+        assert head in examples
+        assert tail.endswith("]\nThe summary is:")
+
+
+def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
+    mechanism, task, _ = ALL["sga"]
+    tree, space = (
+        ClusterTree(1.5, 1.0),
+        PublicSpace.of(
+            HashReader().embed(released_candidates(mechanism, QUERIES[0], task), "embedded"), mechanism.dimensions
+        ),
+    )
+    asked = []
+
+    class Watched(SeededNoise):
+        def gaussian(self, scale, size):
+            asked.append(scale)
+            return super().gaussian(scale, size)
+
+    run_answers(mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Watched(np.random.default_rng(0)))
+    assert asked[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
+    assert asked[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
+    assert space.radius < 0.99  # projected vectors of length 1
+
+
+def is_public(entry, query):
+    return entry[1] == query.id and entry[2] and all(r.text.lower().startswith("public") for r in entry[2])
+
+
+def test_public_candidates_are_the_same_for_every_seed_and_private_set():
+    """They belong to the query; where slots are shared by all queries, so are the public ones."""
+
+    def public_slots(seed, texts, way):
+        _, _, reader = run_one("sga", texts, seed=seed, way=way)
+        return {q.id: [e[2] for e in reader.asked if is_public(e, q)] for q in QUERIES}
+
+    first = public_slots(0, RECORDS, "per_query")
+    assert first == public_slots(9, ["something else"], "per_query")
+    assert first["q1"] != first["q2"]
+    together = public_slots(0, RECORDS, "one_sample")
+    assert together["q1"] == together["q2"] == together["q3"]
+
+
+def test_votes_through_the_real_reader_score_labels_of_several_tokens():
+    task, model = Task.load("trec", "synthetic", limit_train=6, limit_test=3), models.load("sim")
+    mechanism = Voting(slots=3, examples_per_slot=2)
+    queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
+    texts = [record.text for record in task.train][:8]
+    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    answers, _, _ = run_answers(mechanism, texts, knob=0.0, queries=queries, reader=reader, task=task)
+    assert max(len(model.encode(" " + label)) for label in task.labels) > 1
+    for query, slots, answer in zip(queries, slots_of(mechanism, texts), answers, strict=True):
+        votes = Counter()
+        for slot in slots:
+            votes[slow_label(task, model, slot, query.text)] += 1
+        assert answer == min(task.labels, key=lambda label: (-votes[label], task.labels.index(label)))
+
+
+def slow_label(task, model, slot, text):
+    """argmax of log p(label) - log(mean content-free probability), token by token."""
+
+    def scores(asked):
+        result = []
+        for label in task.labels:
+            context, total = model.encode(task.icl_prefix(slot) + task.query(asked)), 0.0
+            for token in model.encode(" " + label):
+                total += float(model.next_token_log_probs([context])[0][token])
+                context = [*context, token]
+            result.append(total)
+        return np.array(result)
+
+    blank = [np.exp(row) / np.exp(row).sum() for row in (scores(asked) for asked in ("N/A", "", "[MASK]"))]
+    return task.labels[int(np.argmax(scores(text) - np.log(np.mean(blank, axis=0))))]
+
+
+def samsum():
+    return Task.load("samsum", "synthetic", limit_train=20, limit_test=2)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_second_epsilon_asks_the_model_for_nothing_but_final_answers(way):
+    """Every text mechanism on one task with one cache: slots are read once, whatever the mechanism and the noise."""
+    task, model, cache = samsum(), models.load("sim"), OutputCache(None)
+    queries = [Query(document["id"], document["text"]) for document in task.documents()]
+    texts = [record.text for record in task.train]
+    options = {"slots": 2, "examples_per_slot": 2, "partition": way}
+    mechanisms = [
+        ESA(**options, candidates=3, embedding="sim"),
+        KSA(**options, words=2),
+        SGA(**options, public_slots=3, embedding="sim"),
+        SGAHistogram(**options, public_slots=3, embedding="sim"),
+    ]
+    for mechanism in mechanisms:
+        reader = SlotReader(task, model, cache, mechanism.dealing, queries)
+        for knob in (1.0, 0.0, 5.0):
+            before = model.usage.tokens_read
+            answers, _, _ = run_answers(mechanism, texts, knob=knob, queries=queries, reader=reader, task=task)
+            assert (model.usage.tokens_read == before) == (knob != 1.0 or isinstance(mechanism, KSA | SGAHistogram))
+        for query, answer in zip(queries, answers, strict=True):
+            if isinstance(mechanism, ESA):
+                assert answer in reader.candidates(query, 3, mechanism.temperature)
+            else:
+                cue = task.query("").split("\n")[-1]
+                assert query.text in answer.prompt and answer.prompt.endswith(f"]\n{cue}")
+                assert answer.prompt.startswith(task.config["description"])
