@@ -20,7 +20,7 @@ from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness.errors import PluginError, UsageError, unknown
-from harness.mechanism import Mechanism, Sizes
+from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.registry import Registered
 from harness.strict_yaml import Place
 from harness.suite import MechanismEntry, Mode, Noise, OptionChange, Options, Suite
@@ -31,7 +31,8 @@ class Cell(BaseModel):
 
     label: the row on the board. It names the cell but does not determine its result, so it is not part of the id.
     source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
-    in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`.
+    in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
+    queries the epsilon of an answer mechanism covers; None means as many as there are test records.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -54,11 +55,12 @@ class Cell(BaseModel):
     noise: Noise
     mode: Mode
     plugin: str | None = None
+    queries: int | None = None
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits of the sha256 over every field but the label."""
-        content = self.model_dump(mode="json", exclude={"label"})
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries` where it is not set)."""
+        content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
@@ -129,12 +131,13 @@ def _cells_of(
                 epsilon=epsilon,
                 delta=suite.delta,
                 seed=seed,
-                shots=suite.shots,
+                shots=suite.task_shots.get(task, suite.shots),
                 test_records=suite.test_records,
                 train_records=suite.train_records,
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
+                queries=suite.queries if issubclass(registered.cls, AnswerMechanism) else None,
             )
 
 
@@ -212,6 +215,9 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
     for i, task in enumerate(suite.tasks):
         if task not in tasks:
             raise suite.error(("tasks", i), str(unknown("task", task, tasks)))
+    for task in suite.task_shots:
+        if task not in tasks:
+            raise suite.error(("task_shots", task), str(unknown("task", task, tasks)))
     for i, entry in enumerate(suite.mechanisms):
         if entry.name not in mechanisms:
             raise suite.error(("mechanisms", i, "name"), str(unknown("mechanism", entry.name, mechanisms)))

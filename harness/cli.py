@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from harness.commands import arguments, board, doctor, listing, output, privacy, run
+from harness.commands import arguments, board, cache, doctor, listing, lm_eval, output, privacy, run
 from harness.errors import DpiclError
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
 INTERRUPTED = 130
 
-_GROUPS = (run, board, listing, privacy, doctor)
+_GROUPS = (run, board, listing, privacy, lm_eval, cache, doctor)
 
 
 def build_parser() -> tuple[arguments.Parser, list[str]]:

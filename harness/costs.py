@@ -12,7 +12,7 @@ from dp_accounting import dp_event as dp
 
 from harness.cells import Cell, build, option_types
 from harness.manifest import machine
-from harness.mechanism import Mechanism, Sizes
+from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.privacy.events import flatten
 from harness.registry import Registered
 from harness.results import Result
@@ -56,9 +56,43 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimate(self, cell: Cell) -> Estimate:
-        """What one cell will cost in one process."""
-        tokens = self.tokens(cell)
+    def estimates(self, cells: Iterable[Cell]) -> dict[str, Estimate]:
+        """Cell id -> what it will cost in one process, done in this order.
+
+        Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
+        """
+        collected: set[Hashable] = set()
+        found = {}
+        for cell in cells:
+            collection = self._collection(cell)
+            found[cell.id] = self._estimate(cell, 0 if collection in collected else self.tokens(cell))
+            if collection is not None:
+                collected.add(collection)
+        return found
+
+    def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
+        """The first cell of every collection comes first, so that no two workers ask the model the same."""
+        collected: set[Hashable] = set()
+        first: list[Cell] = []
+        later: list[Cell] = []
+        for cell in cells:
+            collection = self._collection(cell)
+            (later if collection in collected else first).append(cell)
+            if collection is not None:
+                collected.add(collection)
+        return first + later
+
+    def _collection(self, cell: Cell) -> Hashable:
+        """What cells that share their model outputs have in common; None for demonstrations."""
+        registered = self._mechanisms.get(cell.mechanism)
+        if registered is None or not issubclass(registered.cls, AnswerMechanism):
+            return None
+        shared = ("slots", "examples_per_slot", "partition", "record_tokens")
+        sampling = cell.options.get("sampling_seed")
+        key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
+        return (*key, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
+
+    def _estimate(self, cell: Cell, tokens: int) -> Estimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
             if found := table.get(kind(cell)):
                 return Estimate(tokens, fmean(found))
@@ -76,7 +110,16 @@ class Costs:
         registered = self._mechanisms.get(cell.mechanism)
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
-        return evaluation + _release_tokens(build(registered.cls, cell.options), cell.shots)
+        mechanism = build(registered.cls, cell.options)
+        if isinstance(mechanism, AnswerMechanism):
+            return _collected_tokens(mechanism, cell.test_records or _ALL_RECORDS)
+        return evaluation + _release_tokens(mechanism, cell.shots)
+
+
+def _collected_tokens(mechanism: AnswerMechanism, queries: int) -> int:
+    """What the slots read for all queries: their examples once where all queries share them, and every query."""
+    examples = mechanism.slots * mechanism.examples_per_slot * _RECORD_TOKENS
+    return examples * (1 if mechanism.dealing.single else queries) + queries * mechanism.slots * _RECORD_TOKENS
 
 
 def _release_tokens(mechanism: Mechanism, shots: int) -> int:

@@ -1,61 +1,50 @@
 """Where a task's records come from: the Hugging Face hub, local JSONL files, or the project's own synthetic corpora.
 
 Every source gives the same thing: train and test lists of :class:`Record`, with label words instead of label ids, one
-line a text. After that all sources share one path: duplicates and train/test leaks go, limits apply, a fingerprint is
-taken. Texts may be private, so no error and no repr in this file shows one.
+line a text. What happens to them afterwards is the same for all sources (harness.record_sets). Texts may be private, so
+no error in this file shows one.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.errors import DataError, UsageError
-from harness.seeds import streams
+from harness.record_sets import Record as Record
+from harness.record_sets import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
-
-
-@dataclass(frozen=True)
-class Record:
-    """One example: its text (kept out of repr) and its label word, or for extraction the phrase to be found in it."""
-
-    text: str = field(repr=False)
-    label: str = field(repr=False)
 
 
 @dataclass(frozen=True)
 class SourceSpec:
     """What a task.yaml says about its data.
 
-    labels: label words in public order; empty for extraction tasks.
-    local_labels: label as written in local files -> label word (label words themselves are always accepted).
-    text_column, label_column: fields of a local JSONL record.
+    labels: label words in public order; empty for tasks without classes.
+    local: 'text' and 'label', the fields of a local JSONL record, and 'labels', label as written there -> label word
+        (label words themselves are always accepted); or 'reader', a function from such a record to its text, and
+        'label', the constant label.
     hub: path, revision and columns of the hub data set, or {"missing": reason}.
-    synthetic: module of the corpus, and default numbers of train and test records (a class; in all for extraction).
+    synthetic: module of the corpus, and default numbers of train and test records (a class; in all without classes).
+    public: source -> how many train records are public; empty where none is.
+    max_words: 'text' and 'label' -> how many words of it are kept. The cut looks at that record alone.
+    line_separator: what takes the place of line breaks in a text.
     """
 
     name: str
     labels: tuple[str, ...]
-    local_labels: Mapping[str, str]
-    text_column: str
-    label_column: str
+    local: Mapping[str, Any]
     hub: Mapping[str, Any]
     synthetic: Mapping[str, Any]
-
-
-Split = list[Record]
-
-
-def normalised(text: str) -> str:
-    """The key by which two texts are one record: lower-cased letters and digits; the text itself if it has none."""
-    return "".join(c for c in text.lower() if c.isalnum()) or text
+    public: Mapping[str, int]
+    max_words: Mapping[str, int]
+    line_separator: str
 
 
 def resolve(source: str, name: str) -> str:
@@ -128,25 +117,45 @@ def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
     if not isinstance(row, dict):
         # `from None`: a JSONDecodeError carries the whole line.
         raise DataError(f"{place} is not a JSON object; repair or remove this line.") from None
-    columns = row.get(spec.text_column), row.get(spec.label_column)
+    if "reader" in spec.local:
+        return _record(spec, _read_row(spec, row, place), spec.local["label"], place)
+    fields = spec.local["text"], spec.local["label"]
+    columns = [row.get(field) for field in fields]
     if not all(isinstance(value, str) for value in columns):
-        raise DataError(f"{place} needs the string fields '{spec.text_column}' and '{spec.label_column}'.")
+        raise DataError(f"{place} needs the string fields '{fields[0]}' and '{fields[1]}'.")
     text, label = map(str, columns)
-    return _record(spec, text, spec.local_labels.get(label, label), place)
+    return _record(spec, text, spec.local.get("labels", {}).get(label, label), place)
+
+
+def _read_row(spec: SourceSpec, row: dict[str, Any], place: str) -> str:
+    module, _, function = spec.local["reader"].rpartition(".")
+    reader: Callable[[dict[str, Any]], str] = getattr(importlib.import_module(module), function)
+    try:
+        return reader(row)
+    except ValueError as error:
+        raise DataError(f"{place} {error}; repair or remove this line.") from None
 
 
 def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
-    """One line of text with single spaces: prompts and demonstrations are made of lines.
+    """One line of text with single spaces, and of label: prompts and demonstrations are made of lines.
 
     Characters that no tokenizer accepts (halves of surrogate pairs) become '?', so that no text makes a run fail.
     """
-    text, label = (part.encode("utf-8", "replace").decode() for part in (" ".join(text.split()), label.strip()))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    text = _first_words(spec.line_separator.join(line for line in lines if line), spec.max_words.get("text"))
+    label = _first_words(label, spec.max_words.get("label"))
+    text, label = (part.encode("utf-8", "replace").decode() for part in (text, label))
     if not text or not label:
         raise DataError(f"{place} has an empty text or label; fill it in or remove it.")
     if spec.labels and label not in spec.labels:
-        known = ", ".join([*spec.local_labels, *spec.labels])
+        known = ", ".join([*spec.local.get("labels", {}), *spec.labels])
         raise DataError(f"{place} has an unknown label; known: {known}.")
     return Record(text, label)
+
+
+def _first_words(text: str, most: int | None) -> str:
+    """The first so many words (None: all), with single spaces between them."""
+    return " ".join(text.split()[:most])
 
 
 # --- the hub -------------------------------------------------------------------------------------------------------
@@ -189,19 +198,20 @@ def _hub_split(spec: SourceSpec, rows: Iterable[Mapping[str, Any]]) -> Split:
 def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | None, seed: int) -> tuple[Split, Split]:
     """Distinct records of the task's grammar; each is a function of (seed, class, split, index) alone.
 
-    limit_train (a class; in all for extraction) and limit_test (in all) may also ask for more than the default sizes.
+    limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
+    Where a part is public, it comes on top, and a smaller limit draws from the records of the default size.
     """
     module = importlib.import_module(spec.synthetic["module"])
     groups: Sequence[str | None] = spec.labels or (None,)
-    sizes = {
-        "test": max(int(spec.synthetic["test"]), -(-(limit_test or 0) // len(groups))),
-        "train": int(spec.synthetic["train"]) if limit_train is None else limit_train,
-    }
+    train = int(spec.synthetic["train"]) if limit_train is None else limit_train
+    if spec.public:
+        train = max(train, int(spec.synthetic["train"])) + spec.public["synthetic"]
+    sizes = {"test": max(int(spec.synthetic["test"]), -(-(limit_test or 0) // len(groups))), "train": train}
     seen: set[str] = set()
     splits: dict[str, Split] = {}
     for split, size in sizes.items():  # test first: a train record never repeats a test record
         splits[split] = [
-            Record(text, label)
+            _record(spec, text, label, f"the synthetic corpus of {spec.name}")
             for group in groups
             for text, label in _distinct(spec.name, module.records(group, split, seed), size, seen)
         ]
@@ -223,81 +233,3 @@ def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set
                 f"The synthetic corpus of {name} has about {found} distinct records of one class, not {size}; ask for"
                 " fewer train records."
             )
-
-
-# --- what all sources share ------------------------------------------------------------------------------------------
-
-
-def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
-    """Keeps the first record of each key, and no train record whose key is in test; counts what was dropped.
-
-    A repeated record would make one person's record count twice, and a record-level epsilon would not hold for them.
-    """
-    test_keys: set[str] = set()
-    kept_test = [record for record in test if _is_new(record, test_keys)]
-    train_keys: set[str] = set()
-    unique = [record for record in train if _is_new(record, train_keys)]
-    kept_train = [record for record in unique if normalised(record.text) not in test_keys]
-    dropped = {
-        "duplicates": len(train) - len(unique),
-        "train_in_test": len(unique) - len(kept_train),
-        "test_duplicates": len(test) - len(kept_test),
-    }
-    return kept_train, kept_test, dropped
-
-
-def _is_new(record: Record, keys: set[str]) -> bool:
-    key = normalised(record.text)
-    if key in keys:
-        return False
-    keys.add(key)
-    return True
-
-
-def subsample(
-    spec: SourceSpec, train: Split, test: Split, limit_train: int | None, limit_test: int | None, seed: int
-) -> tuple[Split, Split]:
-    """At most limit_train train records a class (in all for extraction) and limit_test test records, by public coins.
-
-    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in the file
-    displaces at most one other. Test records are always permuted, so that a shorter test set is a random part of a
-    longer one (files are often sorted by class).
-    """
-    random = streams(seed)
-    groups: dict[str, list[int]] = {}
-    for index, record in enumerate(train):
-        groups.setdefault(record.label if spec.labels else "", []).append(index)
-    kept: list[int] = []
-    for members in groups.values():
-        kept += sorted(members, key=lambda i: _lot(seed, train[i]))[:limit_train]
-    order = random.stream(f"data:{spec.name}:test").permutation(len(test))
-    return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
-
-
-def _lot(seed: int, record: Record) -> bytes:
-    """A public lot for each text that does not depend on the other records."""
-    return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
-
-
-def require_all_classes(spec: SourceSpec, train: Split, test: Split) -> None:
-    """Raises DataError for a class without train records, or an empty split."""
-    missing = [label for label in spec.labels if label not in {record.label for record in train}]
-    if missing:
-        raise DataError(f"{spec.name} has no train record of {', '.join(missing)}; add some or use another source.")
-    if not train or not test:
-        raise DataError(f"{spec.name} has an empty {'train' if not train else 'test'} set; use another source.")
-
-
-def fingerprint(train: Sequence[Record], test: Sequence[Record]) -> str:
-    """sha256 over all records in order: (split, label, text), each as one JSON line."""
-    digest = hashlib.sha256()
-    for split, records in (("train", train), ("test", test)):
-        for record in records:
-            digest.update(json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def check_limit(name: str, value: int | None) -> None:
-    """Raises UsageError unless the limit is None or at least 1."""
-    if value is not None and value < 1:
-        raise UsageError(f"{name} must be at least 1, not {value}.")

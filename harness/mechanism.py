@@ -21,16 +21,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from harness.errors import UsageError
+from harness.privacy.dealing import Dealing, Way
+from harness.privacy.ledger import Partition as Partition
+
 if TYPE_CHECKING:
     from dp_accounting import DpEvent
 
     from harness.models.base import LanguageModel
-    from harness.privacy.private_set import PrivateSet
+    from harness.privacy.private_set import PrivateSet, Sample
     from harness.seeds import NoiseSource, Streams
+    from harness.slot_reader import SlotReader
     from harness.task import Task
-
-#: A group of records that is disjoint from every other group (a label), or None where there is no partition.
-Partition = str | None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Sizes:
     records: Mapping[Partition, int]
     shots: Mapping[Partition, int]
     queries: int | None = None
+
+    @classmethod
+    def of_queries(cls, records: int, queries: int) -> Sizes:
+        """The sizes of an answer mechanism: n records in one group, Q queries, no demonstration."""
+        return cls(records={None: records}, shots={}, queries=queries)
 
 
 @dataclass(frozen=True)
@@ -126,3 +133,81 @@ class DemonstrationMechanism(Mechanism):
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         """One demonstration for each entry of ``context.shots``, in the same order."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """One public question. id: of its document, the same under every limit and order."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FinalPrompt:
+    """An answer that the model still has to write, greedily, from public and released things alone.
+
+    It is post-processing, so the prompts of all queries may wait and be read together.
+    """
+
+    prompt: str
+
+
+@dataclass(frozen=True)
+class AnswerContext:
+    """Everything besides the records that an answer may use.
+
+    reader: the model, asked through slots (private) or without records (public); it keeps what it has read.
+    knob: the calibrated value of the mechanism's knob.
+    """
+
+    task: Task
+    reader: SlotReader
+    knob: float
+    streams: Streams
+    noise: NoiseSource
+
+
+@dataclass(frozen=True)
+class AnswerMechanism(Mechanism):
+    """Answers each query from M slots of private records, and pays for each answer.
+
+    A subclass says what one answer releases (`release`) and how it is made (`answer`); the harness deals the records,
+    charges all Q queries before the first answer, and calibrates. Options that all of them share:
+
+    slots: M. examples_per_slot: N, expected records of a slot. partition: see harness.privacy.dealing.
+    record_tokens: every record's text is cut to its first so many tokens (None: whole).
+    sampling_seed: whose coins deal the records; None means the cell's own seed. With a fixed one, all seeds of a suite
+        share what the model was asked, and their spread is that of the noise alone. Not with secure noise.
+    """
+
+    slots: int = 20
+    examples_per_slot: int = 4
+    partition: Way = "per_query"
+    record_tokens: int | None = None
+    sampling_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("slots", "examples_per_slot", "record_tokens"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"Option {name} must be at least 1, not {value}.")
+        if self.sampling_seed is not None and self.sampling_seed < 0:
+            raise UsageError(f"Option sampling_seed must be 0 or more, not {self.sampling_seed}.")
+        self.dealing  # noqa: B018  refuses an unknown partition
+
+    @property
+    def dealing(self) -> Dealing:
+        return Dealing(self.slots, self.examples_per_slot, self.partition)
+
+    @abstractmethod
+    def release(self, knob: float) -> DpEvent:
+        """Everything that one answer releases from its sample: its primitives' events, composed."""
+
+    @abstractmethod
+    def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str | FinalPrompt:
+        """The answer to one query: a label, a phrase or a text; or the public prompt that the model will answer."""
+
+    def events(self, knob: float, sizes: Sizes) -> DpEvent:
+        """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
+        return self.dealing.event(self.release(knob), sizes.records[None], sizes.queries or 1)

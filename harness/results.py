@@ -72,6 +72,7 @@ class Privacy(Part):
 
     epsilon_target: what was asked for. epsilon_claimed: by the authors' own formula for this noise, None without one.
     epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
+    epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
     """
 
     epsilon_target: float
@@ -81,6 +82,7 @@ class Privacy(Part):
     knob: KnobValue | None
     neighbours: Literal["add/remove one record"] = "add/remove one record"
     queries: int | None
+    epsilon_per_query: float | None = None
     mode: str
     ledger: list[Free]
     event: Free
@@ -96,6 +98,13 @@ class Released(Part):
     tokens: int
 
 
+class Answer(Part):
+    """One released answer. id: of the test record that was asked about."""
+
+    id: str
+    text: str
+
+
 class Data(Part):
     """The records that were used. sizes: private records by label ('' where the set is not partitioned)."""
 
@@ -103,6 +112,7 @@ class Data(Part):
     source: str
     dropped: dict[str, int]
     sizes: dict[str, int]
+    public_records: int = 0
     test_records: int
 
 
@@ -149,7 +159,11 @@ class Cost(Part):
 
 
 class Result(Part):
-    """One finished cell."""
+    """One finished cell.
+
+    aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
+    released: demonstrations; answers: of an answer mechanism. Neither is stored when its epsilon is infinite.
+    """
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cell_id: str
@@ -161,6 +175,9 @@ class Result(Part):
     privacy: Privacy
     released: list[Released]
     released_count: int
+    answers: list[Answer] = []
+    aggregates: dict[str, float] = {}
+    skipped_metrics: dict[str, str] = {}
     manifest: Manifest
     cost: Cost
     created: str
@@ -173,7 +190,7 @@ class Result(Part):
             raise ValueError("suite and cell name different suites")
         if self.main_metric not in self.scores:
             raise ValueError("main_metric has no score")
-        if math.isinf(self.privacy.epsilon_proved) and self.released:
+        if math.isinf(self.privacy.epsilon_proved) and (self.released or self.answers):
             raise ValueError("it holds texts that were released without privacy")
         return self
 

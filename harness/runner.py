@@ -1,7 +1,7 @@
 """One cell, from its records to its result.
 
-load -> calibrate -> release -> evaluate -> result (docs/design.md, "the way of one cell"). The private records of a
-task go into a `PrivateSet` here and nowhere else, and the epsilon of the result is computed from what the ledger holds.
+load -> calibrate -> release -> evaluate -> result (docs/design.md, "the way of one cell"). The release, and the epsilon
+that is proved for it, are made in harness.releasing.
 """
 
 from __future__ import annotations
@@ -15,16 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from harness import manifest
 from harness.cells import Cell, build
-from harness.errors import BudgetExceeded, PluginError
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Mechanism
-from harness.privacy import accountants
-from harness.privacy.calibration import calibrate
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
+from harness.mechanism import Demonstration, Mechanism
+from harness.output_cache import OutputCache, outputs_folder
 from harness.registry import Registered, find_mechanism
+from harness.releasing import Releaser, Terms
 from harness.results import Cost, Result, SuiteReference
-from harness.seeds import streams
-from harness.write_up import Release, write_up
+from harness.write_up import write_up
 
 if TYPE_CHECKING:
     from harness.evaluation.lm_eval_bridge import Evaluation
@@ -32,9 +28,6 @@ if TYPE_CHECKING:
     from harness.task import Task
 
 Report = Callable[[int, int, str], None]
-
-#: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
-_ROUNDING = 1 + 1e-9
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 
@@ -56,6 +49,7 @@ class Workbench:
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
+    _outputs: OutputCache | None = field(default=None, repr=False)
 
     def mechanism(self, cell: Cell) -> Mechanism:
         return build(find_mechanism(cell.mechanism, dict(self.mechanisms)), cell.options)
@@ -82,6 +76,12 @@ class Workbench:
         dtype = "float32" if cell.noise == "secure" else None
         return _kept(self._models, (cell.model, dtype), self.keep_models, lambda: models.load(cell.model, dtype=dtype))
 
+    def outputs(self) -> OutputCache:
+        """What slots answered in earlier cells."""
+        if self._outputs is None:
+            self._outputs = OutputCache(outputs_folder())
+        return self._outputs
+
     def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration]) -> Evaluation:
         """Scores the demonstrations on the cell's task; without any, every seed has the same answer: read once."""
         from harness.evaluation import lm_eval_bridge
@@ -93,6 +93,14 @@ class Workbench:
         if not demonstrations:
             self._zero_shot[key] = evaluation
         return evaluation
+
+    def evaluate_answers(self, cell: Cell, answers: Mapping[str, str]) -> Evaluation:
+        """Scores released answers through lm-eval, which asks for one answer a document."""
+        from harness.evaluation import lm_eval_bridge
+        from harness.evaluation.mechanism_lm import MechanismLM
+
+        lm = MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries})
+        return lm_eval_bridge.evaluate_with(self.task(cell), lm)
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
@@ -139,38 +147,17 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
             raise Skipped(reason)
         model = bench.model(cell)
     tokens_before = model.usage.tokens_read
-    release = _release(cell, mechanism, task, model, clock, report)
+    terms = Terms(cell.epsilon, cell.delta, cell.seed, cell.noise, cell.mode, cell.shots, cell.queries)
+    release = Releaser(model, bench.outputs, report, clock.phase).release(mechanism, task, terms)
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
-        evaluation = bench.evaluate(cell, release.demonstrations)
+        if release.answers is None:
+            evaluation = bench.evaluate(cell, release.demonstrations)
+        else:
+            evaluation = bench.evaluate_answers(cell, release.answers)
     cost = Cost(
         seconds=clock.seconds,
         tokens_read=model.usage.tokens_read - tokens_before,
         peak_memory_mb=manifest.peak_memory_mb(),
     )
     return write_up(cell, suite, mechanism, task, model, release, evaluation, cost)
-
-
-def _release(
-    cell: Cell, mechanism: Mechanism, task: Task, model: LanguageModel, clock: _Clock, report: Report
-) -> Release:
-    if not isinstance(mechanism, DemonstrationMechanism):
-        raise PluginError(f"Mechanism '{cell.mechanism}' releases no demonstrations; this runner cannot run it.")
-    randomness = streams(cell.seed, cell.noise)
-    shots = task.plan_shots(cell.shots, randomness.stream("shots"))
-    sizes = task.sizes(shots)
-    with clock.phase("calibrate"):
-        calibration = calibrate(mechanism, sizes, cell.epsilon, cell.delta, mode=cell.mode)
-    ledger = Ledger(calibration.event, cell.epsilon, cell.delta)
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=randomness.source("sampling"))
-    context = Context(task, model, shots, calibration.knob, randomness, randomness.source("noise"), report)
-    with clock.phase("release"):
-        demonstrations = mechanism.release(private, context)
-    with clock.phase("account"):
-        bounds = accountants.epsilon(ledger.event(), cell.delta)
-    if cell.mode == "proved" and not bounds.upper <= cell.epsilon * _ROUNDING:
-        raise BudgetExceeded(
-            f"The ledger of {cell} proves epsilon={bounds.upper:.6g}, over the target; the result was not written."
-            f" Mechanism '{cell.mechanism}' charges what its `events` do not declare."
-        )
-    return Release(calibration, sizes, demonstrations, ledger, bounds)

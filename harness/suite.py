@@ -8,8 +8,10 @@
     epsilons: [1, 8]             # .inf is allowed
     delta: 1e-5
     shots: 4
+    task_shots: {wikimovies: 16} # for tasks that want another number
     test_records: 100            # leave out for all
-    train_records: 1000          # a class (extraction tasks: in all); leave out for all
+    train_records: 1000          # a class (tasks without classes: in all); leave out for all
+    queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
     tasks: [agnews, dbpedia]
     mechanisms:
       - name: tang
@@ -113,6 +115,8 @@ class Suite(BaseModel):
     mode: Mode = "proved"
     test_records: Annotated[Whole, Field(ge=1)] | None = None
     train_records: Annotated[Whole, Field(ge=1)] | None = None
+    queries: Annotated[Whole, Field(ge=1)] | None = None
+    task_shots: dict[str, Annotated[Whole, Field(ge=1)]] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 

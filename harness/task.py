@@ -13,40 +13,43 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import Any
 
 import jinja2
 import numpy as np
-import yaml
 
-from harness import data_sources
-from harness.data_sources import Record as Record
+from harness import data_sources, record_sets
 from harness.errors import DataError, UsageError, unknown
 from harness.mechanism import Demonstration, Partition, Sizes
 from harness.models.base import ChatPrompt
-
-#: The folder of the built-in tasks: lm-eval's `include_path`.
-TASKS = Path(__file__).resolve().parent.parent / "tasks"
+from harness.record_sets import Record as Record
+from harness.task_config import TASKS as TASKS
+from harness.task_config import keywords as keywords
+from harness.task_config import list_tasks as list_tasks
+from harness.task_config import load_config, public_labels, source_spec
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
 CONTENT_FREE = ("N/A", "", "[MASK]")
 
 STYLES = ("completion", "chat")
 
+#: What a demonstration is asked for where a task has no labels (generation).
+NEUTRAL_LABEL = "example"
+
 
 @dataclass(frozen=True, eq=False)
 class Task:
     """One task as loaded from one source. Equality is identity; `fingerprint` says whether two have the same records.
 
-    kind: 'classification' (one of `labels`) or 'extraction' (find the phrase in the text).
-    labels: public label words in public order; for extraction the public keyword list.
-    partitioned: whether records of different labels are disjoint groups (parallel composition). Not for extraction,
-        where a keyword does not partition the records.
+    kind: 'classification' (one of `labels`), 'extraction' (find the phrase in the text), 'generation' (write an output
+        for the text) or 'json' (write more texts like the records).
+    labels: public label words in public order; for extraction the public keyword list; () for generation.
+    partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
     dropped: how many records de-duplication dropped, by reason.
-    train: PRIVATE. test: public.
+    train: PRIVATE. test: public. public: train records that were set apart and are known to everybody.
+    seed: the public coins that the task was loaded with.
     """
 
     name: str
@@ -59,6 +62,8 @@ class Task:
     train: tuple[Record, ...] = field(repr=False)
     test: tuple[Record, ...] = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
+    public: tuple[Record, ...] = field(default=(), repr=False)
+    seed: int = 0
 
     @classmethod
     def load(
@@ -72,32 +77,70 @@ class Task:
         """Loads a task's records.
 
         source: 'hub', 'local', 'synthetic', or 'auto' (local where $DPICL_DATA holds the task, else synthetic).
-        limit_train: records a class (extraction: in all); limit_test: records in all. None means everything that the
-            source has, or the corpus's default size.
-        seed: public coins: which records the limits keep, the order of the test records, which synthetic corpus.
+        limit_train: private records a class (in all without classes); limit_test: records in all. None means everything
+            that the source has, or the corpus's default size.
+        seed: public coins: which records are public and which the limits keep, the order of the test records, which
+            synthetic corpus.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
-        data_sources.check_limit("The number of train records", limit_train)
-        data_sources.check_limit("The number of test records", limit_test)
-        spec = _source_spec(config)
+        record_sets.check_limit("The number of train records", limit_train)
+        record_sets.check_limit("The number of test records", limit_test)
+        spec = source_spec(config)
         source = data_sources.resolve(source, name)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
-        train, test, dropped = data_sources.deduplicate(train, test)
-        train, test = data_sources.subsample(spec, train, test, limit_train, limit_test, seed)
-        data_sources.require_all_classes(spec, train, test)
+        train, test, dropped = record_sets.deduplicate(train, test)
+        public: list[Record] = []
+        if spec.public:
+            public, train = record_sets.split_public(name, train, spec.public[source], seed)
+        train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
+        record_sets.require_all_classes(name, spec.labels, train, test)
         return cls(
             name=name,
             kind=config["metadata"]["kind"],
-            labels=spec.labels or keywords(name),
+            labels=public_labels(config),
             partitioned=bool(spec.labels),
             source=source,
-            fingerprint=data_sources.fingerprint(train, test),
+            fingerprint=record_sets.fingerprint(train, test, public),
             dropped=dropped,
             train=tuple(train),
             test=tuple(test),
             config=config,
+            public=tuple(public),
+            seed=seed,
         )
+
+    def public_records(self, kind: str = "in") -> tuple[Record, ...]:
+        """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
+        another data set (`metadata.data.out_of_distribution` of task.yaml), cut and written like this task's.
+
+        Raises DataError where the task names no other data set, or that one is not another one in this source.
+        """
+        if kind not in ("in", "out"):
+            raise unknown("kind of public records", kind, ("in", "out"))
+        return self.public if kind == "in" else self._other_records
+
+    @cached_property
+    def _other_records(self) -> tuple[Record, ...]:
+        """No private record is looked at: which records are public must not depend on those."""
+        other = self.config["metadata"]["data"].get("out_of_distribution")
+        if other is None:
+            raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
+        source = other.get("source", self.source)
+        if (other["task"], source) == (self.name, self.source):
+            raise DataError(
+                f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
+                " come from; choose another source, or the task's own public records ('in')."
+            )
+        size, own = len(self.public), source_spec(self.config)
+        spec = replace(
+            source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
+        )
+        pool, known = data_sources.read(spec, source, size, None, self.seed)
+        pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
+        if len(pool) < size:
+            raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
+        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
 
     @property
     def version(self) -> int | str:
@@ -111,7 +154,7 @@ class Task:
 
     @property
     def main_metric(self) -> str:
-        """The metric that a board shows: 'acc_calibrated' or 'exact_match'."""
+        """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
         return self.config["metadata"]["main_metric"]
 
     @property
@@ -141,9 +184,14 @@ class Task:
         return Sizes({label: counts[label] for label in shots}, wanted, queries)
 
     def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
-        """k labels (extraction: keywords) by public randomness, without replacement until all have been used."""
+        """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
+
+        A generation task has none: each of its shots is asked for by NEUTRAL_LABEL.
+        """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
+        if not self.labels:
+            return (NEUTRAL_LABEL,) * k
         shots: list[str] = []
         while len(shots) < k:
             order = generator.permutation(len(self.labels))
@@ -158,6 +206,8 @@ class Task:
         """
         if style not in STYLES:
             raise unknown("prompt style", style, STYLES)
+        if self.kind == "generation":
+            raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
         prompts = self.config["metadata"]["prompts"][style]
         shown = prompts["separator"].join(prompts["example"].format(label=e.label, text=e.text) for e in examples)
         if style == "completion":
@@ -172,24 +222,31 @@ class Task:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
 
         Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
-        be with these demonstrations.
+        be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
+        a JSON task the text itself is the output.
         """
         shown = [
-            self.query(d.text) + self.config["target_delimiter"] + d.label + self.config["fewshot_delimiter"]
+            self.query(d.text)
+            + self.config["target_delimiter"]
+            + (d.text if self.kind == "json" else d.label)
+            + self.config["fewshot_delimiter"]
             for d in demonstrations
         ]
         return self.config["description"] + "".join(shown)
 
     def query(self, text: str) -> str:
-        """The query part of a classification or extraction prompt: `doc_to_text` of task.yaml."""
+        """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
         return _template(self.config["doc_to_text"]).render(text=text)
 
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
 
-        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none.
+        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none. On JSON
+        tasks nothing is asked about a test record: there are as many requests for a new text.
         """
-        if self.kind == "extraction":
+        if self.kind == "json":
+            return sample_documents(len(self.test), self.labels[0])
+        if self.kind != "classification":
             return [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
         blank = [
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
@@ -208,49 +265,9 @@ class Task:
         return blank + real
 
 
-def list_tasks() -> list[str]:
-    """Names of the built-in tasks, sorted."""
-    return sorted(path.parent.name for path in TASKS.glob("*/task.yaml"))
-
-
-@cache
-def load_config(name: str) -> Mapping[str, Any]:
-    """tasks/<name>/task.yaml as a dict; `!function` values are their names. Raises UsageError for an unknown task."""
-    path = TASKS / name / "task.yaml"
-    if name not in list_tasks():
-        raise unknown("task", name, list_tasks())
-    config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a SafeLoader that knows !function
-    missing = [key for key in ("task", "description", "doc_to_text", "metadata") if key not in config]
-    if missing:
-        raise DataError(f"tasks/{name}/task.yaml lacks {', '.join(missing)}; add it.")
-    return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
-
-
-@cache
-def keywords(name: str) -> tuple[str, ...]:
-    """The public keyword list that ships with an extraction task, in file order."""
-    lines = (TASKS / name / "keywords.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads lm-eval's `!function module.name` as the string 'module.name'."""
-
-
-_Loader.add_constructor("!function", lambda loader, node: str(node.value))
-
-
-def _source_spec(config: Mapping[str, Any]) -> data_sources.SourceSpec:
-    data = config["metadata"]["data"]
-    return data_sources.SourceSpec(
-        name=config["metadata"]["name"],
-        labels=tuple(config.get("doc_to_choice", ())),
-        local_labels=data["local"].get("labels", {}),
-        text_column=data["local"]["text"],
-        label_column=data["local"]["label"],
-        hub=data["hub"],
-        synthetic=data["synthetic"],
-    )
+def sample_documents(count: int, label: str) -> list[dict[str, Any]]:
+    """Requests for a new text of a JSON task as lm-eval documents: 'sample-0', 'sample-1', ..."""
+    return [{"id": f"sample-{i}", "text": "", "label": label} for i in range(count)]
 
 
 @cache
@@ -263,19 +280,21 @@ def _document_id(record: Record) -> str:
     return hashlib.sha256(json.dumps([record.label, record.text]).encode()).hexdigest()[:16]
 
 
-_SERVED: ContextVar[Task | None] = ContextVar("served_task", default=None)
+Documents = Sequence[Mapping[str, Any]]
+
+_SERVED: ContextVar[tuple[Task, Documents] | None] = ContextVar("served_task", default=None)
 
 
 @contextmanager
-def serving(task: Task) -> Iterator[None]:
-    """Inside this block lm-eval's copy of the task gets `task`'s documents instead of loading its own."""
-    token = _SERVED.set(task)
+def serving(task: Task, documents: Documents | None = None) -> Iterator[None]:
+    """Inside this block lm-eval's copy of the task gets these documents (the task's own) instead of loading its own."""
+    token = _SERVED.set((task, task.documents() if documents is None else documents))
     try:
         yield
     finally:
         _SERVED.reset(token)
 
 
-def served() -> Task | None:
-    """The task that `serving` put up, if any."""
+def served() -> tuple[Task, Documents] | None:
+    """The task that `serving` put up, if any, and the documents."""
     return _SERVED.get()

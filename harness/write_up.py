@@ -1,7 +1,8 @@
 """From what a cell did to its result: numbers, settings, released text, and nothing that is private.
 
-A released text is stored only when its epsilon is finite. With secure noise the records are taken for private in
-earnest: then also what depends on them without being paid for (seconds, tokens read, memory, fingerprint) is withheld.
+A released text is stored only when its epsilon is finite, and when the task's `restricted` does not forbid it. With
+secure noise the records are taken for private in earnest: then also what depends on them without being paid for
+(seconds, tokens read, memory, fingerprint) is withheld.
 """
 
 from __future__ import annotations
@@ -9,19 +10,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from harness import manifest
+from harness.answering import per_query_epsilon
 from harness.cells import Cell
 from harness.evaluation.statistics import bootstrap_interval
-from harness.mechanism import Demonstration, Mechanism, Sizes
-from harness.privacy.accountants import Bounds
-from harness.privacy.calibration import Calibration
+from harness.mechanism import Demonstration, Mechanism
 from harness.privacy.events import to_json
-from harness.privacy.ledger import Ledger
+from harness.releasing import Release
 from harness.results import (
+    Answer,
     Cost,
     Data,
     Documents,
@@ -44,17 +44,6 @@ if TYPE_CHECKING:
 WITHHELD = "withheld"
 
 
-@dataclass(frozen=True)
-class Release:
-    """What came out of a mechanism, and what it cost."""
-
-    calibration: Calibration
-    sizes: Sizes
-    demonstrations: list[Demonstration]
-    ledger: Ledger
-    bounds: Bounds
-
-
 def write_up(
     cell: Cell,
     suite: SuiteReference,
@@ -67,6 +56,8 @@ def write_up(
 ) -> Result:
     """The result of a cell."""
     in_earnest = cell.noise == "secure"
+    publishable = math.isfinite(release.bounds.upper) and not _is_restricted(task)
+    answers = release.answers or {}
     return Result(
         cell_id=cell.id,
         suite=suite,
@@ -75,12 +66,20 @@ def write_up(
         main_metric=task.main_metric,
         documents=_documents(evaluation),
         privacy=_privacy(cell, mechanism, release),
-        released=_released(release.demonstrations) if math.isfinite(release.bounds.upper) else [],
-        released_count=len(release.demonstrations),
+        released=_released(release.demonstrations) if publishable else [],
+        released_count=len(release.demonstrations) if release.answers is None else len(answers),
+        answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
+        aggregates=dict(evaluation.aggregates),
+        skipped_metrics=dict(evaluation.skipped),
         manifest=_manifest(task, model, in_earnest),
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
+
+
+def _is_restricted(task: Task) -> bool:
+    """Whether released texts must stay here: they retell, or are, real records whose text may not be published."""
+    return task.source != "synthetic" and bool(task.config["metadata"].get("restricted", False))
 
 
 def _released(demonstrations: Sequence[Demonstration]) -> list[Released]:
@@ -101,6 +100,7 @@ def _privacy(cell: Cell, mechanism: Mechanism, release: Release) -> Privacy:
         delta=cell.delta,
         knob=None if knob is None else KnobValue(name=knob.name, value=value),
         queries=release.sizes.queries,
+        epsilon_per_query=per_query_epsilon(mechanism, value, release.sizes, cell.delta),
         mode=cell.mode,
         ledger=release.ledger.to_json(),
         event=to_json(release.ledger.event()),
@@ -146,6 +146,7 @@ def _manifest(task: Task, model: LanguageModel, in_earnest: bool) -> Manifest:
             source=task.source,
             dropped={} if in_earnest else dict(task.dropped),
             sizes=dict(sorted(counts.items())),
+            public_records=len(task.public),
             test_records=len(task.test),
         ),
         prompts_hash=task.prompts_hash,

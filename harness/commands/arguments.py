@@ -52,7 +52,9 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
     if argv and argv[0].startswith("--") and argv[0] not in parser.flags():
         raise unknown("flag", argv[0], parser.flags())
     arguments, extra = parser.parse_known_args(argv)
-    if extra:
+    if getattr(arguments, "passes_on", False):
+        arguments.rest = extra
+    elif extra:
         owner: Parser = getattr(arguments, "parser", parser)
         flag = next((item for item in extra if item.startswith("-")), None)
         if flag is None:

@@ -42,7 +42,7 @@ def _board(arguments: argparse.Namespace) -> int:
             f"There is no result of suite {selection.suite.name} with these settings under {arguments.results};"
             f" run `dpicl run {arguments.suite}`."
         )
-    board = registry.leaderboards().build_board(kept)
+    board = registry.leaderboards().build_board(kept, selection.asked)
     skipped = skip_reasons(selection, kept)
     page = registry.pages().write_html(board, arguments.html) if arguments.html else None
     if arguments.json:
@@ -74,7 +74,11 @@ def _belongs(result: Result, selection: Selection) -> bool:
 
 
 def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, str]]:
-    """Why rows of the suite have no result on a task, where the mechanism says so itself."""
+    """Why rows of the suite have no result on a task, where the mechanism says so itself.
+
+    A mechanism looks at the task to say so; where its records are not on this machine, no reason is given.
+    """
+    from harness.errors import DataError
     from harness.mechanism import Mechanism
     from harness.runner import Workbench
 
@@ -85,6 +89,10 @@ def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, 
         key = (cell.label, cell.task)
         if key in there or key in reasons or selection.mechanisms[cell.mechanism].cls.skip is Mechanism.skip:
             continue
-        if reason := bench.mechanism(cell).skip(bench.task(cell)):
+        try:
+            task = bench.task(cell)
+        except DataError:
+            continue
+        if reason := bench.mechanism(cell).skip(task):
             reasons[key] = reason
     return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]

@@ -91,6 +91,7 @@ def _account(arguments: argparse.Namespace) -> int:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
+    from harness.answering import per_query_epsilon
     from harness.cells import build, resolve_options
     from harness.commands.selection import task_facts
     from harness.errors import unknown
@@ -103,7 +104,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         raise unknown("task", arguments.task, known)
     options = resolve_options(cls, arguments.task, _given(cls.name, arguments.option))
     mechanism = build(cls, options)
-    sizes = _sizes(arguments)
+    sizes = _sizes(arguments, mechanism)
     found = calibrate(mechanism, sizes, arguments.epsilon, arguments.delta, mode=arguments.mode)
     answer = {
         "mechanism": cls.name,
@@ -113,6 +114,8 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         "noise": found.knob,
         "epsilon": arguments.epsilon,
         "epsilon_upper": found.bounds.upper,
+        "queries": sizes.queries,
+        "epsilon_per_query": per_query_epsilon(mechanism, found.knob, sizes, found.delta),
         "delta": found.delta,
         "neighbours": "add/remove one record",
         "mode": found.mode,
@@ -138,13 +141,16 @@ def _given(name: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[st
     return {option: value for _, option, value in options}
 
 
-def _sizes(arguments: argparse.Namespace) -> Sizes:
+def _sizes(arguments: argparse.Namespace, mechanism: Mechanism) -> Sizes:
     """Sizes of the task: with `--size` every used group has that many records and no data is loaded."""
     import numpy as np
 
-    from harness.mechanism import Sizes
+    from harness.mechanism import AnswerMechanism, Sizes
     from harness.task import Task, load_config
 
+    if isinstance(mechanism, AnswerMechanism):
+        records = arguments.size or len(Task.load(arguments.task, arguments.source, limit_test=1).train)
+        return Sizes.of_queries(records, arguments.queries or 1)
     if arguments.size is None:
         task = Task.load(arguments.task, arguments.source, limit_test=1)
         return task.sizes(task.plan_shots(arguments.shots, np.random.default_rng(0)), arguments.queries)
@@ -168,7 +174,12 @@ def _show(answer: dict[str, Any], mechanism: Mechanism, sizes: Sizes) -> None:
     )
     output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
     smallest = min(sizes.records.values())
-    output.emit(f"records: {len(sizes.records)} groups, the smallest of {smallest}; shots: {sum(sizes.shots.values())}")
+    if answer["epsilon_per_query"] is not None:
+        alone = f"one of them alone: epsilon = {answer['epsilon_per_query']:.4f}"
+        output.emit(f"records: {smallest}; queries: {sizes.queries}, {alone}")
+    else:
+        groups = f"{len(sizes.records)} groups, the smallest of {smallest}"
+        output.emit(f"records: {groups}; shots: {sum(sizes.shots.values())}")
     for name, value in answer["accountants"].items():
         output.emit(f"  {name}: {value}")
     for note in answer["notes"]:

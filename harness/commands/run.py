@@ -61,7 +61,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
     there, missing = _split(selection, results)
     costs = Costs(results, selection.mechanisms)
-    left = TimeLeft({cell.id: costs.estimate(cell).seconds for cell in missing}, getattr(engine, "workers", 1))
+    missing = costs.in_order(missing)
+    seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
+    left = TimeLeft(seconds, getattr(engine, "workers", 1))
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
     finished: list[Done] = []
     start = time.perf_counter()
@@ -158,7 +160,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     there, missing = _split(selection, results)
     costs = Costs(results, selection.mechanisms)
     present = {cell.id for cell in there}
-    estimates = {cell.id: costs.estimate(cell) for cell in selection.cells}
+    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
     known = [value for value in seconds if value is not None]
     total = sum(known) if len(known) == len(seconds) else None

@@ -1,4 +1,4 @@
-"""Scores demonstrations on a task through lm-evaluation-harness, as `lm_eval.simple_evaluate` would for anybody.
+"""Scores demonstrations, answers and texts through lm-evaluation-harness, as `lm_eval.simple_evaluate` would.
 
 The demonstrations are a fixed prefix (the task's `description`), with num_fewshot 0: lm-eval would draw new examples
 for every document. No cache of lm-eval is used, since its keys know neither seed nor epsilon, and its seeding of the
@@ -7,10 +7,11 @@ global random generators is switched off.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,14 +20,15 @@ import lm_eval.api.task
 import lm_eval.evaluator
 import numpy as np
 from lm_eval.api.instance import Instance
+from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from harness.errors import PromptTooLong, ResultError, UsageError
-from harness.evaluation import calibration
+from harness.evaluation import calibration, text_metrics
 from harness.evaluation.request_scoring import PrefixScoring
 from harness.models.base import LanguageModel
 from harness.models.transformers import TransformersLM
-from harness.task import CONTENT_FREE, TASKS, Task, serving
+from harness.task import CONTENT_FREE, TASKS, Documents, Task, sample_documents, serving
 
 if TYPE_CHECKING:
     from harness.data_sources import Record
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DocumentOutcome:
-    """What became of one test record. outcome: metric -> 1.0 (right) or 0.0."""
+    """What became of one test record, or of one released text. outcome: metric -> a number in [0, 1]."""
 
     id: str
     outcome: Mapping[str, float]
@@ -46,13 +48,16 @@ class Evaluation:
     """Scores in [0, 1] by metric, with the outcome of every document.
 
     prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
-    the labels on the content-free inputs (classification), in the order of the task's labels.
+    the labels on the content-free inputs (classification), in the order of the task's labels. aggregates: numbers in
+    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed.
     """
 
     scores: dict[str, float]
     documents: tuple[DocumentOutcome, ...]
     prefix_tokens: int
     p_cf: tuple[float, ...] | None
+    aggregates: Mapping[str, float] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
 
 
 class LanguageModelLM(PrefixScoring):
@@ -73,6 +78,24 @@ class LanguageModelLM(PrefixScoring):
         raise UsageError("Rolling log-likelihoods need a model of transformers; use PrefixCachedLM or lm-eval's HFLM.")
 
 
+class ReleasedTexts(LM):
+    """Answers each request with a text that was released before. texts: by the id of the document."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
+        """See LM."""
+        return [self._texts[request.doc["id"]] for request in requests]
+
+    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
+        """Not possible: a released text is no distribution."""
+        raise UsageError("Released texts have no log-likelihoods; give the task output_type generate_until.")
+
+    loglikelihood_rolling = loglikelihood
+
+
 def evaluate(
     task: Task,
     model: LanguageModel,
@@ -81,48 +104,104 @@ def evaluate(
 ) -> Evaluation:
     """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
 
-    Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'. Raises PromptTooLong when the demonstrations
-    do not fit, ModelError when the model answers with numbers that are not finite.
+    Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
+    harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is asked.
+    Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that are not
+    finite, UsageError when a JSON task gets no text.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"The number of test records must be at least 1, not {limit}.")
+    if task.kind == "json":
+        return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations][:limit])
     prefix = task.icl_prefix(demonstrations)
     prefix_tokens = len(model.encode(prefix))
-    documents = None if limit is None else limit + (len(CONTENT_FREE) if task.kind == "classification" else 0)
     try:
-        with serving(task), _quiet():
-            output = lm_eval.simple_evaluate(
-                model=_as_lm_eval_model(model),
-                tasks=[_as_lm_eval_task(task, prefix)],
-                num_fewshot=0,
-                limit=documents,
-                bootstrap_iters=0,
-                log_samples=True,
-                task_manager=_task_manager(),
-                random_seed=None,
-                numpy_random_seed=None,
-                torch_random_seed=None,
-                fewshot_random_seed=None,
-            )
+        with _quiet():
+            lm = as_lm_eval_model(model)
+        evaluation = evaluate_with(task, lm, prefix, limit)
     except PromptTooLong as error:
         raise PromptTooLong(
             f"{len(demonstrations)} demonstrations of task {task.name} make a prefix of {prefix_tokens} tokens, and"
             f" a query does not fit with it into the {model.max_length} that {model.identity.name} reads; lower `shots`"
             " or the mechanism's `tokens`."
         ) from error
-    samples = sorted(output["samples"][task.lm_eval_name], key=lambda sample: sample["doc_id"])
-    reported = output["results"][task.lm_eval_name]
+    return replace(evaluation, prefix_tokens=prefix_tokens)
+
+
+def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None) -> Evaluation:
+    """Scores of any model of lm-eval on the task's test records (the first ``limit`` of them); see `evaluate`.
+
+    prefix: what every query follows. The answer says prefix_tokens = 0, since not every lm has a tokenizer.
+    """
+    documents: Documents = task.documents()
+    if limit is not None:
+        documents = documents[: limit + (len(CONTENT_FREE) if task.kind == "classification" else 0)]
+    samples, reported = _run(task, lm, prefix, documents)
     if task.kind == "classification":
-        return _classification(samples, reported, prefix_tokens)
-    outcomes = tuple(
-        DocumentOutcome(str(sample["doc"]["id"]), {"exact_match": float(sample["exact_match"])}) for sample in samples
+        return _classification(samples, reported)
+    if task.kind == "generation":
+        return _generation(samples, reported)
+    outcomes = _outcomes(samples, ["exact_match"])
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None)
+
+
+def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
+    """Scores released texts: each is a document, and `metadata.aggregates` of task.yaml looks at all of them."""
+    if not texts:
+        raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
+    documents = sample_documents(len(texts), task.labels[0])
+    lm = ReleasedTexts({document["id"]: text for document, text in zip(documents, texts, strict=True)})
+    samples, reported = _run(task, lm, "", documents)
+    outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
+    aggregates = {}
+    for name, place in task.config["metadata"]["aggregates"].items():
+        module, _, function = place.rpartition(".")
+        aggregate = getattr(importlib.import_module(module), function)
+        aggregates[name] = float(aggregate(texts, [record.text for record in task.test]))
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, aggregates)
+
+
+def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
+    """(samples in the order of the documents, scores) as lm-eval has them."""
+    with serving(task, documents), _quiet():
+        output = lm_eval.simple_evaluate(
+            model=lm,
+            tasks=[_as_lm_eval_task(task, prefix)],
+            num_fewshot=0,
+            bootstrap_iters=0,
+            log_samples=True,
+            task_manager=_task_manager(),
+            random_seed=None,
+            numpy_random_seed=None,
+            torch_random_seed=None,
+            fewshot_random_seed=None,
+        )
+    samples = sorted(output["samples"][task.lm_eval_name], key=lambda sample: sample["doc_id"])
+    return samples, output["results"][task.lm_eval_name]
+
+
+def _outcomes(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> tuple[DocumentOutcome, ...]:
+    return tuple(
+        DocumentOutcome(str(sample["doc"]["id"]), {metric: float(sample[metric]) for metric in metrics})
+        for sample in samples
     )
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, prefix_tokens, None)
 
 
-def _classification(
-    samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any], prefix_tokens: int
-) -> Evaluation:
+def _generation(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+    """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
+    skipped = text_metrics.unavailable()
+    found = [metric for metric in samples[0]["metrics"] if metric != "similarity"]
+    outcomes = _outcomes(samples, found)
+    if "similarity" not in skipped:
+        near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
+        outcomes = tuple(
+            DocumentOutcome(document.id, {**document.outcome, "similarity": value})
+            for document, value in zip(outcomes, near, strict=True)
+        )
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, skipped=skipped)
+
+
+def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The outcome of every real document, raw and calibrated by the content-free ones."""
     blank = [sample["acc"]["log_probs"] for sample in samples if sample["doc"]["content_free"]]
     real = [sample for sample in samples if not sample["doc"]["content_free"]]
@@ -135,7 +214,7 @@ def _classification(
         DocumentOutcome(str(sample["doc"]["id"]), {"acc": float(plain), "acc_calibrated": float(corrected)})
         for sample, plain, corrected in zip(real, raw, calibrated, strict=True)
     )
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, prefix_tokens, tuple(p_cf.tolist()))
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, tuple(p_cf.tolist()))
 
 
 def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, Any]) -> dict[str, float]:
@@ -159,7 +238,8 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     return loaded
 
 
-def _as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
+def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
+    """The model as one of lm-eval's, with everything that contexts share read once."""
     if isinstance(model, TransformersLM):
         from harness.evaluation.prefix_cached_lm import PrefixCachedLM
 

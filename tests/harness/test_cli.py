@@ -15,7 +15,7 @@ from harness.engines import Done
 from tests.harness.test_registry import PLUGIN
 from tests.leaderboards.factory import make_result
 
-COMMANDS = ("run", "plan", "list", "calibrate", "account", "board", "doctor")
+COMMANDS = ("run", "plan", "list", "calibrate", "account", "board", "lm-eval", "cache", "doctor")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

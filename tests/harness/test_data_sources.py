@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.data_sources import normalised
 from harness.errors import DataError, UsageError
+from harness.record_sets import normalised
 from harness.task import Task, load_config
 
 AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
@@ -235,8 +235,8 @@ def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
     assert str(caught.value).count(". ") == 0
 
 
-@pytest.mark.parametrize("name", ["mit_g", "mit_d"])
-def test_mit_has_no_hub_source_and_says_which_files_to_bring(name):
+@pytest.mark.parametrize("name", ["mit_g", "mit_d", "samsum", "xsum", "chatdoctor", "wikimovies"])
+def test_a_task_without_hub_source_and_says_which_files_to_bring(name):
     with pytest.raises(DataError, match=rf"{name}/train\.jsonl"):
         Task.load(name, source="hub")
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.data_sources import Record
 from harness.errors import UsageError
-from harness.task import TASKS, Task, keywords, list_tasks
+from harness.record_sets import Record, normalised
+from harness.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
+from tasks import films
 
 
 def write(folder: Path, task: str, split: str, rows: list[dict]) -> None:
@@ -61,6 +62,26 @@ def test_an_extraction_task_has_one_partition():
     assert (task.kind, task.partitioned, task.main_metric) == ("extraction", False, "exact_match")
 
 
+@pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
+def test_a_generation_task_has_no_labels_and_one_partition(name):
+    task = Task.load(name, source="synthetic", limit_train=50, limit_test=3)
+    shots = task.plan_shots(3, np.random.default_rng(0))
+    assert (task.kind, task.labels, task.partitioned) == ("generation", (), False)
+    assert shots == (NEUTRAL_LABEL,) * 3
+    assert task.plan_shots(0, np.random.default_rng(0)) == ()
+    sizes = task.sizes(shots, queries=9)
+    assert (sizes.records, sizes.shots, sizes.queries) == ({None: 50}, {None: 3}, 9)
+    with pytest.raises(UsageError, match="0 or more"):
+        task.plan_shots(-1, np.random.default_rng(0))
+
+
+def test_a_json_task_asks_for_its_one_label():
+    task = Task.load("wikimovies", source="synthetic", limit_train=5, limit_test=3)
+    assert task.plan_shots(3, np.random.default_rng(0)) == ("movie",) * 3
+    assert task.sizes(("movie",)).records == {None: 5}
+    assert [doc["id"] for doc in task.documents()] == ["sample-0", "sample-1", "sample-2"]
+
+
 def test_keyword_lists_ship_as_files_and_do_not_depend_on_the_data(tmp_path, monkeypatch):
     before = keywords("mit_d")
     assert 100 <= len(before) == len(set(before))
@@ -88,6 +109,10 @@ def test_every_task_has_a_readme_and_a_version():
         ("trec", 5365, 500, (76, 11, 0)),
         ("mit_g", 2953, 780, (0, 0, 0)),
         ("mit_d", 1561, 415, (0, 0, 0)),
+        ("samsum", 6000 - 1900, 819, (0, 0, 0)),
+        ("xsum", 1927 - 640, 400, (0, 0, 0)),
+        ("chatdoctor", 2924 - 970, 400, (0, 0, 0)),
+        ("wikimovies", 12000, 1000, (0, 0, 0)),
     ],
 )
 def test_real_records_load_with_their_known_counts(name, train, test, dropped):
@@ -99,3 +124,17 @@ def test_real_records_load_with_their_known_counts(name, train, test, dropped):
     assert tuple(task.dropped.values()) == dropped
     if name == "trec":
         assert task.sizes(task.labels).records["Abbreviation"] < 90
+
+
+@pytest.mark.parametrize(("name", "public"), [("samsum", 1900), ("xsum", 640), ("chatdoctor", 970)])
+def test_real_records_have_a_public_part_and_one_out_of_distribution(real_data, name, public):
+    task = Task.load(name, source="local", limit_train=100)
+    keys = [{normalised(r.text) for r in part} for part in (task.public, task.train, task.test)]
+    assert len(keys[0]) == len(task.public) == len(task.public_records("out")) == public
+    assert not keys[0] & (keys[1] | keys[2])
+    assert not keys[0] & {normalised(r.text) for r in task.public_records("out")}
+
+
+def test_real_films_are_valid(real_data):
+    task = Task.load("wikimovies", source="local", limit_test=200)
+    assert all(films.is_valid(films.parse(record.text)) for record in (*task.train, *task.test))

@@ -1,0 +1,128 @@
+"""`dpicl lm-eval`: lm-evaluation-harness's own command, with a mechanism as its model."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from itertools import takewhile
+
+from harness.commands import output
+from harness.commands.arguments import (
+    SOURCES,
+    Subparsers,
+    add_command,
+    add_option_flag,
+    add_plugin_flag,
+    delta,
+    epsilon,
+    one_of,
+    whole,
+)
+from harness.errors import UsageError, unknown
+
+#: Flags of lm-eval that would change what is asked, or ask twice.
+_REFUSED = {
+    "--model_args": "the flags of `dpicl lm-eval` say what it would",
+    "--num_fewshot": "demonstrations come from the mechanism",
+    "--use_cache": "lm-eval's cache does not know epsilon or seed",
+    "--cache_requests": "lm-eval's cache does not know epsilon or seed",
+    "--apply_chat_template": "prompts are the task's own",
+    "--system_instruction": "prompts are the task's own",
+}
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers,
+        "lm-eval",
+        "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
+        "dpicl lm-eval --mechanism voting --epsilon 1 --tasks dpicl_agnews --limit 50 --output_path out --log_samples",
+        _lm_eval,
+    )
+    parser.set_defaults(passes_on=True)
+    parser.add_argument("--mechanism", required=True, metavar="M", help="any mechanism; see `dpicl list mechanisms`")
+    parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="for all documents of a task")
+    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
+    parser.add_argument("--model", default="embedded", metavar="X", help="model as in a suite (default: embedded)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="root seed (default: 0)")
+    parser.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
+    parser.add_argument(
+        "--noise", type=one_of("noise", ("seeded", "secure")), default="seeded", metavar="seeded|secure"
+    )
+    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
+    add_option_flag(parser)
+    add_plugin_flag(parser)
+
+
+def _lm_eval(arguments: argparse.Namespace) -> int:
+    from harness.evaluation import lm_eval_model  # registers the model
+
+    rest: list[str] = arguments.rest
+    _check(rest)
+    settings = {
+        "mechanism": arguments.mechanism,
+        "epsilon": arguments.epsilon,
+        "delta": arguments.delta,
+        "model": arguments.model,
+        "seed": arguments.seed,
+        "noise": arguments.noise,
+        "source": arguments.source,
+        "shots": arguments.shots,
+        "plugins": [str(path) for path in arguments.plugin],
+        "options": {name: value for _, name, value in arguments.option},
+    }
+    os.environ["DPICL_SOURCE"] = arguments.source  # for tasks.loaders, which lm-eval calls
+    argv = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
+    argv += ["--include_path", str(lm_eval_model.TASKS), *rest]
+    if not arguments.json:
+        return _started(argv)
+    said = io.StringIO()
+    with redirect_stdout(said):
+        code = _started([*argv, "--show_config"])  # lm-eval prints its results as JSON, then a table
+    if code == 0:
+        document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
+        output.emit_json(document)
+        output.message(said.getvalue().lstrip()[end:])
+    return code
+
+
+def _check(rest: Sequence[str]) -> None:
+    """Raises UsageError for flags that are refused and for tasks that are not this project's."""
+    from harness.task import list_tasks, load_config
+
+    tasks: list[str] = []
+    for at, word in enumerate(rest):
+        name, equals, value = word.partition("=")
+        if name in _REFUSED:
+            raise UsageError(f"`dpicl lm-eval` does not take {name}: {_REFUSED[name]}. Leave it out.")
+        if name in ("--tasks", "-t"):
+            values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), rest[at + 1 :]))
+            tasks += [task for text in values for task in text.split(",") if task]
+    known = [load_config(name)["task"] for name in list_tasks()]
+    for task in tasks:
+        if task not in known:
+            raise unknown("task", task, known)
+    if not tasks:
+        raise UsageError("Name the tasks, for example --tasks dpicl_agnews; see `dpicl list tasks`.")
+
+
+def _started(argv: list[str]) -> int:
+    """lm-eval's own parser and command, in this process."""
+    from lm_eval._cli import HarnessCLI
+
+    before = sys.argv
+    sys.argv = ["lm-eval", *argv]
+    try:
+        cli = HarnessCLI()
+        cli.execute(cli.parse_args())
+    except SystemExit as stop:
+        return 2 if stop.code else 0
+    finally:
+        sys.argv = before
+    return 0

@@ -1,0 +1,163 @@
+"""What answer mechanisms ask the model: through slots of private records, and in public. Nothing is asked twice.
+
+Every output is a function of its own slot and of public things, to the last bit: a slot is read alone, since in a
+batch the length of one row changes how the others are rounded (docs/accounting.md, floating point), and with it what
+they say. A slot that makes the model answer with numbers that are not finite abstains (a row of NaN, or an empty text),
+while a public prompt that does so is an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from harness.evaluation import calibration
+from harness.mechanism import Query
+from harness.models.reading import common_prefix_length
+from harness.models.weights import not_finite
+from harness.output_cache import OutputCache, key_of
+from harness.privacy.dealing import Dealing
+from harness.slot_prompts import Slot, SlotPrompts
+from harness.task import CONTENT_FREE
+
+if TYPE_CHECKING:
+    from harness.models.base import Broken, LanguageModel
+    from harness.task import Task
+
+
+class SlotReader:
+    """Asks one model for one cell; outputs are kept in ``cache`` by the bytes that were sent.
+
+    dealing: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for all
+        of ``queries``.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        model: LanguageModel,
+        cache: OutputCache,
+        dealing: Dealing,
+        queries: Sequence[Query],
+        record_tokens: int | None = None,
+    ) -> None:
+        self._task, self._model, self._cache = task, model, cache
+        self._together = tuple(query.text for query in queries) if dealing.single else ()
+        self._prompts = SlotPrompts(task, model, dealing.shown, record_tokens)
+        identity = model.identity
+        self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device)
+        self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
+
+    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+        """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
+
+        calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
+        input, normalised over the labels: contextual calibration (Zhao et al. 2021) inside the slot. A row with a
+        number that is not finite is all NaN. Raises ModelError when the public prompt (an empty slot) gives one.
+        """
+        blank = CONTENT_FREE if calibrated else ()
+        groups = [
+            {text: self._prompts.of(slot, text) for text in (query.text, *self._together, *blank)} for slot in slots
+        ]
+        scores: dict[str, list[float]] = {}
+        for slot, group in zip(slots, groups, strict=True):
+            scores |= self._scores(list(group.values()), public=not slot)
+        rows = np.array([scores[group[query.text]] for group in groups])
+        if calibrated:
+            rows -= np.stack([_content_free([scores[group[text]] for text in blank]) for group in groups])
+        rows[~np.isfinite(rows).all(axis=1)] = np.nan
+        return rows
+
+    def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing.
+
+        Raises ModelError when the public prompt (an empty slot) makes the model fail.
+        """
+        groups = [[self._prompts.of(slot, text) for text in (query.text, *self._together)] for slot in slots]
+        answers: dict[str, str] = {}
+        for slot, group in zip(slots, groups, strict=True):
+            answers |= self._greedy("texts", group, broken="empty" if slot else "raise")
+        return [answers[group[0]] for group in groups]
+
+    def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """As `texts`, from slots of public records, which are read together. Raises ModelError when the model fails."""
+        groups = [[self._prompts.of(slot, text) for text in (query.text, *self._together)] for slot in slots]
+        answers = self._greedy("public texts", [prompt for group in groups for prompt in group], broken="raise")
+        return [answers[group[0]] for group in groups]
+
+    def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
+        """``count`` public texts: the zero-shot answer, then samples of it at that temperature.
+
+        Their randomness is public and belongs to the query, so every cell of a suite has the same ones.
+        """
+        prompt = self._prompts.public(query.text)
+        names = [f"{query.id}/{i}" for i in range(1, count)]
+        seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
+        keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
+        found = self._cache.get(keys)
+        missing = [i for i, key in enumerate(keys) if key not in found]
+        if missing:
+            asked = [self._model.encode(prompt)] * len(missing)
+            made = self._model.generate(
+                asked, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
+            )
+            found |= self._keep("public texts", {keys[i]: text.strip() for i, text in zip(missing, made, strict=True)})
+        return [*self.write([prompt]), *(found[key] for key in keys)]
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        """The greedy answers to public prompts. Raises PromptTooLong, and ModelError when the model fails."""
+        answers = self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], broken="raise")
+        return [answers[prompt] for prompt in prompts]
+
+    def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+        """float64[n, d] by the embedding model of that name: rows of length 1, the zero vector for an empty text."""
+        from harness.models.embeddings import load_embeddings
+
+        model = load_embeddings(name)
+        keys = {text: key_of("embedding", model.name, model.sha256, text) for text in texts}
+        found = self._cache.get(keys.values())
+        missing = [text for text, key in keys.items() if key not in found]
+        if missing:
+            rows = model.encode(missing)
+            found |= self._keep("embeddings", {keys[t]: row.tolist() for t, row in zip(missing, rows, strict=True)})
+        return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
+
+    def _scores(self, prompts: Sequence[str], public: bool) -> dict[str, list[float]]:
+        """Prompt -> L log-probabilities. The prompts begin alike, and what they share is read once."""
+        keys = {prompt: key_of(self._identity, "labels", prompt, self._prompts.endings) for prompt in prompts}
+        found = self._cache.get(keys.values())
+        missing = [prompt for prompt, key in keys.items() if key not in found]
+        if missing:
+            tokens = [self._model.encode(prompt) for prompt in missing]
+            shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
+            prefix = self._model.prefix(tokens[0][:shared])
+            rows = self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
+            if public and not np.isfinite(rows).all():
+                raise not_finite(self._model.identity.name)
+            found |= self._keep("labels", {keys[prompt]: row for prompt, row in zip(missing, rows, strict=True)})
+        return {prompt: found[key] for prompt, key in keys.items()}
+
+    def _greedy(self, kind: str, prompts: Sequence[str], broken: Broken) -> dict[str, str]:
+        """Prompt -> greedy answer; broken: what becomes of a prompt that makes the model fail."""
+        keys = {prompt: key_of(self._identity, "greedy", prompt, self._limits) for prompt in prompts}
+        found = self._cache.get(keys.values())
+        missing = [prompt for prompt, key in keys.items() if key not in found]
+        if missing:
+            asked = [self._model.encode(prompt) for prompt in missing]
+            made = self._model.generate(asked, *self._limits, broken=broken)
+            found |= self._keep(kind, {keys[prompt]: text.strip() for prompt, text in zip(missing, made, strict=True)})
+        return {prompt: found[key] for prompt, key in keys.items()}
+
+    def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
+        self._cache.put(self._model.identity.name, self._task.name, kind, new)
+        return new
+
+
+def _content_free(rows: Sequence[Sequence[float]]) -> np.ndarray:
+    """float64[L]: logarithm of the mean probability of each label over content-free inputs, normalised each."""
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        mean: np.ndarray = np.log(calibration.content_free_probabilities(rows))
+    return mean

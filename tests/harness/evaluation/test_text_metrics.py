@@ -1,0 +1,185 @@
+"""Text metrics against published examples, hand-computed numbers and slow obvious code."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
+from rouge_score.rouge_scorer import RougeScorer
+
+from harness.errors import ModelError
+from harness.evaluation import text_metrics
+
+WORD = st.sampled_from(["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"])
+TEXT = st.lists(WORD, max_size=9).map(" ".join)
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    text_metrics.unavailable.cache_clear()
+    text_metrics._similarities.cache_clear()
+    yield
+    text_metrics.unavailable.cache_clear()
+    text_metrics._similarities.cache_clear()
+
+
+@pytest.fixture
+def letters(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Embeds a text as its letters a, b and minus; answers with the list of calls."""
+    calls: list[list[str]] = []
+
+    def embed(texts):
+        calls.append(list(texts))
+        rows = np.array([[t.count("a") - t.count("-"), t.count("b")] for t in texts], dtype=float).reshape(-1, 2)
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        return np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+
+    monkeypatch.setattr(text_metrics, "_embed", embed)
+    return calls
+
+
+def slow_lcs(a: list[str], b: list[str]) -> int:
+    if not a or not b:
+        return 0
+    if a[0] == b[0]:
+        return 1 + slow_lcs(a[1:], b[1:])
+    return max(slow_lcs(a[1:], b), slow_lcs(a, b[1:]))
+
+
+def f1(hits: int, answer: int, reference: int) -> float:
+    return 2 * hits / (answer + reference) if hits else 0.0
+
+
+def test_rouge_by_counting(letters):
+    answer, reference = "the cat sat on a mat", "on the mat sat the cat"
+    a, r = answer.split(), reference.split()
+    pairs = [Counter(pairwise(x)) for x in (a, r)]
+    found = text_metrics.scores(answer, reference)
+    assert found["rouge1"] == pytest.approx(f1((Counter(a) & Counter(r)).total(), 6, 6))
+    assert found["rouge2"] == pytest.approx(f1((pairs[0] & pairs[1]).total(), 5, 5))
+    assert found["rougeL"] == pytest.approx(f1(slow_lcs(a, r), 6, 6))
+
+
+def test_rouge_is_that_of_rouge_score_with_stemming(letters):
+    answer, reference = "Two cats were running quickly", "the cat runs; two of the dogs ran"
+    direct = RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=True).score(reference, answer)
+    found = text_metrics.scores(answer, reference)
+    assert {name: found[name] for name in text_metrics.ROUGE} == {n: s.fmeasure for n, s in direct.items()}
+    assert found["rouge1"] > RougeScorer(["rouge1"]).score(reference, answer)["rouge1"].fmeasure
+
+
+def test_the_published_example_of_rouge_score(letters):
+    found = text_metrics.scores(
+        "The quick brown dog jumps on the log.", "The quick brown fox jumps over the lazy dog"
+    )  # README of rouge-score: precision 6/8 and recall 6/9 for rouge1, 5/8 and 5/9 for rougeL
+    assert found["rouge1"] == pytest.approx(2 * 6 / 17)
+    assert found["rougeL"] == pytest.approx(2 * 5 / 17)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "expected"),
+    [
+        ("the cat", "the cat", 1.0),
+        ("the the the the", "the cat is here", 1 / 4),  # counts are clipped
+        ("the cat", "the cat sat on it", math.exp(1 - 5 / 2)),  # brevity penalty
+        ("the dog sat on it now", "the cat sat on it", 4 / 6),
+        ("The cat", "the cat", 1 / 2),  # case counts
+        ("a cat.", "a cat . ", 1.0),  # the full stop is a word
+        ("I sat. I ran.", "I sat . I ran .", 1.0),  # also inside the text
+        ("dog", "cat", 0.0),
+    ],
+)
+def test_bleu1_by_hand(answer, reference, expected):
+    assert text_metrics.bleu1(answer, reference) == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@given(answer=TEXT, reference=TEXT)
+@settings(max_examples=60, deadline=None)
+def test_bleu1_is_the_published_call_whose_smoothing_changes_nothing(answer, reference):
+    a, r = text_metrics.words(answer), text_metrics.words(reference)
+    published = sentence_bleu([r], a, (1, 0, 0, 0), SmoothingFunction().method4) if a else 0.0
+    assert text_metrics.bleu1(answer, reference) == pytest.approx(published)
+
+
+@given(answer=TEXT, reference=TEXT)
+@settings(max_examples=60, deadline=None)
+def test_every_score_is_between_0_and_1(answer, reference):
+    for value in text_metrics.scores(answer, reference).values():
+        assert 0.0 <= value <= 1.0
+
+
+def test_an_empty_answer_scores_0_everywhere(letters):
+    assert set(text_metrics.scores("", "a reference").values()) == {0.0}
+    assert text_metrics.similarities([("", "a reference"), ("  ", "a"), ("a", "a")]) == [0.0, 0.0, 1.0]
+
+
+def test_similarity_is_the_cosine_and_never_negative(letters):
+    near = text_metrics.similarities([("a", "ab"), ("a", "b"), ("a", "-"), ("ab", "aabb")])
+    assert near == pytest.approx([math.sqrt(1 / 2), 0.0, 0.0, 1.0])
+    assert text_metrics.mean_similarity([("a", "ab"), ("a", "-")]) == pytest.approx(math.sqrt(1 / 2) / 2)
+    assert math.isnan(text_metrics.mean_similarity([]))
+
+
+def test_all_texts_are_embedded_in_one_batch_and_once(letters):
+    pairs = [("a", "b"), ("a", "ab"), ("b", "a")]
+    assert text_metrics.mean_similarity(pairs) == pytest.approx(np.mean(text_metrics.similarities(pairs)))
+    assert letters == [["a", "b", "ab"]]
+
+
+class NoSynonyms:
+    """Stands in for WordNet: no word has a synonym, so METEOR matches words and stems only."""
+
+    def ensure_loaded(self) -> None:
+        """Nothing to load."""
+
+    def synsets(self, word: str) -> list[str]:
+        return []
+
+
+def test_meteor_by_hand(monkeypatch, letters):
+    monkeypatch.setattr(text_metrics, "wordnet", NoSynonyms())
+    # "the cat sat" against "the cat sat on it": precision 1, recall 3/5, one chunk of three matches
+    fmean = 1 * (3 / 5) / (0.9 * 1 + 0.1 * (3 / 5))
+    found = text_metrics.scores("the cat sat", "the cat sat on it")
+    assert found["meteor"] == pytest.approx(fmean * (1 - 0.5 * (1 / 3) ** 3))
+    assert text_metrics.scores("", "the cat")["meteor"] == 0.0
+
+
+def test_without_wordnet_meteor_is_left_out_with_the_remedy(monkeypatch, letters):
+    class Missing(NoSynonyms):
+        def ensure_loaded(self) -> None:
+            raise LookupError("wordnet")
+
+    monkeypatch.setattr(text_metrics, "wordnet", Missing())
+    assert "nltk.downloader wordnet" in text_metrics.unavailable()["meteor"]
+    assert set(text_metrics.scores("a", "a")) == {"rouge1", "rouge2", "rougeL", "bleu1"}
+
+
+def test_without_an_embedding_model_similarity_says_why(monkeypatch):
+    def missing(texts):
+        raise ModelError("The wheel is not installed; install it.")
+
+    monkeypatch.setattr(text_metrics, "_embed", missing)
+    assert text_metrics.unavailable()["similarity"] == "The wheel is not installed; install it."
+
+
+def test_the_embedded_model_finds_a_paraphrase_nearer_than_another_topic():
+    if "similarity" in text_metrics.unavailable():
+        pytest.skip("needs the embedding model: run `make setup`")
+    near = text_metrics.similarities(
+        [
+            ("The train is late.", "The train has a delay."),
+            ("The train is late.", "She bakes bread."),
+            ("", "She bakes bread."),
+            ("She bakes bread.", "She bakes bread."),
+        ]
+    )
+    assert near[0] > near[1]
+    assert near[2:] == pytest.approx([0.0, 1.0])

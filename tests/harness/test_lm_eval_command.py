@@ -1,0 +1,112 @@
+"""`dpicl lm-eval` is lm-eval's own command with a mechanism as its model; `dpicl cache` shows what it collected."""
+
+import json
+
+import lm_eval
+import pytest
+from lm_eval.tasks import TaskManager
+
+import harness.evaluation.lm_eval_model  # noqa: F401  registers the model
+from harness.errors import UsageError
+from harness.task import TASKS
+
+SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}
+
+
+def evaluate(settings, task="dpicl_agnews", limit=8, **options):
+    return lm_eval.simple_evaluate(
+        model="dpicl",
+        model_args=settings,
+        tasks=[task],
+        limit=limit,
+        bootstrap_iters=0,
+        task_manager=TaskManager(include_path=str(TASKS), include_defaults=False),
+        **options,
+    )
+
+
+@pytest.fixture(autouse=True)
+def _synthetic(own_cache, monkeypatch):
+    monkeypatch.setenv("DPICL_SOURCE", "synthetic")
+
+
+def test_an_answer_mechanism_pays_for_the_documents_that_are_asked(own_cache):
+    output = evaluate(SETTINGS)
+    said = output["config"]["dpicl"]["dpicl_agnews"]
+    assert said["queries"] == 8 - 3  # three of the first documents are content-free
+    assert 0.98 * 2 <= said["epsilon_proved"] <= 2
+    assert 0 <= output["results"]["dpicl_agnews"]["acc,none"] <= 1
+
+
+def test_a_demonstration_mechanism_releases_once_and_its_texts_stand_before_every_query(own_cache):
+    settings = {**SETTINGS, "mechanism": "prism", "options": {"prompts": 6, "tokens": 3}}
+    output = evaluate(settings, log_samples=True)
+    said = output["config"]["dpicl"]["dpicl_agnews"]
+    assert said["queries"] is None and 0.98 * 2 <= said["epsilon_proved"] <= 2
+
+
+def test_an_extraction_task_is_answered_by_generation(own_cache):
+    output = evaluate(SETTINGS, "dpicl_mit_g", 5)
+    assert output["config"]["dpicl"]["dpicl_mit_g"]["queries"] == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"mechanism": "votign"}, "Did you mean 'voting'"),
+        ({"epsilon": 0}, "epsilon must be a positive number"),
+        ({"slotz": 3}, "Unknown model argument 'slotz'"),
+        ({"model": "gpt5"}, "Unknown model 'gpt5'"),
+        ({"options": {"slotz": 3}}, "Did you mean 'slots'"),
+        ({"mechanism": "esa"}, "esa cannot do agnews"),
+    ],
+)
+def test_bad_model_arguments_are_one_sentence(changes, message):
+    with pytest.raises(UsageError, match=message):
+        evaluate({**SETTINGS, **changes})
+
+
+def test_the_command_prints_lm_evals_table(dpicl):
+    words = ["--mechanism", "voting", "--epsilon", 2, "--model", "sim", "--source", "synthetic", "--option", "slots=4"]
+    answer = dpicl("lm-eval", *words, "--tasks", "dpicl_agnews", "--limit", 8)
+    assert answer.code == 0, answer.err
+    assert "dpicl_agnews" in answer.out and "acc_calibrated" in answer.out
+
+
+def test_the_command_writes_one_json_document_and_lm_evals_own_files(dpicl, tmp_path):
+    words = ["--mechanism", "voting", "--epsilon", 2, "--model", "sim", "--source", "synthetic", "--option", "slots=4"]
+    flags = ["--limit", 8, "--output_path", tmp_path, "--log_samples", "--json"]
+    answer = dpicl("lm-eval", *words, "--tasks", "dpicl_agnews", *flags)
+    assert answer.code == 0, answer.err
+    assert answer.json["config"]["dpicl"]["dpicl_agnews"]["epsilon_proved"] <= 2
+    (written,) = tmp_path.rglob("results_*.json")
+    assert json.loads(written.read_text())["results"] == answer.json["results"]
+    assert list(tmp_path.rglob("samples_dpicl_agnews_*.jsonl"))
+
+
+@pytest.mark.parametrize(
+    "flags", [["--num_fewshot", 2], ["--use_cache", "x"], ["--apply_chat_template"], ["--model_args", "a=1"]]
+)
+def test_flags_that_would_change_the_prompt_or_ask_twice_are_refused(dpicl, flags):
+    answer = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1, "--tasks", "dpicl_agnews", *flags)
+    assert answer.code == 2
+    assert f"does not take {flags[0]}" in answer.err
+
+
+def test_without_tasks_or_with_a_wrong_one_the_message_says_what_to_do(dpicl):
+    missing = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1)
+    assert missing.code == 2 and "--tasks dpicl_agnews" in missing.err
+    wrong = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1, "--model", "sim", "--tasks", "dpicl_agnewz")
+    assert wrong.code == 2 and "dpicl_agnewz" in wrong.err
+
+
+def test_the_cache_command_lists_and_clears(dpicl, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    assert "empty" in dpicl("cache").out
+    evaluate(SETTINGS)
+    listed = dpicl("cache", "--json").json["collections"]
+    assert [(one["model"], one["task"], one["kind"]) for one in listed] == [("sim", "agnews", "labels")]
+    assert "agnews" in dpicl("cache").out
+    assert dpicl("cache", "--clear", "--task", "trec", "--json").json == {"removed": 0}
+    assert dpicl("cache", "--clear", "--json").json == {"removed": listed[0]["outputs"]}
+    assert "empty" in dpicl("cache").out

@@ -1,0 +1,109 @@
+"""The cache of model outputs: private, shared between processes, and gone when it is cleared."""
+
+import os
+import sqlite3
+import stat
+
+import pytest
+
+from harness.errors import ResultError
+from harness.output_cache import OutputCache, clear, collections, key_of
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    return tmp_path / "outputs"
+
+
+def filled(folder):
+    cache = OutputCache(folder)
+    cache.put("sim", "agnews", "labels", {key_of("a"): [0.1, float("nan")], key_of("b"): [1.0]})
+    cache.put("sim", "samsum", "texts", {key_of("c"): "a secret sentence about Amanda"})
+    return cache
+
+
+def test_folder_and_files_belong_to_their_owner_alone(folder):
+    folder.mkdir(mode=0o755)  # made by somebody less careful
+    filled(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = list(folder.iterdir())
+    assert files
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_two_caches_on_one_folder_see_each_other_and_the_first_value_stays(folder):
+    one, other = filled(folder), OutputCache(folder)
+    other.put("sim", "samsum", "texts", {key_of("c"): "something else"})
+    assert other.get([key_of("c"), key_of("nothing")]) == {key_of("c"): "a secret sentence about Amanda"}
+    assert one.get([key_of("b")]) == {key_of("b"): [1.0]}
+
+
+def test_more_keys_than_one_select_takes(folder):
+    cache = OutputCache(folder)
+    values = {key_of(i): i for i in range(1200)}
+    cache.put("sim", "agnews", "labels", values)
+    assert cache.get(values) == values
+
+
+def test_without_a_folder_nothing_is_written(folder):
+    cache = OutputCache(None)
+    cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
+    assert cache.get([key_of("a")]) == {key_of("a"): [1.0]}
+    assert not folder.exists()
+
+
+def test_collections_counts_by_model_task_and_kind(folder):
+    assert collections() == []
+    filled(folder)
+    assert [(c.model, c.task, c.kind, c.outputs) for c in collections()] == [
+        ("sim", "agnews", "labels", 2),
+        ("sim", "samsum", "texts", 1),
+    ]
+
+
+def test_cleared_text_is_gone_from_the_disk(folder):
+    filled(folder).close()
+    content = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert b"Amanda" in content
+    assert clear(tasks=["samsum"]) == 1
+    assert b"Amanda" not in b"".join(path.read_bytes() for path in folder.iterdir())
+    assert [c.task for c in collections()] == ["agnews"]
+    assert clear(models=["other"]) == 0
+    assert clear() == 2
+    assert collections() == []
+
+
+def test_the_prompt_itself_is_not_stored(folder):
+    cache = OutputCache(folder)
+    cache.put("sim", "agnews", "labels", {key_of("a private prompt"): [1.0]})
+    cache.close()
+    assert b"a private prompt" not in b"".join(path.read_bytes() for path in folder.iterdir())
+
+
+def test_a_damaged_file_is_one_sentence_that_says_what_to_do(folder):
+    folder.mkdir()
+    (folder / "outputs.sqlite").write_bytes(b"this is no database, whatever its name says" * 100)
+    with pytest.raises(ResultError, match="remove that folder"):
+        OutputCache(folder)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ResultError, match="DPICL_CACHE"):
+        OutputCache(tmp_path / "outputs")
+
+
+def test_keys_differ_with_every_part():
+    parts = [("labels", "x", [1, 2]), ("labels", "x", [1, 3]), ("labels", "y", [1, 2]), ("texts", "x", [1, 2])]
+    assert len({key_of(*p) for p in parts}) == len(parts)
+
+
+def test_values_survive_as_json_numbers(folder):
+    cache = OutputCache(folder)
+    numbers = [0.1 + 0.2, 1e-300, -1e300]
+    cache.put("sim", "agnews", "labels", {key_of("n"): numbers})
+    assert OutputCache(folder).get([key_of("n")])[key_of("n")] == numbers
+    with sqlite3.connect(folder / "outputs.sqlite") as file:
+        assert file.execute("SELECT COUNT(*) FROM outputs").fetchone() == (1,)

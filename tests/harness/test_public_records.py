@@ -1,0 +1,221 @@
+"""Records with an output, cut at their first words, and the public part of a task: which records it holds, and on what
+it does not depend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.errors import DataError, UsageError
+from harness.record_sets import Record, fingerprint
+from harness.task import Task, load_config
+
+
+def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:
+    path = folder / task / f"{split}.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def assert_shown_nowhere(secret: str, error: BaseException | None) -> None:
+    while error is not None:
+        assert secret not in str(error)
+        assert secret not in repr(vars(error))
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+#: Sizes of the public part in these tests.
+PUBLIC = 4
+
+
+@pytest.fixture
+def chats(tmp_path, monkeypatch) -> Path:
+    """A local samsum with twelve train records, of which PUBLIC are public, and two test records."""
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    for name in ("samsum", "xsum", "chatdoctor"):
+        monkeypatch.setitem(load_config(name)["metadata"]["data"]["public"], "local", PUBLIC)
+    write(tmp_path, "samsum", "train", chat_rows(12))
+    write(tmp_path, "samsum", "test", [{"dialogue": f"exam {i}", "summary": "short"} for i in range(2)])
+    return tmp_path
+
+
+def chat_rows(count: int) -> list[dict]:
+    return [{"dialogue": f"Ann: chat {i}", "summary": f"summary {i}", "id": f"{i}"} for i in range(count)]
+
+
+def test_the_turns_of_a_dialogue_become_one_line_and_so_does_the_summary(chats):
+    row = {"dialogue": "Ann:  Hi \r\n\r\nBen: Hello\n  Ann: Bye ", "summary": " They\n talk.  "}
+    write(chats, "samsum", "test", [row])
+    assert Task.load("samsum", "local").test == (Record("Ann: Hi / Ben: Hello / Ann: Bye", "They talk."),)
+
+
+def test_the_lines_of_a_document_are_joined_by_blanks(chats):
+    rows = [{"document": f"One {i}.\n\nTwo.", "summary": "Both."} for i in range(9)]
+    for split in ("train", "test"):
+        write(chats, "xsum", split, rows[:8] if split == "train" else rows[8:])
+    assert Task.load("xsum", "local").test == (Record("One 8. Two.", "Both."),)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "text", "label"),
+    [
+        ("samsum", ("dialogue", "summary"), 160, None),
+        ("xsum", ("document", "summary"), 120, None),
+        ("chatdoctor", ("question", "answer"), 100, 60),
+    ],
+)
+def test_every_record_is_cut_at_its_first_words(chats, name, fields, text, label):
+    def long(i: int) -> dict:
+        return {field: f"{i} " + " ".join(f"{field}{n}" for n in range(500)) for field in fields}
+
+    write(chats, name, "train", [long(i) for i in range(9)])
+    write(chats, name, "test", [long(9)])
+    task = Task.load(name, "local")
+    for record in (*task.train, *task.public, *task.test):
+        assert record.text.split()[1:] == [f"{fields[0]}{n}" for n in range(text - 1)]
+        assert record.label.split()[1:] == [f"{fields[1]}{n}" for n in range((label or 501) - 1)]
+
+
+def test_records_that_a_cut_makes_equal_are_one_record(chats):
+    same = " ".join(f"word{n}" for n in range(160))
+    rows = [*chat_rows(12), {"dialogue": f"{same} one", "summary": "a"}, {"dialogue": f"{same} two", "summary": "b"}]
+    write(chats, "samsum", "train", rows)
+    task = Task.load("samsum", "local")
+    assert task.dropped["duplicates"] == 1
+    assert len(task.train) + len(task.public) == 13
+
+
+def test_the_public_part_has_its_size_and_shares_no_record_with_the_private_one(chats):
+    task = Task.load("samsum", "local")
+    assert len(task.public) == PUBLIC
+    assert len(task.train) == 12 - PUBLIC
+    assert {r.text for r in (*task.public, *task.train)} == {row["dialogue"] for row in chat_rows(12)}
+    assert task.public_records() == task.public
+    assert Task.load("samsum", "local", seed=1).public != task.public
+    assert "chat" not in repr(task)
+
+
+def test_a_private_record_more_or_less_changes_no_public_one(chats):
+    before = Task.load("samsum", "local")
+    added = 0
+    for i in range(100, 140):
+        for at in (0, 5, 12):
+            rows = chat_rows(12)
+            rows.insert(at, {"dialogue": f"Ann: chat {i}", "summary": "one more"})
+            write(chats, "samsum", "train", rows)
+            after = Task.load("samsum", "local")
+            if any(r.text == f"Ann: chat {i}" for r in after.train):
+                added += 1
+                assert after.public == before.public
+                assert set(after.train) - set(before.train) == {Record(f"Ann: chat {i}", "one more")}
+                assert set(before.train) < set(after.train)
+    assert added > 30
+    for gone in before.train:
+        write(chats, "samsum", "train", [row for row in chat_rows(12) if row["dialogue"] != gone.text])
+        assert Task.load("samsum", "local").public == before.public
+
+
+def test_the_limit_counts_private_records_and_leaves_the_public_ones(chats):
+    task = Task.load("samsum", "local", limit_train=3)
+    assert len(task.train) == 3
+    assert task.public == Task.load("samsum", "local").public
+
+
+def test_the_fingerprint_covers_the_public_records(chats):
+    task = Task.load("samsum", "local")
+    assert task.fingerprint == fingerprint(task.train, task.test, task.public)
+    assert len({fingerprint(task.train, task.test, part) for part in ((), task.public, task.public[:-1])}) == 3
+
+
+def test_without_a_private_record_left_the_split_is_refused(chats):
+    write(chats, "samsum", "train", chat_rows(PUBLIC))
+    with pytest.raises(DataError, match=r"samsum has 4 train records .* bring more"):
+        Task.load("samsum", "local")
+
+
+@pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
+def test_synthetic_public_records_are_the_same_under_every_smaller_limit(name):
+    task, small = Task.load(name, "synthetic"), Task.load(name, "synthetic", limit_train=7)
+    sizes = load_config(name)["metadata"]["data"]
+    assert (len(task.train), len(task.public)) == (sizes["synthetic"]["train"], sizes["public"]["synthetic"])
+    assert small.public == task.public
+    assert set(small.train) < set(task.train)
+    assert not {r.text for r in task.public} & {r.text for r in (*task.train, *task.test)}
+    assert len(Task.load(name, "synthetic", limit_train=sizes["synthetic"]["train"] + 5).train) == len(task.train) + 5
+
+
+def test_out_of_distribution_records_are_of_the_other_set_and_cut_like_this_one(chats):
+    long = " ".join(f"word{n}" for n in range(500))
+    write(chats, "xsum", "train", [{"document": f"news {i}\n{long}", "summary": f"line {i}"} for i in range(9)])
+    write(chats, "xsum", "test", [{"document": "exam", "summary": "line"}])
+    task = Task.load("samsum", "local")
+    out = task.public_records("out")
+    assert len(out) == PUBLIC
+    assert all(r.text.startswith("news ") and " / word0 " in r.text and len(r.text.split()) == 160 for r in out)
+    assert out == Task.load("samsum", "local", limit_train=1).public_records("out")
+
+
+def test_out_of_distribution_records_do_not_depend_on_the_private_ones(chats):
+    write(chats, "xsum", "train", [{"document": f"news {i}", "summary": "line"} for i in range(9)])
+    write(chats, "xsum", "test", [{"document": "exam", "summary": "line"}])
+    before = Task.load("samsum", "local")
+    out = before.public_records("out")
+    private = 0
+    for copied in out:
+        write(chats, "samsum", "train", [*chat_rows(12), {"dialogue": copied.text, "summary": "the same text"}])
+        after = Task.load("samsum", "local")
+        if copied.text in {r.text for r in after.train}:
+            private += 1
+            assert after.public_records("out") == out
+    assert private > 0
+
+
+def test_out_of_distribution_records_that_are_too_few_are_an_error(chats):
+    write(chats, "xsum", "train", [{"document": "SECRET news", "summary": "line"}])
+    write(chats, "xsum", "test", [{"document": "exam", "summary": "line"}])
+    with pytest.raises(DataError, match="xsum has 1 records and samsum needs 4") as caught:
+        Task.load("samsum", "local").public_records("out")
+    assert_shown_nowhere("SECRET", caught.value)
+
+
+def test_a_set_is_not_out_of_its_own_distribution(chats):
+    with pytest.raises(DataError, match="choose another source"):
+        Task.load("chatdoctor", "synthetic").public_records("out")
+    write(chats, "chatdoctor", "train", [{"question": f"ask {i}", "answer": "rest"} for i in range(9)])
+    write(chats, "chatdoctor", "test", [{"question": "ask", "answer": "rest"}])
+    invented = Task.load("chatdoctor", "synthetic")
+    out = Task.load("chatdoctor", "local").public_records("out")
+    assert {r.text for r in out} <= {r.text for r in (*invented.train, *invented.public)}
+
+
+def test_a_task_without_another_set_and_an_unknown_kind_are_errors(chats):
+    assert Task.load("trec", "synthetic", limit_train=1).public_records() == ()
+    with pytest.raises(DataError, match="names no out-of-distribution set"):
+        Task.load("trec", "synthetic", limit_train=1).public_records("out")
+    with pytest.raises(UsageError, match="Known: in, out"):
+        Task.load("trec", "synthetic", limit_train=1).public_records("near")
+
+
+FILM = {"title": "A {b}\n%s", "year": 1999, "genres": ["War"], "cast": ["A", "B", "C"], "extract": "SECRET"}
+
+
+def test_a_local_film_becomes_one_line_of_json(chats):
+    for split, year in (("train", 1999), ("test", 2000)):
+        write(chats, "wikimovies", split, [{**FILM, "year": year}])
+    task = Task.load("wikimovies", "local")
+    assert task.train == (
+        Record('{"title": "A {b}\\n%s", "year": 1999, "genres": ["War"], "cast": ["A", "B"]}', "movie"),
+    )
+    assert (task.labels, task.partitioned, task.kind, task.main_metric) == (("movie",), False, "json", "valid")
+
+
+@pytest.mark.parametrize("change", [{"year": "SECRET"}, {"title": ["SECRET"]}, {"cast": "SECRET"}, {"genres": None}])
+def test_a_broken_film_is_named_by_line_and_never_shown(chats, change):
+    write(chats, "wikimovies", "test", [FILM])
+    write(chats, "wikimovies", "train", [{**FILM, "year": 1950}, {**FILM, **change}])
+    with pytest.raises(DataError, match=r"wikimovies/train\.jsonl line 2 needs title") as caught:
+        Task.load("wikimovies", "local")
+    assert_shown_nowhere("SECRET", caught.value)

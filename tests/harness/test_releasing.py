@@ -1,0 +1,221 @@
+"""A release of answers: paid for before it starts, once a query, and nothing more than was declared."""
+
+from dataclasses import dataclass
+
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness import models
+from harness.answering import answer_all, queries_of
+from harness.errors import BudgetExceeded, PluginError, UsageError
+from harness.mechanism import AnswerContext, Query
+from harness.output_cache import OutputCache
+from harness.privacy.accountants import epsilon
+from harness.privacy.dealing import WAYS, Dealing
+from harness.privacy.events import flatten
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.releasing import Releaser, Terms
+from harness.seeds import Streams
+from harness.slot_reader import SlotReader
+from harness.task import Task
+from tests.harness.parrot import Parrot
+from tests.mechanisms.adversarial import StableCoins
+
+TERMS = Terms(epsilon=2.0, delta=1e-5)
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=60, limit_test=6)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_asked(own_cache):
+    Parrot.asked.clear()
+
+
+def released(mechanism, task, terms=TERMS, queries=None, cache=None):
+    outputs = OutputCache(None) if cache is None else cache
+    return Releaser(models.load("sim"), lambda: outputs).release(mechanism, task, terms, queries)
+
+
+@pytest.mark.parametrize("partition", WAYS)
+def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews, partition):
+    mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)
+    release = released(mechanism, agnews)
+    assert release.ledger.event() == release.calibration.event
+    assert 0.98 * TERMS.epsilon <= release.bounds.upper <= TERMS.epsilon
+    assert epsilon(release.ledger.event(), TERMS.delta).upper == release.bounds.upper
+    assert set(release.answers) == {query.id for query in queries_of(agnews)}
+    assert set(release.answers.values()) <= set(agnews.labels)
+
+
+def test_each_way_of_dealing_has_its_event():
+    inner = dp.GaussianDpEvent(3.0)
+    sampled = dp.PoissonSampledDpEvent
+    assert Dealing(10, 2, "per_query").event(inner, 1000, 50) == dp.SelfComposedDpEvent(sampled(0.02, inner), 50)
+    one = Dealing(10, 2, "one_sample").event(inner, 1000, 50)
+    assert one == sampled(0.02, dp.SelfComposedDpEvent(inner, 50))
+    assert Dealing(10, 2, "once").event(inner, 1000, 50) == dp.SelfComposedDpEvent(inner, 50)
+    with pytest.raises(UsageError, match="Unknown partition 'twice'"):
+        Dealing(10, 2, "twice")
+    with pytest.raises(UsageError, match="expected sample of 20"):
+        Dealing(10, 2, "per_query").event(inner, 19, 1)
+
+
+def test_noise_needed_grows_from_per_query_to_one_sample_to_once(agnews):
+    knobs = [released(Parrot(slots=8, partition=way), agnews).calibration.knob for way in WAYS]
+    assert knobs == sorted(knobs) and len(set(knobs)) == 3
+
+
+def private_set(records, ledger, seed=0):
+    return PrivateSet(records, ledger, sizes={None: len(records)}, coins=StableCoins(seed))
+
+
+def test_once_deals_every_record_and_the_others_a_sample(agnews):
+    def dealt(way, queries=3):
+        private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
+        samples = list(Dealing(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries))
+        return [[record for slot in sample.slots for record in slot] for sample in samples], samples
+
+    (all_records, *others), samples = dealt("once")
+    assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
+    assert samples[0] is samples[1] is samples[2] and others[0] == all_records
+    (sample, *_), samples = dealt("one_sample")
+    assert samples[0] is samples[2] and 0 < len(sample) < len(agnews.train)
+    fresh, samples = dealt("per_query")
+    assert len({tuple(r.text for r in records) for records in fresh}) == 3
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
+    for seed in range(30):
+        pair = []
+        for records in (agnews.train[:-1], agnews.train):
+            ledger = Ledger(None, float("inf"), 1e-5)
+            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, coins=StableCoins(seed))
+            pair.append([s.slots for s in Dealing(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)])
+        for without, with_it in zip(*pair, strict=True):
+            changed = [(a, b) for a, b in zip(without, with_it, strict=True) if a != b]
+            assert len(changed) <= 1
+            for a, b in changed:
+                assert [r for r in b if r != agnews.train[-1]] == list(a) and len(b) == len(a) + 1
+
+
+def test_records_of_a_slot_come_in_random_order(agnews):
+    private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
+    (sample,) = Dealing(1, 1, "once").samples(private, dp.GaussianDpEvent(1.0), 1)
+    places = [agnews.train.index(record) for record in sample.slots[0]]
+    first_half = sum(place < len(places) / 2 for place in places[: len(places) // 2])
+    assert abs(first_half - len(places) / 4) < 4 * (len(places) / 16) ** 0.5  # hypergeometric, 4 standard deviations
+
+
+def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechanism=None):
+    mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
+    ledger = Ledger(allowance, limit, 1e-5)
+    model = models.load("sim")
+    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    context = AnswerContext(task, reader, 1.0, Streams(0), Streams(0).source("noise"))
+    return answer_all(mechanism, queries, private_set(task.train, ledger), context, budget), ledger
+
+
+def test_all_queries_are_charged_before_the_first_answer(agnews):
+    with pytest.raises(BudgetExceeded):
+        run_parrot(agnews, queries_of(agnews), 1000, limit=0.5)
+    assert Parrot.asked == []
+
+
+def test_the_whole_budget_is_charged_whatever_is_asked(agnews):
+    _, small = run_parrot(agnews, queries_of(agnews)[:1], 50)
+    _, full = run_parrot(agnews, queries_of(agnews), 50)
+    assert small.event() == full.event()
+    (row,) = small.to_json()
+    assert row["count"] == 50
+
+
+def test_more_queries_than_the_budget_or_one_id_twice_are_refused_before_anything_is_charged(agnews):
+    queries = queries_of(agnews)
+    with pytest.raises(UsageError, match="6 queries but the budget is for 5"):
+        run_parrot(agnews, queries, 5)
+    with pytest.raises(UsageError, match="same id"):
+        run_parrot(agnews, [*queries, queries[0]], 10)
+    assert Parrot.asked == []
+
+
+def test_a_final_prompt_is_answered_by_the_model(agnews):
+    task = Task.load("mit_g", "synthetic", limit_train=50, limit_test=3)
+    mechanism = Parrot(slots=4, asks_model=True)
+
+    @dataclass(frozen=True)
+    class Labelled:
+        text: str
+        label: str = task.labels[0]
+
+    queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
+    ledger = Ledger(None, float("inf"), 1e-5)
+    model = models.load("sim")
+    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    context = AnswerContext(task, reader, 0.0, Streams(0), Streams(0).source("noise"))
+    private = private_set([Labelled(f"text {i}") for i in range(40)], ledger)
+    answers = answer_all(mechanism, queries, private, context, len(queries))
+    for query in queries:
+        prompt = f"{task.labels[0]} {query.text}"
+        assert answers[query.id] == reader.write([prompt])[0]
+
+
+def test_an_answer_that_is_no_text_names_the_mechanism(agnews):
+    class Silent(Parrot):
+        def answer(self, query, sample, context):
+            return None
+
+    with pytest.raises(PluginError, match="'parrot' answers with NoneType"):
+        run_parrot(agnews, queries_of(agnews), 10, mechanism=Silent(slots=4, examples_per_slot=2))
+
+
+def test_a_release_that_was_not_declared_is_refused(agnews):
+    class Greedy(Parrot):
+        def answer(self, query, sample, context):
+            super().answer(query, sample, context)
+            return super().answer(query, sample, context)
+
+    with pytest.raises(BudgetExceeded, match="was not charged"):
+        run_parrot(agnews, queries_of(agnews), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
+
+
+def test_the_same_coins_deal_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
+    seen = []
+    monkeypatch.setattr(Parrot, "answer", lambda self, query, sample, context: seen.append(sample.slots) or "World")
+    mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
+    for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
+        released(mechanism, agnews, Terms(target, 1e-5, seed=seed))
+    assert seen[:6] == seen[6:12] == seen[12:]
+    released(Parrot(slots=4, examples_per_slot=2), agnews, Terms(1.0, 1e-5, seed=1))
+    assert seen[18:] != seen[:6]
+
+
+def test_public_coins_and_secret_noise_do_not_go_together(agnews):
+    with pytest.raises(UsageError, match="sampling_seed makes the sampling coins public"):
+        released(Parrot(slots=4, sampling_seed=5), agnews, Terms(1.0, 1e-5, noise="secure"))
+
+
+def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
+    mechanism = Parrot(slots=4)
+    release = Releaser(models.load("sim"), lambda: pytest.fail("the cache was opened")).release(
+        mechanism, agnews, Terms(1.0, 1e-5, noise="secure")
+    )
+    assert release.bounds.upper <= 1.0
+
+
+def test_a_larger_budget_than_the_queries_needs_more_noise(agnews):
+    few = released(Parrot(slots=4), agnews)
+    many = released(Parrot(slots=4), agnews, Terms(2.0, 1e-5, queries=600))
+    assert many.sizes.queries == 600 and few.sizes.queries == 6
+    assert many.calibration.knob > few.calibration.knob
+
+
+def test_without_noise_the_answer_is_the_plurality_and_costs_infinity(agnews):
+    release = released(Parrot(slots=8, partition="once"), agnews, Terms(float("inf"), 1e-5))
+    assert release.bounds.upper == float("inf")
+    assert set(flatten(release.ledger.event())) == {dp.NonPrivateDpEvent()}
+    assert len(set(release.answers.values())) == 1  # the same slots for every query, no noise

@@ -1,0 +1,193 @@
+"""What a slot says is a function of that slot alone, equals what lm-eval's prompt would give, and is asked once."""
+
+import numpy as np
+import pytest
+
+from harness import models
+from harness.errors import ModelError, PromptTooLong
+from harness.evaluation import calibration
+from harness.mechanism import Query
+from harness.models.embeddings import load_embeddings
+from harness.output_cache import OutputCache
+from harness.privacy.dealing import Dealing
+from harness.slot_prompts import SlotPrompts
+from harness.slot_reader import SlotReader
+from harness.task import CONTENT_FREE, Record, Task
+
+PER_QUERY = Dealing(3, 2, "per_query")
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=4, limit_test=4)
+
+
+@pytest.fixture(scope="module")
+def samsum():
+    return Task.load("samsum", "synthetic", limit_train=8, limit_test=4)
+
+
+def reader(task, dealing=PER_QUERY, queries=(), model=None, cache=None, **options):
+    return SlotReader(task, model or models.load("sim"), cache or OutputCache(None), dealing, queries, **options)
+
+
+def queries_of(task):
+    return [Query(str(i), record.text) for i, record in enumerate(task.test)]
+
+
+@pytest.mark.parametrize("name", ["agnews", "trec"])
+def test_label_scores_are_those_of_the_few_shot_prompt(name):
+    model, task = models.load("sim"), Task.load(name, "synthetic", limit_train=4, limit_test=4)
+    slots = [task.train[:2], task.train[5:6], ()]
+    query = queries_of(task)[0]
+    got = reader(task, model=model).label_scores(query, slots, calibrated=False)
+    for slot, row in zip(slots, got, strict=True):
+        context = model.encode(task.icl_prefix(slot) + task.query(query.text))
+        slow = []
+        for label in task.labels:
+            total, so_far = 0.0, list(context)
+            for token in model.encode(" " + label):
+                total += float(model.next_token_log_probs([so_far])[0][token])
+                so_far.append(token)
+            slow.append(total)
+        np.testing.assert_allclose(row, slow, atol=1e-4)
+    several = max(len(model.encode(" " + label)) for label in task.labels) > 1
+    assert several == (name == "trec")  # labels of one token, and of several
+
+
+def test_calibration_inside_a_slot_is_the_bridges_own(agnews):
+    model = models.load("sim")
+    slot, query = agnews.train[:2], queries_of(agnews)[0]
+    plain = reader(agnews, model=model)
+    raw = plain.label_scores(query, [slot], calibrated=False)
+    blank = [plain.label_scores(Query("", text), [slot], calibrated=False)[0] for text in CONTENT_FREE]
+    expected = calibration.predictions(raw, calibration.content_free_probabilities(blank))
+    got = reader(agnews, model=model).label_scores(query, [slot], calibrated=True)
+    assert got.argmax(axis=1).tolist() == expected.tolist()
+    np.testing.assert_allclose(got, raw - np.log(calibration.content_free_probabilities(blank)), atol=1e-5)
+
+
+@pytest.mark.parametrize("partition", ["one_sample", "once"])
+@pytest.mark.parametrize("name", [pytest.param("embedded", marks=pytest.mark.model), "sim"])
+def test_slots_that_are_read_once_say_the_same(agnews, partition, name):
+    model = models.load(name, dtype="float32" if name == "embedded" else None)
+    queries = queries_of(agnews)
+    slots = [agnews.train[:2], agnews.train[5:7], ()]
+    together = reader(agnews, Dealing(3, 2, partition), queries, model)
+    apart = reader(agnews, PER_QUERY, queries, model)
+    for query in queries:
+        np.testing.assert_allclose(
+            together.label_scores(query, slots, calibrated=True),
+            apart.label_scores(query, slots, calibrated=True),
+            atol=2e-3,
+        )
+
+
+def test_a_second_reader_finds_everything_in_the_cache(agnews, samsum, tmp_path):
+    for task, ask in (
+        (agnews, lambda r, q, s: r.label_scores(q, s, calibrated=True).tolist()),
+        (samsum, lambda r, q, s: [r.texts(q, s), r.candidates(q, 4, 0.8), r.embed(r.texts(q, s), "sim").tolist()]),
+    ):
+        query, slots = queries_of(task)[0], [task.train[:2], ()]
+        first, second = models.load("sim"), models.load("sim")
+        said = ask(reader(task, model=first, cache=OutputCache(tmp_path)), query, slots)
+        again = ask(reader(task, model=second, cache=OutputCache(tmp_path)), query, slots)
+        assert said == again
+        assert first.usage.forward_calls > 0
+        assert second.usage.forward_calls == 0
+
+
+def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
+    query = queries_of(samsum)[0]
+    for model, slot, options in (
+        (models.load("sim"), samsum.train[:1], {}),
+        (models.load("sim:1"), samsum.train[:1], {}),
+        (models.load("sim"), samsum.train[1:2], {}),
+        (models.load("sim"), samsum.train[:1], {"record_tokens": 3}),
+    ):
+        reader(samsum, model=model, cache=OutputCache(tmp_path), **options).texts(query, [slot])
+        assert model.usage.forward_calls > 0
+
+
+def test_once_shows_the_first_records_of_a_slot_only(samsum):
+    shown = SlotPrompts(samsum, models.load("sim"), 2, None)
+    assert shown.of(samsum.train[:5], "x") == shown.of(samsum.train[:2], "x")
+    everything = SlotPrompts(samsum, models.load("sim"), None, None)
+    assert everything.of(samsum.train[:5], "x") != everything.of(samsum.train[:2], "x")
+
+
+def test_a_slot_that_is_too_long_loses_its_last_records_and_a_public_prompt_is_an_error(samsum):
+    model = models.load("sim")
+    prompts = SlotPrompts(samsum, model, None, None)
+    short = samsum.train[:1]
+    length = len(model.encode(prompts.of(short, "x"))) + prompts.room
+    model.max_length = length
+    monster = Record("word " * 500, "label")
+    assert prompts.of((*short, monster), "x") == SlotPrompts(samsum, model, None, None).of(short, "x")
+    assert prompts.of((monster,), "x") == prompts.public("x")
+    with pytest.raises(PromptTooLong, match="A public prompt of task samsum"):
+        prompts.of((), "word " * 500)
+
+
+def test_a_private_prompt_that_breaks_the_model_abstains_and_a_public_one_is_an_error(agnews, samsum):
+    broken = models.load("sim:nan")
+    query = Query("q", "text")
+    assert np.isnan(reader(agnews, model=broken).label_scores(query, [agnews.train[:1]], calibrated=True)).all()
+    assert reader(samsum, model=broken).texts(query, [samsum.train[:1]]) == [""]
+    with pytest.raises(ModelError):
+        reader(agnews, model=broken).label_scores(query, [()], calibrated=False)
+    with pytest.raises(ModelError):
+        reader(samsum, model=broken).texts(query, [()])
+
+
+@pytest.mark.parametrize("name", [pytest.param("embedded", marks=pytest.mark.model), "sim"])
+def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(agnews, samsum, name):
+    """In the model's own precision: the rounding of a batch would change other slots' texts."""
+    model = models.load(name)
+    mine, query = agnews.train[:2], queries_of(agnews)[0]
+    for others in ([agnews.train[7:8]], [agnews.train[8:13], ()], [(Record("word " * 200, agnews.labels[0]),)]):
+        alone = reader(agnews, model=model).label_scores(query, [mine], calibrated=True)
+        among = reader(agnews, model=model).label_scores(query, [*others, mine], calibrated=True)
+        assert alone.tobytes() == among[-1:].tobytes()
+    mine, query = samsum.train[:2], queries_of(samsum)[0]
+    alone = reader(samsum, model=model).texts(query, [mine])
+    assert reader(samsum, model=model).texts(query, [samsum.train[2:6], mine])[1:] == alone
+
+
+def test_every_slot_is_read_alone_and_public_ones_together(samsum, monkeypatch):
+    model, batches = models.load("sim"), []
+    generate = model.generate
+
+    def counted(prompts, *rest, **options):
+        batches.append((len(prompts), options["broken"]))
+        return generate(prompts, *rest, **options)
+
+    monkeypatch.setattr(model, "generate", counted)
+    slots = [samsum.train[:1], (), samsum.train[1:2], ()]
+    reader(samsum, model=model).texts(Query("q", "text"), slots)
+    assert batches == [(1, "empty"), (1, "raise"), (1, "empty")]  # the public prompt is asked once
+    batches.clear()
+    together = reader(samsum, model=model).public_texts(Query("q", "text"), slots)
+    assert batches == [(3, "raise")]
+    assert together == reader(samsum, model=model).texts(Query("q", "text"), slots)
+
+
+def test_candidates_begin_with_the_zero_shot_answer_and_are_the_querys_own(samsum):
+    ask = reader(samsum)
+    one, two = queries_of(samsum)[:2]
+    first = ask.candidates(one, 6, 0.9)
+    assert first[0] == ask.texts(one, [()])[0]
+    assert len(set(first)) > 1
+    assert first == reader(samsum).candidates(one, 6, 0.9)
+    assert first[:3] == reader(samsum).candidates(one, 3, 0.9)
+    assert ask.candidates(Query("other", one.text), 6, 0.9)[1:] != first[1:]
+    assert ask.candidates(two, 1, 0.9) == ask.texts(two, [()])
+
+
+def test_embeddings_are_the_models_whatever_is_cached(samsum):
+    ask = reader(samsum)
+    texts = ["a film", "", "a dog runs", "a film"]
+    expected = load_embeddings("sim").encode(texts)
+    np.testing.assert_allclose(ask.embed(texts, "sim"), expected)
+    np.testing.assert_allclose(ask.embed(texts[::-1], "sim"), expected[::-1])
+    assert not ask.embed([""], "sim").any()
