@@ -16,9 +16,10 @@ from typing import Any
 
 from harness.results import Result
 from leaderboards.groups import Group, group_of
-from leaderboards.standings import Overall, Row, TaskTable, overall, task_table
+from leaderboards.rows import Row
+from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, task_table
 from leaderboards.terminal import render_terminal
-from leaderboards.text import counted
+from leaderboards.text import counted, names_text, queries_words
 
 __all__ = ["Board", "Section", "board_json", "build_board", "render_terminal"]
 
@@ -27,11 +28,11 @@ Version = Mapping[str, Hashable]
 
 @dataclass(frozen=True)
 class Section:
-    """Results that may be compared: their tables, the ranking over all tasks, and what the reader must know."""
+    """Results that may be compared: their tables, the rankings over several tasks, what the reader must know."""
 
     group: Group
     tables: tuple[TaskTable, ...]
-    overall: Overall | None
+    rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
 
 
@@ -43,11 +44,14 @@ class Board:
     notes: tuple[str, ...]
 
 
-def build_board(results: Sequence[Result]) -> Board:
-    """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes."""
+def build_board(results: Sequence[Result], asked: str | None = None) -> Board:
+    """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
+
+    asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
+    """
     groups: dict[Group, list[Result]] = defaultdict(list)
     for result in results:
-        groups[group_of(result)].append(result)
+        groups[group_of(result, asked)].append(result)
     notes = []
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
@@ -67,6 +71,7 @@ def board_json(board: Board) -> dict[str, Any]:
         tables = [
             {
                 "task": table.task,
+                "kind": table.kind,
                 "metric": table.metric,
                 "documents": table.documents,
                 "rows": [_row_json(row) for row in table.in_order],
@@ -75,9 +80,13 @@ def board_json(board: Board) -> dict[str, Any]:
             }
             for table in section.tables
         ]
-        ranking = asdict(section.overall) if section.overall else None
         sections.append(
-            {"group": asdict(section.group), "tasks": tables, "overall": ranking, "notes": list(section.notes)}
+            {
+                "group": asdict(section.group),
+                "tasks": tables,
+                "rankings": [asdict(ranking) for ranking in section.rankings],
+                "notes": list(section.notes),
+            }
         )
     plain: dict[str, Any] = _finite({"sections": sections, "notes": list(board.notes)})
     return plain
@@ -95,10 +104,14 @@ def _section(group: Group, results: Sequence[Result]) -> Section:
     tables = tuple(task_table(group, task, by_task[task]) for task in sorted(by_task))
     for table in tables:
         notes.extend(_uneven_seeds(table))
+        notes.extend(_uneven_queries(table))
         notes.extend(
             f"{row.title} on {table.task} is not ranked: {row.unranked}." for row in table.rows if row.unranked
         )
-    return Section(group, tables, overall(tables), tuple(notes))
+    if absent := absent_kinds(tables):
+        lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
+        notes.append(f"There is one ranking for each kind of task, since not every row does every kind: {lacks}.")
+    return Section(group, tables, rankings(tables), tuple(notes))
 
 
 def _settle(
@@ -153,6 +166,7 @@ def _row_version(result: Result) -> Version:
         "options": json.dumps(cell.options, sort_keys=True),
         "plug-in file": cell.plugin,
         "kind of noise": cell.noise,
+        "number of queries": cell.queries,
     }
 
 
@@ -163,6 +177,15 @@ def _uneven_seeds(table: TaskTable) -> list[str]:
         for row in table.rows
         if len(row.seeds) < most
     ]
+
+
+def _uneven_queries(table: TaskTable) -> list[str]:
+    found = {row.queries for row in table.rows if not row.unranked and row.epsilon > 0}
+    if len(found) < 2:
+        return []
+    ordered = sorted(found, key=lambda queries: math.inf if queries is None else queries)
+    which = names_text(f"rows for {queries_words(queries)}" for queries in ordered)
+    return [f"On {table.task} these are ranked together: {which}."]
 
 
 def _several(groups: Sequence[Group]) -> str:

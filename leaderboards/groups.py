@@ -11,7 +11,10 @@ from harness.results import Result
 
 @dataclass(frozen=True)
 class Group:
-    """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta."""
+    """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
+
+    asked: the suite as a command names it: its name, or the path of its file.
+    """
 
     suite: str
     version: str
@@ -20,6 +23,7 @@ class Group:
     weights: str | None
     source: str
     delta: float
+    asked: str
 
     @property
     def simulated(self) -> bool:
@@ -28,12 +32,12 @@ class Group:
 
     def run_command(self, task: str, mechanism: str) -> str:
         """The command that makes the results of one mechanism on one task."""
-        words = ["dpicl", "run", self.suite, "--task", task, "--mechanism", mechanism, "--model", self.model]
+        words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
         return shlex.join([*words, "--source", self.source])
 
 
-def group_of(result: Result) -> Group:
-    """The group of a result."""
+def group_of(result: Result, asked: str | None = None) -> Group:
+    """The group of a result. asked: see `Group`; None stands for the suite's name."""
     return Group(
         suite=result.suite.name,
         version=str(result.suite.version),
@@ -42,6 +46,7 @@ def group_of(result: Result) -> Group:
         weights=result.manifest.model.sha256 or result.manifest.model.revision,
         source=result.manifest.data.source,
         delta=result.cell.delta,
+        asked=asked or result.suite.name,
     )
 
 

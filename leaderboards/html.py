@@ -23,12 +23,26 @@ from harness.results import Result
 from leaderboards.board import Board, Section
 from leaderboards.events_text import describe
 from leaderboards.groups import reproduce_command
+from leaderboards.metrics import is_distance, metric_name
 from leaderboards.plot import marker_svg, privacy_utility_svg, series_styles
-from leaderboards.standings import Row, TaskTable
-from leaderboards.terminal import metric_name
-from leaderboards.text import epsilon_text, names_text, queries_text, recovery_text, score_text, seeds_text, visible
+from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
+from leaderboards.standings import TaskTable, first_per_query, has_per_query
+from leaderboards.text import (
+    PER_QUERY_NOTE,
+    epsilon_text,
+    interval_text,
+    names_text,
+    queries_text,
+    queries_words,
+    recovery_text,
+    score_text,
+    seeds_text,
+    visible,
+)
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: Released answers that the page shows of a row and seed; result files hold them all.
+MOST_ANSWERS = 200
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
@@ -65,6 +79,7 @@ def render_html(board: Board) -> str:
             policy=policy,
             style=Markup(style),
             script=Markup(script),
+            per_query_note=PER_QUERY_NOTE,
         )
     )
 
@@ -89,9 +104,15 @@ def _environment() -> Environment:
         "queries": queries_text,
         "seeds": seeds_text,
         "names": names_text,
-        "metric": metric_name,
+        "metric": _metric,
+        "interval": interval_text,
+        "sentence": lambda text: text[:1].upper() + text[1:],
     }
     return environment
+
+
+def _metric(metric: str) -> str:
+    return metric_name(metric) + (" (lower is better)" if is_distance(metric) else "")
 
 
 def _section(section: Section, number: int) -> dict[str, Any]:
@@ -103,6 +124,8 @@ def _section(section: Section, number: int) -> dict[str, Any]:
         "legend": [(label, marker_svg(style)) for label, style in styles.items()],
         "plots": {table.task: privacy_utility_svg(table, styles) for table in section.tables},
         "absent": {table.task: list(_absent(table)) for table in section.tables},
+        "has_per_query": has_per_query,
+        "explained": first_per_query(section.tables),
         "anchor": lambda row: anchors[id(row)],
         "detail": lambda row: _detail(section, row),
     }
@@ -116,9 +139,9 @@ def _all_rows(section: Section) -> Iterator[Row]:
 
 def _absent(table: TaskTable) -> Iterator[tuple[str, str]]:
     if table.zero_shot is None:
-        yield "zero_shot", "0"
+        yield ZERO_SHOT, "0"
     if table.real_data is None:
-        yield "real_demonstrations", "∞"
+        yield REAL_DATA, "∞"
 
 
 def _detail(section: Section, row: Row) -> dict[str, Any]:
@@ -130,7 +153,10 @@ def _detail(section: Section, row: Row) -> dict[str, Any]:
         "options": ", ".join(f"{name} = {value}" for name, value in sorted(first.cell.options.items())) or "none",
         "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
         "privacy": f"ε = {epsilon_text(row.proved)} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
-        "queries": "any number" if row.queries is None else f"{row.queries:,}",
+        "covers": queries_words(row.queries),
+        "per-query ε": epsilon_text(row.epsilon_per_query),
+        "recovery": recovery_text(row.recovery),
+        "95% interval of recovery": interval_text(row.recovery_interval),
         "noise": first.cell.noise,
         "shots": str(first.cell.shots),
     }
@@ -138,12 +164,19 @@ def _detail(section: Section, row: Row) -> dict[str, Any]:
         "facts": facts,
         "privacy_notes": first.privacy.notes,
         "ledger": [_ledger_entry(entry) for entry in first.privacy.ledger],
+        "answers_queries": row.queries is not None,
         "released": [(result.cell.seed, result.released) for result in row.results if result.released],
-        "withheld": sum(result.released_count for result in row.results if not result.released),
+        "answers": [_answers(result) for result in row.results if result.answers],
+        "withheld": sum(result.released_count for result in row.results if not result.released and not result.answers),
         "manifest": _manifest(first),
         "cost": _cost(row.results),
         "command": reproduce_command(section.group, first.cell, fixed=row.is_end),
     }
+
+
+def _answers(result: Result) -> dict[str, Any]:
+    """The first answers of a seed, and how many there are."""
+    return {"seed": result.cell.seed, "shown": result.answers[:MOST_ANSWERS], "total": len(result.answers)}
 
 
 def _ledger_entry(entry: dict[str, Any]) -> tuple[str, int, str, str]:
@@ -157,11 +190,12 @@ def _manifest(result: Result) -> dict[str, str]:
     model, data = manifest.model, manifest.data
     packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
     dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
+    private = sum(data.sizes.values())
     commit = "not a checkout" if manifest.commit is None else manifest.commit[:12]
     return {
         "model": f"{model.name}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
         "weights": model.sha256 or model.revision or "no fingerprint",
-        "records": f"{data.source}, {sum(data.sizes.values()):,} private, {data.test_records:,} test",
+        "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
         "fingerprint": f"sha256 {data.fingerprint}",
         "dropped": dropped or "none",
         "prompts": f"sha256 {manifest.prompts_hash}",

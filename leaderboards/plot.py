@@ -13,7 +13,8 @@ from itertools import groupby
 
 from markupsafe import Markup, escape
 
-from leaderboards.standings import Row, TaskTable
+from leaderboards.rows import Row
+from leaderboards.standings import TaskTable
 from leaderboards.text import epsilon_text, visible
 
 WIDTH, HEIGHT = 460, 300

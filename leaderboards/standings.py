@@ -1,67 +1,18 @@
-"""Standings: the rows of one task, and of all tasks together, from results that may be compared.
-
-Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task
-and model: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
-"""
+"""Standings: the rows of one task, and rankings over several tasks, from results that may be compared."""
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from statistics import fmean
 
-from harness.evaluation.statistics import seeds_documents_interval
 from harness.results import Result
 from leaderboards.groups import Group
+from leaderboards.metrics import task_kind
+from leaderboards.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of
 from leaderboards.text import epsilon_text, seeds_text
-
-ZERO_SHOT = "zero_shot"
-REAL_DATA = "real_demonstrations"
-#: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
-MINIMUM_GAIN = 0.05
-
-BySeed = Mapping[int, Result]
-
-
-@dataclass(frozen=True)
-class Row:
-    """One mechanism at one epsilon on one task, over its seeds.
-
-    epsilon: the target that was asked for (0 and infinity are the two ends). claimed, proved: the largest over seeds.
-    score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in [0, 1].
-    recovery: None when it is not defined, and then recovery_note says why. unranked: why the row has no rank, or "".
-    """
-
-    label: str
-    mechanism: str
-    task: str
-    mode: str
-    epsilon: float
-    claimed: float | None
-    proved: float
-    queries: int | None
-    score: float
-    low: float
-    high: float
-    recovery: float | None
-    recovery_note: str
-    unranked: str
-    results: tuple[Result, ...] = field(repr=False)
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        return tuple(result.cell.seed for result in self.results)
-
-    @property
-    def is_end(self) -> bool:
-        """Whether this is zero-shot or real demonstrations, the two ends of the scale."""
-        return self.mechanism in (ZERO_SHOT, REAL_DATA)
-
-    @property
-    def title(self) -> str:
-        return f"{self.label} at ε = {epsilon_text(self.epsilon)}"
 
 
 @dataclass(frozen=True)
@@ -91,6 +42,24 @@ class TaskTable:
         ends = [(self.zero_shot,), self.rows, (self.real_data,)]
         return tuple(row for part in ends for row in part if row is not None)
 
+    @property
+    def kind(self) -> str:
+        """The kind of task, by its main metric."""
+        return task_kind(self.metric)
+
+    @property
+    def other_metrics(self) -> tuple[str, ...]:
+        """Metrics and aggregates beside the main metric; none where there is only one, which the details show."""
+        names = dict.fromkeys(name for row in (*self.in_order, *self.paper) for name in row.numbers)
+        others = tuple(name for name in names if name != self.metric)
+        return others if len(others) > 1 else ()
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """(metric, why it was not computed), each once."""
+        rows = (*self.in_order, *self.paper)
+        return tuple(dict.fromkeys(pair for row in rows for pair in row.skipped.items()))
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -111,20 +80,21 @@ class Standing:
 
 
 @dataclass(frozen=True)
-class Overall:
-    """Mean recovery over the tasks that every ranked row has; ``left_out`` says why each other task is not in."""
+class Ranking:
+    """Mean recovery over the tasks that every ranked row has; ``left_out`` says why each other task is not in.
 
+    kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
+    """
+
+    kind: str
+    total: int
     tasks: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
 
-
-def recover(score: float, zero_shot: float, real_data: float) -> tuple[float | None, str]:
-    """(recovery, "") or (None, the reason why there is none)."""
-    gain = real_data - zero_shot
-    if gain < MINIMUM_GAIN:
-        return None, f"real demonstrations move the zero-shot score by {gain:+.3f}, less than +{MINIMUM_GAIN}"
-    return (score - zero_shot) / gain, ""
+    @property
+    def title(self) -> str:
+        return f"{self.kind or 'all'} tasks"
 
 
 def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
@@ -137,23 +107,56 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
             ends[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
-    rows = [_row(by_seed, ends) for by_seed in cells.values()]
+    rows = [make_row(by_seed, ends) for by_seed in cells.values()]
     rows.sort(key=lambda row: (row.epsilon, -row.score, row.label))
     wanted = {result.cell.seed for result in results}
     return TaskTable(
         task=task,
         metric=results[0].main_metric,
-        documents=len(_documents(results[0])[0]),
-        zero_shot=_row(ends[ZERO_SHOT], ends) if ends[ZERO_SHOT] else None,
-        real_data=_row(ends[REAL_DATA], ends) if ends[REAL_DATA] else None,
+        documents=len(outcomes_of(results[0])[0]),
+        zero_shot=make_row(ends[ZERO_SHOT], ends) if ends[ZERO_SHOT] else None,
+        real_data=make_row(ends[REAL_DATA], ends) if ends[REAL_DATA] else None,
         rows=tuple(row for row in rows if row.mode == "proved"),
         paper=tuple(row for row in rows if row.mode != "proved"),
         missing=tuple(_missing(group, task, ends, wanted)),
     )
 
 
-def overall(tables: Sequence[TaskTable]) -> Overall | None:
-    """The ranking over all tasks, or None when nothing can be ranked."""
+def has_per_query(rows: Iterable[Row]) -> bool:
+    """Whether a table of these rows has the column per-query ε."""
+    return any(row.epsilon_per_query is not None for row in rows)
+
+
+def first_per_query(tables: Sequence[TaskTable]) -> TaskTable | None:
+    """The table under which the column per-query ε is explained."""
+    return next((table for table in tables if has_per_query((*table.in_order, *table.paper))), None)
+
+
+def absent_kinds(tables: Sequence[TaskTable]) -> dict[str, list[str]]:
+    """Kind of task -> labels of ranked rows without a result on any task of it, among kinds that some row does."""
+    by_kind: dict[str, set[str]] = defaultdict(set)
+    for table in tables:
+        by_kind[table.kind] |= {row.label for row in table.rows if not row.unranked}
+    everybody = set().union(*by_kind.values())
+    return {kind: sorted(everybody - own) for kind, own in by_kind.items() if own and everybody - own}
+
+
+def rankings(tables: Sequence[TaskTable]) -> tuple[Ranking, ...]:
+    """One ranking over all tasks where every ranked row does every kind of task, else one for each kind.
+
+    A mechanism that is made for one kind then takes nothing from the others, and nobody's mean is over other tasks than
+    its rivals'. A kind without a ranked row has no ranking.
+    """
+    if not absent_kinds(tables):
+        parts = {"": list(tables)}
+    else:
+        parts = {kind: [table for table in tables if table.kind == kind] for kind in sorted({t.kind for t in tables})}
+    found = (_ranking(kind, own) for kind, own in parts.items())
+    return tuple(ranking for ranking in found if ranking is not None)
+
+
+def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
+    """The ranking over these tasks, or None when nothing can be ranked."""
     rows: dict[tuple[float, str], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.rows:
@@ -174,7 +177,7 @@ def overall(tables: Sequence[TaskTable]) -> Overall | None:
     real_data = {table.task: table.real_data for table in tables if table.real_data}
     first = [_standing(0.0, ZERO_SHOT, zero_shot, common)] if zero_shot else []
     last = [_standing(math.inf, REAL_DATA, real_data, common)] if real_data else []
-    return Overall(tuple(common), tuple(left_out), tuple(first + ranked + last))
+    return Ranking(kind, len(tables), tuple(common), tuple(left_out), tuple(first + ranked + last))
 
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
@@ -208,74 +211,9 @@ def _absence(row: Row | None, epsilon: float, label: str) -> str:
     return "" if row.recovery is not None else f"{row.title}: {row.recovery_note}"
 
 
-def _row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
-    results = tuple(by_seed[seed] for seed in sorted(by_seed))
-    first = results[0]
-    low, high = seeds_documents_interval([_documents(result)[1] for result in results])
-    recovery, note = _recovery(by_seed, ends)
-    proved = max(_bound(result.privacy.epsilon_proved) for result in results)
-    claims = [result.privacy.epsilon_claimed for result in results if result.privacy.epsilon_claimed is not None]
-    return Row(
-        label=first.cell.label,
-        mechanism=first.cell.mechanism,
-        task=first.cell.task,
-        mode=first.cell.mode,
-        epsilon=first.cell.epsilon,
-        claimed=max(claims, default=None),
-        proved=proved,
-        queries=first.privacy.queries,
-        score=fmean(_score(result) for result in results),
-        low=low,
-        high=high,
-        recovery=recovery,
-        recovery_note=note,
-        unranked=_unranked(first, proved),
-        results=results,
-    )
-
-
-def _unranked(result: Result, proved: float) -> str:
-    cell = result.cell
-    if cell.mechanism in (ZERO_SHOT, REAL_DATA):
-        return "an end of the scale"
-    if cell.mode != "proved":
-        return "accounted as its authors do"
-    if math.isinf(cell.epsilon):
-        return "run without noise"
-    if proved > cell.epsilon * (1 + 1e-9):
-        return f"its proved ε {epsilon_text(proved)} is above the {epsilon_text(cell.epsilon)} it was run for"
-    return ""
-
-
-def _recovery(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float | None, str]:
-    """Recovery over the row's own seeds; both ends must have every one of them."""
-    for name in (ZERO_SHOT, REAL_DATA):
-        lacking = by_seed.keys() - ends[name].keys()
-        if lacking:
-            return None, f"{name} has no result for seed {seeds_text(lacking)}"
-    return recover(
-        *(fmean(_score(part[seed]) for seed in by_seed) for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA]))
-    )
-
-
 def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int]) -> Iterable[Missing]:
     for name, symbol in ((ZERO_SHOT, "ε = 0"), (REAL_DATA, "ε = ∞")):
         lacking = wanted - ends[name].keys()
         if lacking:
             seeds = "seed" if len(lacking) == 1 else "seeds"
             yield Missing(f"{name} ({symbol}) on {task}, {seeds} {seeds_text(lacking)}", group.run_command(task, name))
-
-
-def _score(result: Result) -> float:
-    return float(result.scores[result.main_metric].value)
-
-
-def _documents(result: Result) -> tuple[tuple[str, ...], list[float]]:
-    """Ids and outcomes of the main metric, in the order of the ids."""
-    documents = result.documents[result.main_metric]
-    pairs = sorted(zip(documents.ids, documents.outcomes, strict=True))
-    return tuple(name for name, _ in pairs), [float(outcome) for _, outcome in pairs]
-
-
-def _bound(epsilon: float | None) -> float:
-    return math.inf if epsilon is None else float(epsilon)

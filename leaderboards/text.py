@@ -6,7 +6,13 @@ import math
 import unicodedata
 from collections.abc import Iterable
 
-#: Longest text of a released demonstration that a page shows, in characters.
+#: What the column "per-query ε" is; stands under the first table that has it.
+PER_QUERY_NOTE = (
+    "ε is for all Q queries together. Per-query ε is what one answer alone would cost at this noise, as papers report"
+    " it; it does not enter the ranking."
+)
+
+#: Longest text of a released demonstration or answer that a page shows, in characters.
 LONGEST_TEXT = 1000
 
 
@@ -47,6 +53,11 @@ def recovery_text(recovery: float | None) -> str:
     return "n/a" if recovery is None else f"{100 * recovery:.0f}%"
 
 
+def interval_text(interval: tuple[float, float] | None) -> str:
+    """The ends of a recovery's interval as percentages, '–' where it has none."""
+    return "–" if interval is None else " to ".join(recovery_text(end) for end in interval)
+
+
 def queries_text(queries: int | None) -> str:
     """Q, the number of queries that an epsilon covers."""
     return "any" if queries is None else f"{queries:,}"
@@ -61,6 +72,13 @@ def seeds_text(seeds: Iterable[int]) -> str:
         else:
             runs.append([seed, seed])
     return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def queries_words(queries: int | None) -> str:
+    """'any number of queries', '1 query', '30 queries'."""
+    if queries is None:
+        return "any number of queries"
+    return f"{queries:,} " + ("query" if queries == 1 else "queries")
 
 
 def names_text(names: Iterable[str]) -> str:

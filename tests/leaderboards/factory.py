@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from harness.cells import Cell
 from harness.results import (
+    Answer,
     Cost,
     Data,
     Documents,
@@ -51,9 +52,19 @@ def make_result(
     released: Sequence[tuple[str, str]] = (("a released text", "World"),),
     fingerprint: str = "f" * 64,
     documents: int = 20,
+    metric: str = "acc_calibrated",
+    others: Mapping[str, float] | None = None,
+    aggregates: Mapping[str, float] | None = None,
+    skipped: Mapping[str, str] | None = None,
+    answers: Sequence[tuple[str, str]] = (),
+    queries: int | None = None,
+    per_query: float | None = None,
     created: str = "2026-01-02T03:04:05+00:00",
 ) -> Result:
-    """One result; zero_shot and real_demonstrations get their own epsilon whatever is asked."""
+    """One result; zero_shot and real_demonstrations get their own epsilon whatever is asked.
+
+    metric, others: the main metric and further ones. queries, per_query, answers: of an answer mechanism.
+    """
     epsilon = FIXED.get(mechanism, epsilon)
     cell = Cell(
         suite=suite,
@@ -74,36 +85,53 @@ def make_result(
         noise="seeded",
         mode=mode,
     )
-    values = outcomes(score, documents)
-    mean = sum(values) / documents
+    values = {name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()}
     proved = epsilon * 0.99 if proved is None else proved
     texts = [Released(text=text, label=name, tokens=7) for text, name in released] if math.isfinite(proved) else []
-    private = mechanism not in FIXED
-    ledger = [{"partition": "World", "event": _EVENT, "count": 25, "note": "tokens"}] if private else []
+    if mechanism == "zero_shot" or queries is not None:
+        texts = []
+    withheld = mechanism != "zero_shot" and math.isinf(proved)
     return Result(
         cell_id=cell.id,
         suite=SuiteReference(name=suite, version=1, hash=suite_hash),
         cell=cell,
-        scores={"acc_calibrated": Score(value=mean, low=max(mean - 0.1, 0), high=min(mean + 0.1, 1))},
-        main_metric="acc_calibrated",
-        documents={"acc_calibrated": Documents(ids=[f"test-{i:04d}" for i in range(documents)], outcomes=values)},
-        privacy=Privacy(
-            epsilon_target=epsilon,
-            epsilon_claimed=claimed,
-            epsilon_proved=proved,
-            delta=delta,
-            knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
-            queries=None,
-            mode=mode,
-            ledger=ledger,
-            event=_EVENT if private else {"event": "none"},
-            accountants={"exact": proved},
-        ),
-        released=[] if mechanism == "zero_shot" else texts,
-        released_count=0 if mechanism == "zero_shot" else 4 if not texts else len(texts),
+        scores={name: _score(own) for name, own in values.items()},
+        main_metric=metric,
+        documents={
+            name: Documents(ids=[f"test-{i:04d}" for i in range(documents)], outcomes=own)
+            for name, own in values.items()
+        },
+        privacy=_privacy(cell, proved, claimed, queries, per_query),
+        released=texts,
+        released_count=4 if withheld else len(answers) or len(texts),
+        answers=[] if withheld else [Answer(id=name, text=text) for name, text in answers],
+        aggregates=dict(aggregates or {}),
+        skipped_metrics=dict(skipped or {}),
         manifest=_manifest(source, fingerprint, documents),
         cost=Cost(seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0),
         created=created,
+    )
+
+
+def _score(values: Sequence[float]) -> Score:
+    mean = sum(values) / len(values)
+    return Score(value=mean, low=max(mean - 0.1, 0), high=min(mean + 0.1, 1))
+
+
+def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | None, per_query: float | None) -> Privacy:
+    private = cell.mechanism not in FIXED
+    return Privacy(
+        epsilon_target=cell.epsilon,
+        epsilon_claimed=claimed,
+        epsilon_proved=proved,
+        delta=cell.delta,
+        knob=KnobValue(name="noise_multiplier", value=0.75) if private else None,
+        queries=queries,
+        epsilon_per_query=per_query,
+        mode=cell.mode,
+        ledger=[{"partition": "World", "event": _EVENT, "count": 25, "note": "tokens"}] if private else [],
+        event=_EVENT if private else {"event": "none"},
+        accountants={"exact": proved},
     )
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.cells import cell_len
 
 from leaderboards.board import board_json, build_board, render_terminal
 from tests.leaderboards.factory import ends, make_result
@@ -117,6 +118,104 @@ def test_names_cannot_move_the_cursor_of_a_terminal():
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "⟨U+001B⟩" in text
+
+
+def answering(task="samsum", **more):
+    """Both ends and an answer mechanism on a text task with six metrics."""
+    text = {
+        "task": task,
+        "metric": "rougeL",
+        "others": {"rouge1": 0.5, "rouge2": 0.3, "bleu1": 0.4, "meteor": 0.2, "similarity": 0.7},
+    }
+    own = {"queries": 30, "per_query": 0.214, "claimed": 10.939, "aggregates": {"genre_distance": 0.25}, **more}
+    return [*ends(**text), make_result("esa", 0.6, **text, **own), make_result("tang", 0.5, **text)]
+
+
+def test_terminal_has_per_query_epsilon_after_proved_epsilon_and_explains_it_once():
+    text = render_terminal(build_board([*answering(), *answering(task="xsum")]), color=False)
+    heads = [line for line in text.splitlines() if "proved ε" in line and "rank" not in line]
+    assert len(heads) == 2
+    assert all("proved ε   per-query ε   claimed ε" in head for head in heads)
+    esa, tang = (
+        next(line.split() for line in text.splitlines() if line.split()[:1] == [name]) for name in ("esa", "tang")
+    )
+    assert esa[1:5] == ["1", "0.99", "0.214", "10.939"]
+    assert tang[1:5] == ["1", "0.99", "–", "–"]
+    assert text.count("ε is for all Q queries together") == 1
+
+
+def test_tables_without_an_answer_mechanism_have_no_such_column():
+    text = render_terminal(build_board([*ends(), make_result("tang", 0.6), *answering()]), color=False)
+    agnews, samsum = text.split("samsum: ROUGE-L", 1)
+    assert "per-query" not in agnews
+    assert "per-query ε" in samsum
+    assert samsum.count("ε is for all Q queries together") == 1
+
+
+@pytest.mark.parametrize("label", ["esa", "a_row_with_a_name_that_is_much_longer_than_any_table_can_hold", "名" * 60])
+def test_no_number_is_cut_when_a_table_is_wide(label):
+    more = {"label": label, "queries": 1_000_000, "per_query": 0.123, "epsilon": 8.0}
+    results = (
+        [result for seed in range(0, 12, 2) for result in answering(seed=seed, **more)] if label == "esa" else None
+    )
+    text = render_terminal(build_board(results or answering(**more)), color=False)
+    assert max(map(cell_len, text.splitlines())) <= 110
+    for number in ("7.92", "0.123", "10.939", "0.600", "1,000,000", "0.250"):
+        assert any(number in line for line in text.splitlines())
+
+
+def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped():
+    results = answering(skipped={"meteor": "the word list is not installed."})
+    text = render_terminal(build_board(results), color=False)
+    parts = text.split("samsum: other metrics")[1:]
+    found = [word for part in parts for word in part.splitlines()[2].split("  ") if word.strip()]
+    names = [word.strip() for word in found]
+    assert [name for name in names if name not in ("mechanism", "ε")] == [
+        "ROUGE-1",
+        "ROUGE-2",
+        "BLEU-1",
+        "METEOR",
+        "embedding similarity",
+        "genre distance ↓",
+    ]
+    rows = [line.split() for part in parts for line in part.splitlines() if line.split()[:1] == ["esa"]]
+    shown = " ".join(number for row in rows[: len(parts)] for number in row[2:])
+    assert shown == "0.500 0.300 0.400 0.200 0.700 0.250"
+    assert "• METEOR has no score for some row: the word list is not installed." in text
+    assert "↓: lower is better." in text
+
+
+def test_two_metrics_need_no_second_table():
+    results = [*ends(others={"acc": 0.5}), make_result("tang", 0.6, others={"acc": 0.5})]
+    assert "other metrics" not in render_terminal(build_board(results))
+
+
+def test_commands_name_the_suite_as_the_user_wrote_it():
+    text = render_terminal(build_board([make_result("tang", 0.6)], asked="my suites/own.yaml"))
+    assert "dpicl run 'my suites/own.yaml' --task agnews --mechanism zero_shot" in text
+    assert "dpicl board 'my suites/own.yaml' --html site" in text
+    assert "quick, version 1" in text
+
+
+def test_names_of_metrics_and_reasons_cannot_move_the_cursor_of_a_terminal():
+    evil = "evil\x1b[2J\u202e[bold]" + "x" * 10_000
+    results = answering(skipped={evil: evil}, aggregates={evil: 0.5})
+    text = render_terminal(build_board(results), color=False)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert max(map(cell_len, text.splitlines())) <= 110
+
+
+def test_board_json_holds_metrics_queries_and_rankings():
+    results = [*answering(skipped={"meteor2": "no"}), *ends(), make_result("tang", 0.6)]
+    (section,) = json.loads(json.dumps(board_json(build_board(results)), allow_nan=False))["sections"]
+    esa = next(row for row in section["tasks"][1]["rows"] if row["label"] == "esa")
+    assert section["tasks"][1]["kind"] == "text"
+    assert (esa["queries"], esa["epsilon_per_query"]) == (30, 0.214)
+    assert esa["metrics"].keys() == {"rougeL", "rouge1", "rouge2", "bleu1", "meteor", "similarity"}
+    assert esa["aggregates"] == {"genre_distance": 0.25}
+    assert esa["skipped"] == {"meteor2": "no"}
+    assert [ranking["kind"] for ranking in section["rankings"]] == ["classification", "text"]
 
 
 def test_board_json_is_strict_json_without_released_texts():

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 import re
 from html.parser import HTMLParser
 
@@ -9,7 +10,7 @@ import pytest
 
 from harness.errors import ResultError
 from leaderboards.board import build_board
-from leaderboards.html import render_html, write_html
+from leaderboards.html import MOST_ANSWERS, render_html, write_html
 from tests.leaderboards.factory import ends, make_result
 
 HOSTILE = [
@@ -62,6 +63,18 @@ def test_hostile_released_text_changes_no_tag_and_no_attribute(value):
 
 
 @pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_answers_change_no_tag_and_no_attribute(value):
+    def results(text):
+        more = {"aggregates": {text: 0.5, "valid": 0.5}, "skipped": {text: text}}
+        return [*ends(), make_result("esa", 0.6, answers=[(text, text)], queries=1, per_query=0.3, **more)]
+
+    hostile = page_of(results(value))
+    assert shape(hostile) == shape(page_of(results("plain")))
+    assert "\u202e" not in hostile
+    assert "\x1b" not in hostile
+
+
+@pytest.mark.parametrize("value", HOSTILE)
 def test_hostile_names_change_no_tag_and_no_attribute(value):
     def results(name):
         return [*ends(suite=name), make_result("tang", 0.6, label=name, suite=name, options={name: name})]
@@ -80,6 +93,68 @@ def test_very_long_texts_are_cut_and_say_how_long_they_were():
     text = page_of([*ends(), make_result("tang", 0.6, released=[("x" * 1_000_000, "World")])])
     assert len(text) < 100_000
     assert "1,000,000 characters in all" in text
+
+
+def test_a_million_characters_of_an_answer_and_of_its_id_are_cut():
+    text = page_of([*ends(), make_result("esa", 0.6, answers=[("i" * 1_000_000, "x" * 1_000_000)], queries=1)])
+    assert len(text) < 100_000
+    assert text.count("1,000,000 characters in all") == 2
+
+
+def test_answers_are_shown_with_their_ids_for_every_seed_and_counted_when_there_are_many():
+    many = [(f"test-{i:04d}", f"answer number {i}.") for i in range(MOST_ANSWERS + 50)]
+    results = [*ends(), *ends(seed=1), make_result("esa", 0.6, answers=many, queries=250, per_query=0.214)]
+    results.append(make_result("esa", 0.6, answers=[("test-0007", "another answer")], queries=250, seed=1))
+    text = " ".join(" ".join(Page(page_of(results)).texts).split())
+    assert "seed 0, 200 of 250 answers" in text
+    assert "test-0199 answer number 199." in text
+    assert "answer number 200." not in text
+    assert "seed 1, 1 of 1 answers" in text
+    assert "test-0007 another answer" in text
+    assert "covers 250 queries" in text
+    assert "per-query ε 0.214" in text
+    assert text.count("ε is for all Q queries together") == 1
+
+
+def test_answers_given_without_privacy_are_not_shown_but_counted():
+    results = [*ends(), make_result("esa", 0.6, epsilon=math.inf, queries=4, answers=[("test-0001", "a secret")])]
+    text = " ".join(Page(page_of(results)).texts)
+    assert "4 answers are not shown: they were made without privacy" in text
+    assert "a secret" not in text
+
+
+def test_metrics_are_on_the_page_in_words_with_the_reasons_of_those_that_are_not():
+    more = {"metric": "valid", "others": {"parses": 0.9}}
+    own = {"aggregates": {"genre_distance": 0.25}, "skipped": {"meteor": "the word list is not installed."}}
+    results = [*ends(**more), make_result("tang", 0.6, **more, **own)]
+    text = " ".join(" ".join(Page(page_of(results)).texts).split())
+    assert "agnews: other metrics" in text
+    assert "mechanism ε well-formed answers genre distance (lower is better)" in text
+    assert "tang 1 0.900 0.250" in text
+    assert "METEOR has no score for some row: the word list is not installed." in text
+    assert "METEOR was not computed: the word list is not installed." in text
+
+
+def test_recovery_stands_with_its_interval():
+    results = [*ends(documents=200), make_result("tang", 0.6, documents=200)]
+    low, high = build_board(results).sections[0].tables[0].rows[0].recovery_interval
+    assert f"50% {low:.0%} to {high:.0%} 0.99" in " ".join(" ".join(Page(page_of(results)).texts).split())
+
+
+def test_a_recovery_without_an_interval_says_why():
+    results = [*ends(zero_shot=0.4, real_data=0.5, documents=10), make_result("tang", 0.4, documents=10)]
+    (row,) = build_board(results).sections[0].tables[0].rows
+    assert row.recovery == 0.0
+    assert row.recovery_interval is None
+    assert "real demonstrations gain nothing over zero-shot" in page_of(results)
+
+
+def test_rankings_by_kind_of_task_are_headed_by_the_kind():
+    results = [*ends(), make_result("voting", 0.6), *ends(task="samsum", metric="rougeL")]
+    results.append(make_result("esa", 0.6, task="samsum", metric="rougeL"))
+    texts = Page(page_of(results)).texts
+    assert "Classification tasks" in texts
+    assert "Text tasks" in texts
 
 
 def test_the_policy_admits_exactly_this_style_and_script():

@@ -89,5 +89,5 @@ def test_a_control_at_epsilon_zero_is_a_line_without_a_place_on_the_logarithmic_
     svg = drawn(results)
     assert "public_demonstrations, ε = 0: 0.550" in "".join(svg.itertext())
     assert all(math.isfinite(value) for value in numbers(svg))
-    ranks = {row.label: row.rank for row in build_board(results).sections[0].overall.standings}
+    ranks = {row.label: row.rank for row in build_board(results).sections[0].rankings[0].standings}
     assert ranks == {"zero_shot": None, "public_demonstrations": None, "tang": 1, "real_demonstrations": None}

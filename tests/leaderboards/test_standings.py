@@ -5,7 +5,8 @@ import math
 import pytest
 
 from leaderboards.board import build_board
-from leaderboards.standings import MINIMUM_GAIN, TaskTable, recover
+from leaderboards.rows import MINIMUM_GAIN, recover
+from leaderboards.standings import TaskTable
 from tests.leaderboards.factory import ends, make_result
 
 
@@ -88,7 +89,8 @@ def test_overall_is_the_mean_recovery_over_common_tasks_ranked_within_each_epsil
             results.append(make_result(label, agnews, task="agnews", epsilon=epsilon))
             results.append(make_result(label, trec, task="trec", epsilon=epsilon))
     results.append(make_result("tang", 0.8, task="dbpedia"))  # pta lacks dbpedia, so nobody's mean has it
-    overall = build_board(results).sections[0].overall
+    (overall,) = build_board(results).sections[0].rankings
+    assert (overall.title, overall.total) == ("all tasks", 3)
     assert overall.tasks == ("agnews", "trec")
     assert [task for task, _ in overall.left_out] == ["dbpedia"]
     assert "pta at ε = 1 has no result" in overall.left_out[0][1]
@@ -103,9 +105,87 @@ def test_overall_is_the_mean_recovery_over_common_tasks_ranked_within_each_epsil
     ]
 
 
+def ranks_of(ranking) -> dict[str, tuple[int | None, float | None]]:
+    return {one.label: (one.rank, one.recovery and pytest.approx(one.recovery)) for one in ranking.standings}
+
+
+def test_mechanisms_for_one_kind_of_task_take_nothing_from_another_kind():
+    text = {"metric": "rougeL"}
+    results = [*ends("agnews"), *ends("trec"), *ends("samsum", **text), *ends("xsum", **text)]
+    results += [make_result("voting", score, task=task) for task, score in (("agnews", 0.8), ("trec", 0.6))]
+    results += [make_result("tang", score, task=task) for task, score in (("agnews", 0.6), ("trec", 0.6))]
+    results += [make_result("esa", score, task=task, **text) for task, score in (("samsum", 0.5), ("xsum", 0.7))]
+    section = build_board(results).sections[0]
+    classification, texts = section.rankings
+    assert (classification.title, classification.tasks) == ("classification tasks", ("agnews", "trec"))
+    assert (texts.title, texts.tasks) == ("text tasks", ("samsum", "xsum"))
+    # voting (1.0 + 0.5) / 2, tang (0.5 + 0.5) / 2; esa (0.25 + 0.75) / 2
+    assert {label: place for label, place in ranks_of(classification).items() if place[0]} == {
+        "voting": (1, 0.75),
+        "tang": (2, 0.5),
+    }
+    assert {label: place for label, place in ranks_of(texts).items() if place[0]} == {"esa": (1, 0.5)}
+    (note,) = section.notes
+    assert note.startswith("There is one ranking for each kind of task")
+    assert "classification tasks lack esa and text tasks lack tang and voting" in note
+
+
+def test_mechanisms_that_do_every_kind_of_task_share_one_ranking():
+    results = [*ends("agnews"), *ends("mit_d", metric="exact_match")]
+    for label in ("tang", "pta"):
+        results += [make_result(label, 0.6), make_result(label, 0.7, task="mit_d", metric="exact_match")]
+    section = build_board(results).sections[0]
+    (ranking,) = section.rankings
+    assert (ranking.title, ranking.tasks) == ("all tasks", ("agnews", "mit_d"))
+    assert not any("kind of task" in note for note in section.notes)
+
+
+def test_a_kind_of_task_that_nobody_has_done_splits_nothing():
+    results = [*ends("agnews"), *ends("mit_d", metric="exact_match"), make_result("tang", 0.6)]
+    (ranking,) = build_board(results).sections[0].rankings
+    assert ranking.tasks == ("agnews",)
+    assert ranking.left_out == (("mit_d", "tang at ε = 1 has no result"),)
+
+
+def test_one_epsilon_that_is_not_run_yet_does_not_split_the_ranking():
+    results = [*ends("agnews"), *ends("mit_d", metric="exact_match"), make_result("tang", 0.6)]
+    results += [make_result("tang", 0.7, epsilon=8.0), make_result("tang", 0.7, task="mit_d", metric="exact_match")]
+    (ranking,) = build_board(results).sections[0].rankings
+    assert ranking.left_out == (("mit_d", "tang at ε = 8 has no result"),)
+
+
+def test_rows_for_other_numbers_of_queries_are_ranked_together_and_a_note_says_so():
+    results = [*ends(), make_result("tang", 0.6), make_result("voting", 0.7, queries=30, per_query=0.2)]
+    section = build_board(results).sections[0]
+    assert ranks_of(section.rankings[0])["voting"][0] == 1
+    assert ranks_of(section.rankings[0])["tang"][0] == 2
+    note = "On agnews these are ranked together: rows for 30 queries and rows for any number of queries."
+    assert note in section.notes
+    alone = build_board([*ends(), make_result("voting", 0.7, queries=30)]).sections[0]
+    assert not any("ranked together" in note for note in alone.notes)
+
+
+def test_metrics_are_means_over_seeds_of_what_every_seed_has():
+    reason = "the word list is not installed"
+    first = make_result("esa", 0.6, others={"meteor": 0.5, "rouge1": 0.4}, aggregates={"genre_distance": 0.1}, seed=0)
+    second = make_result("esa", 0.8, others={"rouge1": 0.5}, aggregates={"genre_distance": 0.4}, seed=1)
+    second = second.model_copy(update={"skipped_metrics": {"meteor": reason}})
+    (row,) = only_table([*ends(), *ends(seed=1), first, second]).rows
+    assert row.metrics == {"acc_calibrated": pytest.approx(0.7), "rouge1": pytest.approx(0.45)}
+    assert row.aggregates == {"genre_distance": pytest.approx(0.25)}
+    assert row.skipped == {"meteor": reason}
+
+
+def test_per_query_epsilon_is_the_largest_over_seeds():
+    results = [make_result("voting", 0.6, seed=seed, queries=5, per_query=0.1 + seed) for seed in (0, 1)]
+    (row,) = only_table(results).rows
+    assert row.epsilon_per_query == pytest.approx(1.1)
+    assert only_table([*ends(), make_result("tang", 0.6)]).rows[0].epsilon_per_query is None
+
+
 def test_equal_recoveries_share_a_rank():
     results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.5)]
-    ranks = {one.label: one.rank for one in build_board(results).sections[0].overall.standings}
+    ranks = {one.label: one.rank for one in build_board(results).sections[0].rankings[0].standings}
     assert (ranks["tang"], ranks["pta"], ranks["prism"]) == (1, 1, 3)
 
 
@@ -114,7 +194,7 @@ def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():
     results.append(make_result("prism", 0.5))
     section = build_board(results).sections[0]
     assert {row.label for row in section.tables[0].rows} == {"tang", "pta", "prism"}
-    assert [one.label for one in section.overall.standings if one.rank] == ["prism"]
+    assert [one.label for one in section.rankings[0].standings if one.rank] == ["prism"]
     assert any("pta at ε = 1" in note and "above" in note for note in section.notes)
 
 
@@ -125,5 +205,5 @@ def test_paper_accounting_is_apart_and_never_ranked():
     assert [row.score for row in table.rows] == [0.5]
     assert [(row.score, row.proved, row.claimed) for row in table.paper] == [(0.7, 0.37, 1.0)]
     assert table.paper[0].recovery == pytest.approx(0.75)
-    (ranked,) = [one for one in section.overall.standings if one.rank]
+    (ranked,) = [one for one in section.rankings[0].standings if one.rank]
     assert ranked.score == pytest.approx(0.5)

@@ -6,8 +6,8 @@ from harness.paths import shipped_suites
 from harness.suite import load_suite
 
 
-def test_the_two_suites_ship():
-    assert {"quick", "classification"} <= shipped_suites().keys()
+def test_the_suites_ship():
+    assert {"quick", "classification", "generation", "wikimovies"} <= shipped_suites().keys()
 
 
 @pytest.mark.parametrize("name", sorted(shipped_suites()))
@@ -29,5 +29,22 @@ def test_classification_compares_mechanisms_with_both_ends_and_the_public_contro
         "tang",
         "pta",
         "prism",
+        "voting",
+        "voting",
+        "voting",
     ]
+    assert {entry.options.get("partition", "per_query") for entry in suite.mechanisms if entry.name == "voting"} == {
+        "per_query",
+        "one_sample",
+        "once",
+    }
     assert (suite.epsilons, suite.seeds, suite.delta) == ([1.0, 8.0], [0, 1, 2], 1e-5)
+
+
+def test_mechanisms_of_generation_ask_the_model_alike_so_they_share_one_collection():
+    suite = load_suite(shipped_suites()["generation"])
+    assert suite.source == "local" and suite.tasks == ["samsum", "xsum", "chatdoctor"]
+    answering = [entry for entry in suite.mechanisms if entry.name in ("esa", "ksa", "sga", "sga_histogram")]
+    assert len(answering) == 4
+    shared = ("slots", "examples_per_slot", "record_tokens", "sampling_seed", "partition")
+    assert len({tuple(entry.options.get(name) for name in shared) for entry in answering}) == 1

@@ -5,7 +5,17 @@ import math
 import pytest
 
 from leaderboards.events_text import describe
-from leaderboards.text import epsilon_text, names_text, queries_text, recovery_text, seeds_text, visible
+from leaderboards.metrics import is_distance, metric_name, task_kind
+from leaderboards.text import (
+    epsilon_text,
+    interval_text,
+    names_text,
+    queries_text,
+    queries_words,
+    recovery_text,
+    seeds_text,
+    visible,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +42,29 @@ def test_small_texts():
         "a and b",
         "a, b and c",
     ]
+
+
+def test_queries_and_intervals_in_words():
+    words = [queries_words(queries) for queries in (None, 1, 1500)]
+    assert words == ["any number of queries", "1 query", "1,500 queries"]
+    assert interval_text(None) == "–"
+    assert interval_text((-0.1, 1.052)) == "-10% to 105%"
+
+
+def test_metrics_in_words_and_the_kind_of_task_that_they_score():
+    assert [metric_name(name) for name in ("rougeL", "genre_distance", "my_own")] == [
+        "ROUGE-L",
+        "genre distance",
+        "my_own",
+    ]
+    assert [task_kind(name) for name in ("acc_calibrated", "exact_match", "similarity", "valid", "my_own")] == [
+        "classification",
+        "extraction",
+        "text",
+        "recommendation",
+        "my_own",
+    ]
+    assert [is_distance(name) for name in ("year_distance", "valid")] == [True, False]
 
 
 def test_only_strange_characters_are_written_out():

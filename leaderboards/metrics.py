@@ -1,0 +1,38 @@
+"""Metrics in words, and the kind of task that each of them belongs to."""
+
+from __future__ import annotations
+
+_CLASSIFICATION, _EXTRACTION, _TEXT, _RECOMMENDATION = "classification", "extraction", "text", "recommendation"
+
+#: Metric -> (its name in words, the kind of task that is scored by it).
+_METRICS = {
+    "acc_calibrated": ("calibrated accuracy", _CLASSIFICATION),
+    "acc": ("accuracy", _CLASSIFICATION),
+    "exact_match": ("exact match", _EXTRACTION),
+    "rouge1": ("ROUGE-1", _TEXT),
+    "rouge2": ("ROUGE-2", _TEXT),
+    "rougeL": ("ROUGE-L", _TEXT),
+    "bleu1": ("BLEU-1", _TEXT),
+    "meteor": ("METEOR", _TEXT),
+    "similarity": ("embedding similarity", _TEXT),
+    "parses": ("well-formed answers", _RECOMMENDATION),
+    "valid": ("valid answers", _RECOMMENDATION),
+    "genre_distance": ("genre distance", _RECOMMENDATION),
+    "year_distance": ("year distance", _RECOMMENDATION),
+}
+_DISTANCES = {"genre_distance", "year_distance"}
+
+
+def metric_name(metric: str) -> str:
+    """A metric in words; its own name where it is not known."""
+    return _METRICS[metric][0] if metric in _METRICS else metric
+
+
+def is_distance(metric: str) -> bool:
+    """Whether lower is better. The scores that rank are none of these."""
+    return metric in _DISTANCES
+
+
+def task_kind(main_metric: str) -> str:
+    """The kind of task with this main metric; tasks with an unknown one form a kind that bears the metric's name."""
+    return _METRICS[main_metric][1] if main_metric in _METRICS else main_metric
