@@ -20,15 +20,19 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     Inside `harness.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or `source` from
     `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there as well.
     """
-    task = served()
-    if task is not None and task.name != name:
-        raise UsageError(f"lm-eval asked for task '{name}' while '{task.name}' is being evaluated; run one at a time.")
-    if task is None:
-        task = Task.load(
-            name,
-            source=metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",
-            limit_train=1,
-            limit_test=metadata.get("limit_test"),
-            seed=metadata.get("seed", 0),
-        )
+    up = served()
+    if up is not None:
+        task, asked = up
+        if task.name != name:
+            raise UsageError(
+                f"lm-eval asked for task '{name}' while '{task.name}' is being evaluated; run one at a time."
+            )
+        return {"test": datasets.Dataset.from_list([dict(document) for document in asked])}
+    task = Task.load(
+        name,
+        source=metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",
+        limit_train=1,
+        limit_test=metadata.get("limit_test"),
+        seed=metadata.get("seed", 0),
+    )
     return {"test": datasets.Dataset.from_list(task.documents())}

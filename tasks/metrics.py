@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.evaluation import calibration
+from harness.evaluation import calibration, text_metrics
 
 #: One document: gold (index of its label, -1 if none), content_free, log_probs (one a label, natural logarithm).
 Item = Mapping[str, Any]
@@ -31,6 +31,25 @@ def classification_results(doc: Mapping[str, Any], results: Sequence[tuple[float
 def extraction_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, float]:
     """Exact match of the first line of the answer (MIT: `pred.strip().split("\\n")[0] == label`)."""
     return {"exact_match": float(results[0].strip().split("\n")[0] == doc["label"])}
+
+
+def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Scores of the first line of the answer against the reference (see harness.evaluation.text_metrics).
+
+    The prompt opens a quotation mark, so one at the end of the answer is not part of it.
+    'similarity' holds the two texts: embeddings are made for all documents at once, by the aggregation. A metric that
+    this machine cannot compute is left out.
+    """
+    answer = results[0].strip().split("\n")[0].rstrip().removesuffix('"')
+    found: dict[str, Any] = text_metrics.scores(answer, doc["label"])
+    if "similarity" not in text_metrics.unavailable():
+        found["similarity"] = (answer, doc["label"])
+    return found
+
+
+def similarity(pairs: Sequence[text_metrics.Pair]) -> float:
+    """Mean similarity of the embeddings of answer and reference; NaN without documents."""
+    return text_metrics.mean_similarity(pairs)
 
 
 def outcomes(items: Sequence[Item], calibrated: bool) -> list[float]:

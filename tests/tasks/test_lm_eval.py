@@ -33,12 +33,15 @@ class KeywordLM(LM):
         raise NotImplementedError
 
 
-def test_the_folder_holds_exactly_the_five_tasks(manager):
+TASK_NAMES = ("agnews", "chatdoctor", "dbpedia", "mit_d", "mit_g", "samsum", "trec", "wikimovies", "xsum")
+
+
+def test_the_folder_holds_exactly_these_tasks(manager):
     assert manager.all_tasks == [f"dpicl_{name}" for name in list_tasks()]
-    assert set(list_tasks()) == {"agnews", "dbpedia", "trec", "mit_g", "mit_d"}
+    assert tuple(list_tasks()) == TASK_NAMES
 
 
-@pytest.mark.parametrize("name", ["agnews", "dbpedia", "trec", "mit_g", "mit_d"])
+@pytest.mark.parametrize("name", TASK_NAMES)
 def test_lm_evals_prompt_is_our_zero_shot_prefix_and_query(manager, name):
     ours = Task.load(name, source="synthetic", limit_train=1)
     theirs = manager.load(ours.lm_eval_name)["tasks"][ours.lm_eval_name]
@@ -55,6 +58,17 @@ def test_lm_evals_own_fewshot_rendering_equals_ours(manager):
     theirs.sampler.sample = lambda n, eval_doc=None: chosen
     theirs.fewshot_cfg.doc_to_choice = theirs.config.doc_to_choice
     demonstrations = [ours.test[2], ours.test[6]]  # three content-free documents come first
+    assert theirs.fewshot_context(docs[20], 2) == ours.icl_prefix(demonstrations) + ours.query(docs[20]["text"])
+
+
+@pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
+def test_lm_evals_own_fewshot_rendering_of_outputs_equals_ours(manager, name):
+    ours = Task.load(name, source="synthetic", limit_train=1)
+    theirs = manager.load(ours.lm_eval_name)["tasks"][ours.lm_eval_name]
+    docs = theirs.eval_docs
+    chosen = [docs[5], docs[9]]
+    theirs.sampler.sample = lambda n, eval_doc=None: chosen
+    demonstrations = [ours.test[5], ours.test[9]]
     assert theirs.fewshot_context(docs[20], 2) == ours.icl_prefix(demonstrations) + ours.query(docs[20]["text"])
 
 

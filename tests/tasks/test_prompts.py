@@ -72,12 +72,56 @@ def test_chat_prompts_are_prisms(tasks):
 
 
 def test_every_task_has_both_styles_and_refuses_a_third(tasks):
-    for task in tasks.values():
+    for task in (task for task in tasks.values() if task.kind != "generation"):
         example = task.train[0]
         assert isinstance(task.generation_prompt(task.labels[0], [example], style="chat"), ChatPrompt)
         assert example.text in task.generation_prompt(task.labels[0], [example])
         with pytest.raises(UsageError, match="chat, completion"):
             task.generation_prompt(task.labels[0], [example], style="prose")
+
+
+@pytest.mark.parametrize("name", ["samsum", "xsum", "chatdoctor"])
+def test_a_generation_task_has_no_prompt_that_asks_for_records(tasks, name):
+    with pytest.raises(UsageError, match="answer mechanism"):
+        tasks[name].generation_prompt("example", ())
+
+
+def test_a_film_is_shown_as_its_json_and_asked_for_without_a_label(tasks):
+    wikimovies, film = tasks["wikimovies"], Record('{"title": "A {b}"}', "movie")
+    skeleton = '{"title": "...", "year": 1950, "genres": ["..."], "cast": ["...", "..."]}'
+    instruction = f"Write a film as one line of JSON like\n{skeleton}\n\n"
+    assert completion(wikimovies, "movie", film) == instruction + 'Film: {"title": "A {b}"} END\nFilm:'
+    assert wikimovies.icl_prefix([film]) + wikimovies.query("") == instruction + 'Film: {"title": "A {b}"}\nFilm:'
+    assert wikimovies.generation_prompt("movie", (), style="chat") == ChatPrompt(
+        f"Generate only one film as a line of JSON like\n{skeleton}", "JSON:"
+    )
+    assert wikimovies.generation_prompt("movie", [film], style="chat") == ChatPrompt(
+        'Here are films, each as a line of JSON.\n\n{"title": "A {b}"}\n\nPlease give me another one.', "JSON:"
+    )
+
+
+ASKED = {
+    "samsum": (
+        "Summarize the following dialogue:\n\n",
+        'Dialogue:"\n one" \nThe summary is: "1"\n\nDialogue:"\n two" \nThe summary is: "',
+    ),
+    "xsum": (
+        "Summarize the following document:\n\n",
+        'Document:"\n one" \nThe summary is: "1"\n\nDocument:"\n two" \nThe summary is: "',
+    ),
+    "chatdoctor": (
+        "You are a doctor, please answer the medical questions based on the patient's description.\n",
+        'Question: one\n\nAnswer: "1"\nQuestion: two\n\nAnswer: "',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_generation_prompts_are_sgas_with_an_opened_quotation(tasks, name):
+    instruction, shown = ASKED[name]
+    assert tasks[name].icl_prefix([Demonstration("one", "1", tokens=1)]) + tasks[name].query("two") == (
+        instruction + shown
+    )
 
 
 def test_braces_in_a_private_text_are_left_alone(tasks):

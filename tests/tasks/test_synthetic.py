@@ -11,11 +11,13 @@ import pytest
 from harness.data_sources import normalised
 from harness.errors import DataError
 from harness.task import TASKS, Task, keywords, load_config
-from tasks.synthetic import agnews, dbpedia, trec
+from tasks import films
+from tasks.synthetic import agnews, chatdoctor, dbpedia, samsum, trec, wikimovies, xsum
 from tasks.synthetic.grammar import _FIELD, Grammar, parse
 from tasks.synthetic.movies import GRAMMAR as MOVIES
 
 GRAMMARS = {"agnews": agnews.GRAMMAR, "dbpedia": dbpedia.GRAMMAR, "trec": trec.GRAMMAR, "movies": MOVIES}
+GRAMMARS |= {module.__name__.rpartition(".")[2]: module.GRAMMAR for module in (samsum, xsum, chatdoctor, wikimovies)}
 TOPICS = [(task, label) for task in ("agnews", "dbpedia", "trec") for label in load_config(task)["doc_to_choice"]]
 
 
@@ -93,8 +95,65 @@ def test_the_phrase_is_part_of_its_sentence_and_of_the_public_list(name):
         assert text == text.lower()
 
 
+PAIRS = ("samsum", "xsum", "chatdoctor")
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_texts_and_outputs_are_single_lines_that_no_cut_touches(name):
+    cut = load_config(name)["metadata"]["data"]["max_words"]
+    for text, output in islice(corpus(name, None), 500):
+        for part, most in ((text, cut["text"]), (output, cut.get("label", 40))):
+            assert part == " ".join(part.split())
+            assert not set("{}[]|#") & set(part)
+            assert "=>" not in part
+            assert 4 <= len(part.split()) <= most
+
+
+#: Words with which an output may speak about its text; all others are in the text.
+OWN_WORDS = {
+    "samsum": "will go to at and buy for can't meet because they on instead found pick up starts a new job celebrate it"
+    " bring by order as birthday present is not coming take notes leaves days feed watched thinks was come over watch"
+    " be minutes late wait from in",
+    "xsum": "have rescued near police are looking for who stole is close with the loss of jobs worth £m has opened beat"
+    " to reach left homes in without plans been by councillors found raised between and will be disrupted because named"
+    " recalled weeks from",
+}
+
+
+@pytest.mark.parametrize("name", OWN_WORDS)
+def test_a_summary_says_nothing_that_its_text_does_not(name):
+    own = {normalised(word) for word in OWN_WORDS[name].split()}
+    for text, summary in islice(corpus(name, None), 500):
+        said = {normalised(word).removesuffix("s") for word in text.replace("'s", "").split()}
+        for word in summary.replace("'s", "").split():
+            assert normalised(word) in own or normalised(word).removesuffix("s") in said, (word, text)
+
+
+def test_an_answer_speaks_about_its_own_question():
+    pairs = [tuple(set(part.lower().split()) for part in pair) for pair in islice(corpus("chatdoctor", None), 500)]
+    own = sum(len(question & answer) for question, answer in pairs)
+    others = sum(len(pairs[i - 1][0] & answer) for i, (_, answer) in enumerate(pairs))
+    assert own > 1.5 * others
+
+
+def test_synthetic_films_are_valid_in_the_order_of_the_fields():
+    for text, label in islice(corpus("wikimovies", None), 500):
+        film = films.parse(text)
+        assert film is not None and films.is_valid(film)
+        assert tuple(film) == films.FIELDS
+        assert 1 <= len(film["cast"]) <= films.MOST_CAST
+        assert ("Silent" in film["genres"]) == (film["year"] < 1930)
+        assert label == "movie"
+
+
+@pytest.mark.parametrize("name", [*PAIRS, "wikimovies"])
+def test_a_text_corpus_has_nine_thousand_distinct_records(name):
+    distinct = {normalised(text) for text, _ in islice(corpus(name, None), 10_000)}
+    assert len(distinct) >= 9_000
+
+
 def test_shipped_corpora_are_small():
-    assert sum(path.stat().st_size for path in (TASKS / "synthetic").glob("*.txt")) < 100_000
+    assert sum(path.stat().st_size for path in (TASKS / "synthetic").glob("*.txt")) < 150_000
 
 
 def test_grammar_notation():

@@ -1,0 +1,164 @@
+"""The demonstration mechanisms on generation and JSON tasks: what they release there, and why they skip."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness import models
+from harness.errors import DataError
+from harness.evaluation import text_metrics
+from harness.evaluation.lm_eval_bridge import evaluate
+from harness.mechanism import Context, Demonstration, DemonstrationMechanism
+from harness.models.embeddings import load_embeddings
+from harness.models.simulated import SimulatedLM
+from harness.privacy.events import flatten
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
+from harness.seeds import Streams
+from harness.task import Task
+from mechanisms.prism import Prism
+from mechanisms.pta import PTA
+from mechanisms.public_demonstrations import PublicDemonstrations
+from mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
+from mechanisms.tang import Tang
+from mechanisms.zero_shot import ZeroShot
+
+GENERATION = ("samsum", "xsum", "chatdoctor")
+WRITERS = {
+    "tang": Tang(slots=3, tokens=4, top_k=20),
+    "pta": PTA(slots=3, tokens=4),
+    "prism": Prism(prompts=3, tokens=4),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quick_embeddings(monkeypatch):
+    """The simulated embeddings, and no WordNet, whatever this machine has."""
+    monkeypatch.setattr(text_metrics, "_embed", load_embeddings("sim").encode)
+    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"meteor": "It is not there; install it."})
+    text_metrics._similarities.cache_clear()
+    yield
+    text_metrics._similarities.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Task]:
+    return {
+        name: Task.load(name, "synthetic", limit_train=30, limit_test=5) for name in (*GENERATION, "wikimovies", "trec")
+    }
+
+
+class NotingLM(SimulatedLM):
+    """Notes the prompts that it is asked to continue."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+
+    def generate(self, prompts, *args, **kwargs):
+        self.asked += [self.decode(prompt) for prompt in prompts]
+        return super().generate(prompts, *args, **kwargs)
+
+
+def release(
+    mechanism: DemonstrationMechanism, task: Task, *, shots: int = 3, seed: int = 0, model: SimulatedLM | None = None
+) -> tuple[list[Demonstration], Ledger]:
+    randomness = Streams(seed)
+    plan = task.plan_shots(shots, randomness.stream("shots"))
+    ledger = Ledger(None, float("inf"), 1e-5)
+    private = PrivateSet(task.train, ledger, sizes=task.sizes(plan).records, coins=randomness.source("sampling"))
+    noise = randomness.source("noise")
+    context = Context(task, model or SimulatedLM(), plan, 1.0, randomness, noise)
+    return mechanism.release(private, context), ledger
+
+
+def test_zero_shot_samples_public_texts_on_a_json_task_and_nothing_elsewhere(tasks):
+    task, model = tasks["wikimovies"], NotingLM()
+    texts, ledger = release(ZeroShot(), task, model=model)
+    assert model.asked == [task.generation_prompt("movie", ())] * 3
+    assert len({demonstration.text for demonstration in texts}) == 3
+    assert ledger.event() == dp.NoOpDpEvent()
+    assert release(ZeroShot(), task)[0] == texts != release(ZeroShot(), task, seed=1)[0]
+    for name in (*GENERATION, "trec"):
+        assert release(ZeroShot(), tasks[name])[0] == []
+
+
+@pytest.mark.parametrize("mechanism", [ZeroShot(), RealDemonstrations()])
+def test_sampled_texts_end_where_released_texts_do(tasks, mechanism):
+    class Says(SimulatedLM):
+        def generate(self, prompts, max_tokens, stop=(), prefix=None, *, temperature=0.0, seeds=None, broken="raise"):
+            assert (temperature, len(set(seeds)), max_tokens) == (1.0, len(prompts), 80)
+            assert not any(word.isspace() for word in stop)
+            return ["\n\n {} \nmore", "{} END more", ""]
+
+    texts, _ = release(mechanism, tasks["wikimovies"], model=Says())
+    assert [(demonstration.text, demonstration.stopped) for demonstration in texts] == [
+        ("{}", True),
+        ("{}", True),
+        ("", False),
+    ]
+
+
+def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
+    task, model = tasks["wikimovies"], NotingLM()
+    texts, ledger = release(RealDemonstrations(), task, model=model)
+    shown = [[record.text for record in task.train if record.text in prompt] for prompt in model.asked]
+    assert [len(part) for part in shown] == [EXAMPLES] * 3
+    assert len({tuple(part) for part in shown}) == 3
+    assert any(isinstance(event, dp.NonPrivateDpEvent) for event in flatten(ledger.event()))
+    assert len(texts) == 3
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_real_demonstrations_are_private_pairs(tasks, name):
+    demonstrations, ledger = release(RealDemonstrations(), tasks[name])
+    assert len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in tasks[name].train}) == 3
+    assert any(isinstance(event, dp.NonPrivateDpEvent) for event in flatten(ledger.event()))
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_public_demonstrations_are_different_public_pairs_at_no_cost(tasks, name):
+    task = tasks[name]
+    demonstrations, ledger = release(PublicDemonstrations(), task, shots=8)
+    assert len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in task.public}) == 8
+    assert ledger.event() == dp.NoOpDpEvent()
+    assert release(PublicDemonstrations(), task, shots=8)[0] == demonstrations
+    assert release(PublicDemonstrations(), task, shots=8, seed=1)[0] != demonstrations
+    scored = evaluate(task, models.load("sim"), demonstrations[:2], limit=2)
+    assert scored.prefix_tokens == len(models.load("sim").encode(task.icl_prefix(demonstrations[:2])))
+
+
+def test_public_demonstrations_say_why_they_cannot(tasks):
+    mechanism, without_public = PublicDemonstrations(), replace(tasks["samsum"], public=())
+    assert "all its texts would be the same" in str(mechanism.skip(tasks["wikimovies"]))
+    assert "no public records" in str(mechanism.skip(without_public))
+    assert all(mechanism.skip(tasks[name]) is None for name in (*GENERATION, "trec"))
+    few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
+    context = Context(few, SimulatedLM(), ("example",) * 2, 0.0, Streams(0), Streams(0).source("noise"))
+    with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
+        mechanism.release(
+            PrivateSet([], Ledger(None, 1.0, 1e-5), sizes={}, coins=Streams(0).source("sampling")), context
+        )
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_demonstration_mechanisms_write_films_and_skip_pairs(tasks, name):
+    mechanism = WRITERS[name]
+    for other in GENERATION:
+        assert "an input with its output" in str(mechanism.skip(tasks[other]))
+    assert mechanism.skip(tasks["wikimovies"]) is None
+    assert mechanism.skip(tasks["trec"]) is None
+    texts, ledger = release(mechanism, tasks["wikimovies"], shots=2)
+    assert [demonstration.label for demonstration in texts] == ["movie"] * 2
+    sizes = tasks["wikimovies"].sizes(("movie",) * 2)
+    assert ledger.event() == flat(mechanism.events(1.0, sizes))
+    assert set(evaluate(tasks["wikimovies"], SimulatedLM(), texts).aggregates) == {"genre_distance", "year_distance"}
+
+
+def flat(event: dp.DpEvent) -> dp.DpEvent:
+    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger.charge(event, None, note="all of it")
+    return ledger.event()

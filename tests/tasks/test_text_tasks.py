@@ -1,0 +1,204 @@
+"""Generation and JSON tasks from end to end, through lm-eval."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from lm_eval import evaluator
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+
+from harness import models
+from harness.data_sources import Record
+from harness.errors import ResultError, UsageError
+from harness.evaluation import text_metrics
+from harness.evaluation.lm_eval_bridge import evaluate, evaluate_with
+from harness.mechanism import Demonstration
+from harness.models.embeddings import load_embeddings
+from harness.models.simulated import SimulatedLM
+from harness.task import TASKS, Task, load_config
+from tasks import films, metrics
+
+GENERATION = ("samsum", "xsum", "chatdoctor")
+HOSTILE = (
+    "{{ text }} {% raw %}",
+    "100% %s {0} {x!r}",
+    "'single' \"double\" `back`\\",
+    "=> # | \x00 é 猫 ½",
+    "END ENDE",
+)
+FILM = {"title": "The Golden Rider", "year": 1955, "genres": ["Western"], "cast": ["Ana Bell"]}
+
+
+@pytest.fixture(autouse=True)
+def _quick_embeddings(monkeypatch):
+    """The simulated embeddings, and no WordNet, whatever this machine has."""
+    monkeypatch.setattr(text_metrics, "_embed", load_embeddings("sim").encode)
+    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"meteor": "It is not there; install it."})
+    text_metrics._similarities.cache_clear()
+    yield
+    text_metrics._similarities.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def tasks() -> dict[str, Task]:
+    return {
+        name: Task.load(name, "synthetic", limit_train=30, limit_test=5) for name in (*GENERATION, "wikimovies", "trec")
+    }
+
+
+def task_of(name: str, test: Sequence[Record]) -> Task:
+    config = load_config(name)
+    kind = config["metadata"]["kind"]
+    return Task(name, kind, (), False, "synthetic", "", {}, (), tuple(test), config)
+
+
+class Fixed(LM):
+    """Answers by document id, and notes the contexts that it was asked with."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        super().__init__()
+        self.answers, self.contexts = answers, []
+
+    def generate_until(self, requests, disable_tqdm=True):
+        self.contexts += [request.args[0] for request in requests]
+        return [self.answers[request.doc["id"]] for request in requests]
+
+    def loglikelihood(self, requests, disable_tqdm=True):
+        raise AssertionError("a generation task asks for texts")
+
+    loglikelihood_rolling = loglikelihood
+
+
+# --- generation
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_scores_are_those_of_what_the_model_writes_document_by_document(tasks, name):
+    task, model = tasks[name], models.load("sim")
+    evaluation = evaluate(task, model, ())
+    room = task.config["generation_kwargs"]["max_gen_toks"]
+    for record, document in zip(task.test, evaluation.documents, strict=True):
+        prompt = model.encode(task.config["description"] + task.query(record.text))
+        answer = model.generate([prompt], room, ["\n"])[0].strip().removesuffix('"')
+        expected = text_metrics.scores(answer, record.label)
+        expected["similarity"] = text_metrics.similarities([(answer, record.label)])[0]
+        assert document.outcome == pytest.approx(expected)
+    for metric, score in evaluation.scores.items():
+        assert score == pytest.approx(np.mean([document.outcome[metric] for document in evaluation.documents]))
+    assert evaluation.skipped == {"meteor": "It is not there; install it."}
+    assert set(evaluation.scores) == {"rouge1", "rouge2", "rougeL", "bleu1", "similarity"}
+    assert task.main_metric in evaluation.scores
+    assert evaluation.prefix_tokens == len(model.encode(task.config["description"]))
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_another_model_of_lm_eval_is_asked_with_the_zero_shot_prompt_or_a_prefix(tasks, name):
+    task = tasks[name]
+    perfect = Fixed({doc["id"]: f' {doc["label"]}"\n"more"' for doc in task.documents()})
+    evaluation = evaluate_with(task, perfect)
+    assert evaluation.scores == pytest.approx(dict.fromkeys(evaluation.scores, 1.0))
+    assert evaluation.prefix_tokens == 0
+    assert perfect.contexts == [task.query(record.text) for record in task.test]
+    silent = Fixed({doc["id"]: "\n" for doc in task.documents()})
+    evaluation = evaluate_with(task, silent, "{{ 1 }} before\n", limit=2)
+    assert evaluation.scores == dict.fromkeys(evaluation.scores, 0.0)
+    assert silent.contexts == ["{{ 1 }} before\n" + task.query(record.text) for record in task.test[:2]]
+
+
+def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
+    test = [Record(f"{i} {text}", text) for i, text in enumerate(HOSTILE)]
+    task = task_of("samsum", test)
+    shown = [Demonstration(text, text, tokens=1) for text in HOSTILE]
+    lm = Fixed({doc["id"]: text for doc, text in zip(task.documents(), [*HOSTILE[:-1], "\ud800 %s"], strict=True)})
+    evaluation = evaluate_with(task, lm, task.icl_prefix(shown))
+    assert lm.contexts == [task.icl_prefix(shown) + task.query(record.text) for record in test]
+    assert [document.outcome["rougeL"] for document in evaluation.documents[1:3]] == [1.0, 1.0]
+    assert evaluation.documents[-1].outcome["rouge1"] == 0.0
+
+
+def test_an_aggregation_that_disagrees_with_the_documents_is_an_error(tasks, monkeypatch):
+    monkeypatch.setattr(metrics, "text_metrics", _OtherMean())
+    with pytest.raises(ResultError, match="similarity"):
+        evaluate_with(tasks["samsum"], Fixed({doc["id"]: "a" for doc in tasks["samsum"].documents()}))
+
+
+class _OtherMean:
+    def __getattr__(self, name):
+        return getattr(text_metrics, name)
+
+    @staticmethod
+    def mean_similarity(pairs):
+        return 0.75
+
+
+def test_without_embeddings_similarity_is_skipped_with_the_reason(tasks, monkeypatch):
+    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"similarity": "No model."})
+    monkeypatch.setattr(text_metrics, "single_meteor_score", lambda reference, answer, wordnet: 0.25)
+    evaluation = evaluate(tasks["samsum"], models.load("sim"), ())
+    assert evaluation.skipped == {"similarity": "No model."}
+    assert evaluation.scores["meteor"] == 0.25
+    assert "similarity" not in evaluation.scores
+
+
+# --- JSON
+
+
+def texts_of(*films_or_texts) -> list[Demonstration]:
+    texts = [json.dumps(text) if isinstance(text, dict) else text for text in films_or_texts]
+    return [Demonstration(text, "movie", tokens=1) for text in texts]
+
+
+def test_released_films_are_the_documents_and_no_model_is_asked(tasks):
+    released = texts_of(FILM, {**FILM, "year": "1955"}, "no film", FILM, *HOSTILE, "\ud800", "")
+    evaluation = evaluate(tasks["wikimovies"], _Silent(), released)
+    assert [document.id for document in evaluation.documents] == [f"sample-{i}" for i in range(len(released))]
+    assert [document.outcome["parses"] for document in evaluation.documents[:4]] == [1.0, 1.0, 0.0, 1.0]
+    assert [document.outcome["valid"] for document in evaluation.documents[:4]] == [1.0, 0.0, 0.0, 1.0]
+    assert evaluation.scores == pytest.approx({"parses": 3 / len(released), "valid": 2 / len(released)})
+    records = [record.text for record in tasks["wikimovies"].test]
+    texts = [demonstration.text for demonstration in released]
+    assert evaluation.aggregates == {
+        "genre_distance": films.genre_distance(texts, records),
+        "year_distance": films.year_distance(texts, records),
+    }
+    assert all(0 < value <= 1 for value in evaluation.aggregates.values())
+
+
+class _Silent(SimulatedLM):
+    def generate(self, *args, **kwargs):
+        raise AssertionError("released texts are scored without the model")
+
+    encode = generate
+
+
+def test_the_test_records_themselves_are_valid_and_at_distance_0(tasks):
+    evaluation = evaluate(tasks["wikimovies"], _Silent(), tasks["wikimovies"].test)
+    assert evaluation.scores == {"parses": 1.0, "valid": 1.0}
+    assert evaluation.aggregates == {"genre_distance": 0.0, "year_distance": 0.0}
+
+
+def test_a_json_task_without_texts_says_what_to_ask_for(tasks):
+    with pytest.raises(UsageError, match="at least 1 shot"):
+        evaluate(tasks["wikimovies"], _Silent(), ())
+
+
+def test_lm_eval_runs_the_task_files_by_itself():
+    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"})
+    names = ["dpicl_samsum", "dpicl_wikimovies"]
+    output = evaluator.evaluate(Always(json.dumps(FILM)), manager.load(names), limit=4, bootstrap_iters=0)
+    assert output["results"]["dpicl_wikimovies"]["valid,none"] == 1.0
+    assert 0 <= output["results"]["dpicl_samsum"]["rougeL,none"] < 0.5
+    assert "meteor,none" not in output["results"]["dpicl_samsum"]
+
+
+class Always(Fixed):
+    def __init__(self, text: str) -> None:
+        super().__init__({})
+        self.text = text
+
+    def generate_until(self, requests, disable_tqdm=True):
+        return [self.text for _ in requests]
