@@ -20,8 +20,8 @@ class NoisyTopK:
     Rows hold 0 or 1 for each of K public words. One record replaces one slot's row: every count moves by at most 1,
     some up and others down, so the range of the move is at most 2. Adding ``temperature`` times Gumbel noise to every
     count and taking the k largest in order is the same as drawing k times, without replacement, from
-    softmax(count / temperature) (Durfee & Rogers 2019): k bounded-range choices of epsilon' = 2 / temperature. All k are
-    charged, also where the list is shorter.
+    softmax(count / temperature) (Durfee & Rogers 2019): k bounded-range choices of epsilon' = 2 / temperature. All k
+    are charged, also where the list is shorter.
     """
 
     count: int
