@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from harness.record_sets import Record as Record
 from harness.record_sets import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
+
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ def _first_words(text: str, most: int | None) -> str:
 
 
 def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
-    """The pinned revision by `datasets.load_dataset`. Raises DataError that says how to go on without network."""
+    """One commit of a hub data set by `datasets.load_dataset`. Raises DataError that says how to go on without it."""
     if "missing" in spec.hub:
         raise DataError(
             f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
@@ -170,24 +173,48 @@ def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
         )
     import datasets
 
-    path, revision = spec.hub["path"], spec.hub["revision"]
+    path, revision = spec.hub["path"], _hub_revision(spec)
+    splits = spec.hub.get("splits", {"train": "train", "test": "test"})
     try:
-        data = datasets.load_dataset(path, spec.hub.get("name"), revision=revision)
+        train, test = (
+            datasets.load_dataset(path, spec.hub.get("name"), split=splits[name], revision=revision)
+            for name in ("train", "test")
+        )
     except Exception as error:  # network, authentication and format errors of three libraries
         raise DataError(
             f"Could not read {path} from the Hugging Face hub ({type(error).__name__}); use `--source local` with"
             f" DPICL_DATA set to a folder that holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, or"
             " `--source synthetic`."
         ) from error
-    return _hub_split(spec, data["train"]), _hub_split(spec, data["test"])
+    return _hub_split(spec, train), _hub_split(spec, test)
+
+
+def _hub_revision(spec: SourceSpec) -> str:
+    """The commit that the task file pins, or the one that $DPICL_HUB_REVISION names for this task.
+
+    Never a branch: what it holds may change between two cells of one board. Raises DataError where there is none.
+    """
+    if pinned := spec.hub.get("revision"):
+        return str(pinned)
+    given = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))
+    revision = given.get(spec.name, "")
+    if not _COMMIT.fullmatch(revision):
+        raise DataError(
+            f"This project pins no commit of {spec.hub['path']}; set DPICL_HUB_REVISION={spec.name}=COMMIT with one of"
+            f" 40 hexadecimal digits (https://huggingface.co/datasets/{spec.hub['path']}/commits/main lists them), or"
+            " use `--source local` or `--source synthetic`."
+        )
+    return revision
 
 
 def _hub_split(spec: SourceSpec, rows: Iterable[Mapping[str, Any]]) -> Split:
-    """The hub stores class ids; `hub.labels` lists our word for each id, in the hub's order."""
-    text, label, words = spec.hub["text"], spec.hub["label"], spec.hub["labels"]
+    """Where the hub stores class ids, `hub.labels` lists our word for each id, in the hub's order."""
+    text, label, words = spec.hub["text"], spec.hub["label"], spec.hub.get("labels")
     records = []
     for number, row in enumerate(rows):
-        word = words[row[label]] if 0 <= row[label] < len(words) else ""
+        word = row[label]
+        if words is not None:
+            word = words[word] if 0 <= word < len(words) else ""
         records.append(_record(spec, row[text], word, f"{spec.hub['path']} row {number}"))
     return records
 

@@ -24,7 +24,6 @@ PACKAGES = (
     "numpy",
     "prv-accountant",
     "rouge-score",
-    "sacrebleu",
     "sentence-transformers",
     "torch",
     "transformers",

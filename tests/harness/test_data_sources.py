@@ -235,7 +235,7 @@ def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
     assert str(caught.value).count(". ") == 0
 
 
-@pytest.mark.parametrize("name", ["mit_g", "mit_d", "samsum", "xsum", "chatdoctor", "wikimovies"])
+@pytest.mark.parametrize("name", ["mit_g", "mit_d", "wikimovies"])
 def test_a_task_without_hub_source_and_says_which_files_to_bring(name):
     with pytest.raises(DataError, match=rf"{name}/train\.jsonl"):
         Task.load(name, source="hub")
@@ -257,15 +257,50 @@ def test_hub_label_ids_become_label_words_at_a_pinned_commit(monkeypatch, name):
     text, label, words = HUB[name]
     asked = {}
 
-    def hub(path, config, revision):
+    def hub(path, config, split, revision):
         asked.update(path=path, revision=revision)
         rows = [{text: f"train {i}", label: i} for i in range(len(load_config(name)["doc_to_choice"]))]
-        return {"train": rows, "test": [{text: f"test {i}", label: i} for i in words]}
+        return {"train": rows, "test": [{text: f"test {i}", label: i} for i in words]}[split]
 
     monkeypatch.setattr("datasets.load_dataset", hub)
     task = Task.load(name, source="hub")
     assert {r.text: r.label for r in task.test} == {f"test {i}": word for i, word in words.items()}
     assert len(asked["revision"]) == 40
+
+
+PAIRS = {  # columns and splits as the hub's data set cards list them
+    "samsum": ("knkarthick/samsum", "dialogue", "summary", ("train", "test")),
+    "xsum": ("EdinburghNLP/xsum", "document", "summary", ("train", "test")),
+    "chatdoctor": ("lavita/ChatDoctor-HealthCareMagic-100k", "input", "output", ("train[1000:]", "train[:1000]")),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_hub_set_without_a_pinned_commit_is_read_at_the_one_that_is_given(monkeypatch, name):
+    path, text, label, splits = PAIRS[name]
+    asked = []
+
+    def hub(path, config, split, revision):
+        asked.append((path, split, revision))
+        public = load_config(name)["metadata"]["data"]["public"]["hub"]
+        kind, number = ("test", 3) if split == splits[1] else ("train", public + 5)
+        return [{text: f"{kind} text {i}", label: f"{kind} label {i}"} for i in range(number)]
+
+    monkeypatch.setattr("datasets.load_dataset", hub)
+    commit = "0123456789" * 4
+    monkeypatch.setenv("DPICL_HUB_REVISION", f"other={'f' * 40}, {name}={commit}")
+    task = Task.load(name, source="hub")
+    assert asked == [(path, split, commit) for split in splits]
+    assert sorted(r.label for r in task.test) == [f"test label {i}" for i in range(3)]
+    assert (len(task.train), len(task.public)) == (5, load_config(name)["metadata"]["data"]["public"]["hub"])
+
+
+@pytest.mark.parametrize("given", ["", "samsum=main", f"xsum={'f' * 40}", f"samsum={'F' * 40}"])
+def test_a_branch_is_no_commit_and_the_message_says_what_to_set(monkeypatch, given):
+    monkeypatch.setenv("DPICL_HUB_REVISION", given)
+    monkeypatch.setattr("datasets.load_dataset", lambda *args, **options: pytest.fail("the hub was asked"))
+    with pytest.raises(DataError, match="DPICL_HUB_REVISION=samsum=COMMIT"):
+        Task.load("samsum", source="hub")
 
 
 def test_unknown_names_are_answered_with_the_closest_one():

@@ -1,0 +1,148 @@
+"""Cells of answer mechanisms from the suite to the result, with the simulated model."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.privacy.accountants import epsilon
+from harness.privacy.events import from_json
+from harness.results import from_text
+from harness.store import Store
+
+SUITE = """
+name: answers
+version: 1
+source: {source}
+model: sim
+seeds: [0, 1]
+epsilons: [1, 8]
+delta: 1e-5
+shots: 2
+test_records: 6
+train_records: 80
+tasks: [{task}]
+mechanisms:
+  - name: {mechanism}
+    options: {{slots: 4, examples_per_slot: 2, sampling_seed: 0{more}}}
+"""
+
+
+@pytest.fixture
+def run(dpicl, tmp_path, monkeypatch):
+    """run('esa', 'samsum') -> (answer of `dpicl run`, results by (epsilon, seed))."""
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+
+    def start(mechanism, task, more="", source="synthetic", suite=SUITE, flags=()):
+        path = tmp_path / "answers.yaml"
+        path.write_text(suite.format(mechanism=mechanism, task=task, more=more, source=source), encoding="utf-8")
+        answer = dpicl("run", path, "--results", tmp_path / "results", "--json", *flags)
+        results, _ = Store(tmp_path / "results", "answers").load_all()
+        return answer, {(result.cell.epsilon, result.cell.seed): result for result in results}
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "task", "more"),
+    [
+        ("voting", "agnews", ""),
+        ("voting", "mit_g", ", partition: one_sample"),
+        ("esa", "samsum", ", embedding: sim, candidates: 4"),
+        ("ksa", "xsum", ", words: 3, partition: once"),
+        ("sga", "chatdoctor", ", embedding: sim, public_slots: 4"),
+        ("sga_histogram", "samsum", ", embedding: sim, public_slots: 4, public: out"),
+    ],
+)
+def test_every_mechanism_answers_at_its_proved_epsilon_and_the_model_is_asked_once(run, mechanism, task, more):
+    answer, results = run(mechanism, task, more)
+    assert answer.code == 0, answer.err
+    assert set(results) == {(1, 0), (1, 1), (8, 0), (8, 1)}
+    for (target, _), result in results.items():
+        privacy = result.privacy
+        assert 0.98 * target <= privacy.epsilon_proved <= target
+        assert epsilon(from_json(privacy.event), 1e-5).upper == pytest.approx(privacy.epsilon_proved)
+        assert 0 < privacy.epsilon_per_query < privacy.epsilon_proved
+        assert privacy.queries == len(result.answers) == result.released_count == 6
+        assert {a.id for a in result.answers} == set(result.documents[result.main_metric].ids)
+    first, *others = [results[key].cost.tokens_read for key in sorted(results)]
+    if mechanism in ("voting", "esa"):
+        assert others == [0, 0, 0]
+    else:  # what was released differs, so the final prompts do; the slots are not asked again
+        assert max(others) < first / 2
+
+
+def test_two_noise_seeds_differ_and_one_seed_repeats(run, tmp_path):
+    _, results = run("voting", "agnews")
+    answers = {key: [a.text for a in result.answers] for key, result in results.items()}
+    assert answers[1, 0] != answers[1, 1]
+    for path in (tmp_path / "results").rglob("*.json"):
+        path.unlink()
+    _, again = run("voting", "agnews", flags=["--epsilon", 1, "--seed", 0])
+    assert [a.text for a in again[1, 0].answers] == answers[1, 0]
+
+
+def test_answers_without_privacy_are_counted_and_not_stored(run):
+    _, results = run("voting", "agnews", flags=["--epsilon", "inf", "--seed", 0])
+    (result,) = results.values()
+    assert math.isinf(result.privacy.epsilon_proved)
+    assert result.answers == [] and result.released_count == 6
+
+
+def test_answers_that_retell_real_records_stay_here(run, tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "samsum"
+    folder.mkdir(parents=True)
+    for split, number in (("train", 2000), ("test", 8)):
+        rows = [{"dialogue": f"{split} person {i} says zyxw{i} twice", "summary": f"zyxw{i}"} for i in range(number)]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
+    flags = ["--epsilon", 1, "--seed", 0, "--mechanism", "ksa", "--mechanism", "public_demonstrations"]
+    answer, _ = run("ksa", "samsum", ", words: 2", source="local", flags=flags)
+    assert answer.code == 0, answer.err
+    results, _ = Store(tmp_path / "results", "answers").load_all()
+    assert {r.cell.mechanism: (r.answers, r.released, r.released_count) for r in results} == {
+        "ksa": ([], [], 6),
+        "public_demonstrations": ([], [], 2),
+    }
+    written = "".join(path.read_text() for path in (tmp_path / "results").rglob("*.json"))
+    assert "zyxw" not in written
+
+
+def test_a_budget_for_more_queries_is_stated_and_for_fewer_refused(run):
+    more, results = run("voting", "agnews", suite=SUITE + "queries: 500\n", flags=["--epsilon", 1, "--seed", 0])
+    assert more.code == 0, more.err
+    assert results[1, 0].privacy.queries == 500 and len(results[1, 0].answers) == 6
+    few, _ = run("voting", "agnews", suite=SUITE + "queries: 5\n", flags=["--epsilon", 1, "--seed", 0])
+    assert few.code == 2 and "6 queries but the budget is for 5" in few.err
+
+
+def test_a_mechanism_that_cannot_do_a_task_says_why(run):
+    answer, results = run("esa", "agnews", flags=["--epsilon", 1, "--seed", 0])
+    assert answer.code == 0 and results == {}
+    (cell,) = answer.json["cells"]
+    assert cell["status"] == "skipped" and "voting is the same with less noise" in cell["message"]
+
+
+def test_the_plan_counts_a_collection_once(dpicl, run, tmp_path):
+    run("voting", "agnews", flags=["--epsilon", 1, "--seed", 0])
+    plan = dpicl("plan", tmp_path / "answers.yaml", "--results", tmp_path / "elsewhere", "--json").json
+    tokens = [cell["tokens"] for cell in plan["cells"]]
+    assert tokens[0] > 0 and tokens[1:] == [0, 0, 0]
+
+
+def test_shots_of_one_task_may_differ(dpicl, tmp_path):
+    path = tmp_path / "shots.yaml"
+    text = SUITE.format(mechanism="voting", task="agnews, trec", more="", source="synthetic")
+    path.write_text(text + "task_shots: {trec: 6}\n", encoding="utf-8")
+    assert dpicl("plan", path, "--json").code == 0
+    path.write_text(text + "task_shots: {trek: 6}\n", encoding="utf-8")
+    wrong = dpicl("plan", path, "--json")
+    assert wrong.code == 2 and "Did you mean 'trec'" in wrong.err
+
+
+def test_results_from_before_answer_mechanisms_keep_their_ids():
+    committed = sorted((Path(__file__).parents[2] / "results" / "classification").rglob("tang/*/*.json"))
+    assert committed
+    for path in committed[:3]:
+        assert from_text(path.read_text(encoding="utf-8")).cell_id == path.stem  # reading checks the id
