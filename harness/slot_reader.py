@@ -9,7 +9,7 @@ while a public prompt that does so is an error.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +26,10 @@ from harness.task import CONTENT_FREE
 if TYPE_CHECKING:
     from harness.models.base import Broken, LanguageModel
     from harness.task import Task
+
+
+#: Further prompts, written only when they are needed.
+Prompts = Callable[[], Sequence[str]]
 
 
 class SlotReader:
@@ -59,15 +63,7 @@ class SlotReader:
         number that is not finite is all NaN. Raises ModelError when the public prompt (an empty slot) gives one.
         """
         blank = CONTENT_FREE if calibrated else ()
-        groups = [
-            {text: self._prompts.of(slot, text) for text in (query.text, *self._together, *blank)} for slot in slots
-        ]
-        scores: dict[str, list[float]] = {}
-        for slot, group in zip(slots, groups, strict=True):
-            scores |= self._scores(list(group.values()), public=not slot)
-        rows = np.array([scores[group[query.text]] for group in groups])
-        if calibrated:
-            rows -= np.stack([_content_free([scores[group[text]] for text in blank]) for group in groups])
+        rows = np.array([self._label_row(slot, query.text, blank) for slot in slots])
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
 
@@ -76,17 +72,16 @@ class SlotReader:
 
         Raises ModelError when the public prompt (an empty slot) makes the model fail.
         """
-        groups = [[self._prompts.of(slot, text) for text in (query.text, *self._together)] for slot in slots]
-        answers: dict[str, str] = {}
-        for slot, group in zip(slots, groups, strict=True):
-            answers |= self._greedy("texts", group, broken="empty" if slot else "raise")
-        return [answers[group[0]] for group in groups]
+        return [
+            self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty" if slot else "raise")[
+                0
+            ]
+            for slot in slots
+        ]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         """As `texts`, from slots of public records, which are read together. Raises ModelError when the model fails."""
-        groups = [[self._prompts.of(slot, text) for text in (query.text, *self._together)] for slot in slots]
-        answers = self._greedy("public texts", [prompt for group in groups for prompt in group], broken="raise")
-        return [answers[group[0]] for group in groups]
+        return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], _nothing, "raise")
 
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
         """``count`` public texts: the zero-shot answer, then samples of it at that temperature.
@@ -109,8 +104,7 @@ class SlotReader:
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """The greedy answers to public prompts. Raises PromptTooLong, and ModelError when the model fails."""
-        answers = self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], broken="raise")
-        return [answers[prompt] for prompt in prompts]
+        return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], _nothing, "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         """float64[n, d] by the embedding model of that name: rows of length 1, the zero vector for an empty text."""
@@ -125,39 +119,71 @@ class SlotReader:
             found |= self._keep("embeddings", {keys[t]: row.tolist() for t, row in zip(missing, rows, strict=True)})
         return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
 
-    def _scores(self, prompts: Sequence[str], public: bool) -> dict[str, list[float]]:
-        """Prompt -> L log-probabilities. The prompts begin alike, and what they share is read once."""
-        keys = {prompt: key_of(self._identity, "labels", prompt, self._prompts.endings) for prompt in prompts}
-        found = self._cache.get(keys.values())
-        missing = [prompt for prompt, key in keys.items() if key not in found]
-        if missing:
-            tokens = [self._model.encode(prompt) for prompt in missing]
-            shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
-            prefix = self._model.prefix(tokens[0][:shared])
-            rows = self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
-            if public and not np.isfinite(rows).all():
-                raise not_finite(self._model.identity.name)
-            found |= self._keep("labels", {keys[prompt]: row for prompt, row in zip(missing, rows, strict=True)})
-        return {prompt: found[key] for prompt, key in keys.items()}
+    def _with(self, slot: Slot) -> Prompts:
+        """What is read together with a prompt of the slot: its prompts for all queries that see the same slots."""
+        return lambda: [self._prompts.of(slot, text) for text in self._together]
 
-    def _greedy(self, kind: str, prompts: Sequence[str], broken: Broken) -> dict[str, str]:
-        """Prompt -> greedy answer; broken: what becomes of a prompt that makes the model fail."""
-        keys = {prompt: key_of(self._identity, "greedy", prompt, self._limits) for prompt in prompts}
-        found = self._cache.get(keys.values())
-        missing = [prompt for prompt, key in keys.items() if key not in found]
-        if missing:
-            asked = [self._model.encode(prompt) for prompt in missing]
-            made = self._model.generate(asked, *self._limits, broken=broken)
-            found |= self._keep(kind, {keys[prompt]: text.strip() for prompt, text in zip(missing, made, strict=True)})
-        return {prompt: found[key] for prompt, key in keys.items()}
+    def _label_row(self, slot: Slot, text: str, blank: Sequence[str]) -> np.ndarray:
+        """float64[L] of one slot; see `label_scores`."""
+        prompts = [self._prompts.of(slot, each) for each in (text, *blank)]
+        scores, *content_free = self._scores(prompts, self._with(slot), public=not slot)
+        row = np.array(scores)
+        if content_free:
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                row -= np.log(calibration.content_free_probabilities(content_free))
+        return row
+
+    def _scores(self, prompts: Sequence[str], others: Prompts, public: bool) -> list[list[float]]:
+        """L log-probabilities of each prompt. ``others`` are read too, where one of these has to be: they all begin
+        alike, and what they share is read once."""
+        return self._asked("labels", prompts, others, self._prompts.endings, lambda asked: self._score(asked, public))
+
+    def _score(self, prompts: Sequence[str], public: bool) -> list[list[float]]:
+        tokens = [self._model.encode(prompt) for prompt in prompts]
+        shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
+        prefix = self._model.prefix(tokens[0][:shared])
+        rows = self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
+        if public and not np.isfinite(rows).all():
+            raise not_finite(self._model.identity.name)
+        return rows
+
+    def _greedy(self, kind: str, prompts: Sequence[str], others: Prompts, broken: Broken) -> list[str]:
+        """The greedy answer to each prompt; broken: what becomes of a prompt that makes the model fail."""
+
+        def generate(asked: Sequence[str]) -> list[str]:
+            tokens = [self._model.encode(prompt) for prompt in asked]
+            return [text.strip() for text in self._model.generate(tokens, *self._limits, broken=broken)]
+
+        return self._asked(kind, prompts, others, self._limits, generate)
+
+    def _asked(
+        self,
+        kind: str,
+        prompts: Sequence[str],
+        others: Prompts,
+        settings: object,
+        ask: Callable[[Sequence[str]], Sequence[Any]],
+    ) -> list[Any]:
+        """The model's output for each prompt, from the cache where it is there; else asked and kept."""
+        name = "labels" if kind == "labels" else "greedy"
+
+        def keys(texts: Sequence[str]) -> dict[str, bytes]:
+            return {text: key_of(self._identity, name, text, settings) for text in texts}
+
+        own = keys(prompts)
+        found = self._cache.get(own.values())
+        if len(found) < len(set(own.values())):
+            all_keys = own | keys(others())
+            there = self._cache.get(all_keys.values())
+            missing = [text for text, key in all_keys.items() if key not in there]
+            new = {all_keys[text]: said for text, said in zip(missing, ask(missing), strict=True)}
+            found = {**there, **self._keep(kind, new)}
+        return [found[own[prompt]] for prompt in prompts]
 
     def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         self._cache.put(self._model.identity.name, self._task.name, kind, new)
         return new
 
 
-def _content_free(rows: Sequence[Sequence[float]]) -> np.ndarray:
-    """float64[L]: logarithm of the mean probability of each label over content-free inputs, normalised each."""
-    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        mean: np.ndarray = np.log(calibration.content_free_probabilities(rows))
-    return mean
+def _nothing() -> list[str]:
+    return []
