@@ -32,7 +32,7 @@ def answer_all(
     budget: int,
     report: Report = lambda *_: None,
 ) -> dict[str, str]:
-    """Query id -> answer.
+    """Query id -> answer. The public prompts are read before any record is dealt.
 
     budget: Q, how many queries are charged; all of them before the first is answered. What the model still has to write
     from released things is written at the end, for all queries together.
@@ -43,6 +43,7 @@ def answer_all(
         raise UsageError(f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`.")
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
+    context.reader.read_public()
     samples = mechanism.dealing.samples(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:

@@ -31,7 +31,7 @@ class PromptWriter:
     ) -> None:
         self._task, self._model, self._label, self._style = task, model, label, style
         self._record_tokens = record_tokens
-        self._limit = model.max_length - room
+        self._limit = model.max_length - model.lead_tokens - room
         self.public = self._encode(())
         if len(self.public) > self._limit:
             raise PromptTooLong(

@@ -178,7 +178,8 @@ class AnswerMechanism(Mechanism):
     slots: M. examples_per_slot: N, expected records of a slot. partition: see harness.privacy.dealing.
     record_tokens: every record's text is cut to its first so many tokens (None: whole).
     sampling_seed: whose coins deal the records; None means the cell's own seed. With a fixed one, all seeds of a suite
-        share what the model was asked, and their spread is that of the noise alone. Not with secure noise.
+        share what the model was asked, and their spread is that of the noise alone. Not with secure noise. Rows that
+        share a sample do not compose as independent ones (docs/accounting.md, "row by row").
     """
 
     slots: int = 20

@@ -31,11 +31,15 @@ class SlotPrompts:
         self.room = (
             max(map(len, self.endings)) if self.endings else int(task.config["generation_kwargs"]["max_gen_toks"])
         )
+        self._limit = model.max_length - model.lead_tokens - self.room
+        self._public: dict[str, str] = {}
         self._written: dict[tuple[Slot, str], str] = {}
 
     def public(self, text: str) -> str:
         """The zero-shot prompt. Raises PromptTooLong when it and the answer do not fit the model."""
-        return self.checked(self._task.icl_prefix(()) + self._task.query(text))
+        if text not in self._public:
+            self._public[text] = self.checked(self._task.icl_prefix(()) + self._task.query(text))
+        return self._public[text]
 
     def of(self, slot: Slot, text: str) -> str:
         """The slot's prompt for a query. One that is too long for the model loses its last records until it fits: a
@@ -50,7 +54,7 @@ class SlotPrompts:
     def checked(self, prompt: str) -> str:
         """A public prompt that fits. Raises PromptTooLong."""
         length = len(self._model.encode(prompt))
-        if length + self.room > self._model.max_length:
+        if length > self._limit:
             raise PromptTooLong(
                 f"A public prompt of task {self._task.name} has {length} tokens and {self.room} may follow, but model"
                 f" {self._model.identity.name} reads {self._model.max_length}; use a model that reads more, or fewer"
@@ -63,7 +67,7 @@ class SlotPrompts:
         query = self._task.query(text)
         for kept in range(len(records), 0, -1):
             prompt = self._task.icl_prefix(records[:kept]) + query
-            if len(self._model.encode(prompt)) + self.room <= self._model.max_length:
+            if len(self._model.encode(prompt)) <= self._limit:
                 return prompt
         return self.public(text)
 

@@ -2,8 +2,10 @@
 
 Every output is a function of its own slot and of public things, to the last bit: a slot is read alone, since in a
 batch the length of one row changes how the others are rounded (docs/accounting.md, floating point), and with it what
-they say. A slot that makes the model answer with numbers that are not finite abstains (a row of NaN, or an empty text),
-while a public prompt that does so is an error.
+they say. A slot that makes the model answer with numbers that are not finite abstains (a row of NaN, or an empty text).
+
+The public prompts of all queries are read first of all (`read_public`). So whether some slot is empty, which is
+private, decides neither what is read together nor whether a failure of the model shows.
 """
 
 from __future__ import annotations
@@ -49,18 +51,31 @@ class SlotReader:
         record_tokens: int | None = None,
     ) -> None:
         self._task, self._model, self._cache = task, model, cache
-        self._together = tuple(query.text for query in queries) if dealing.single else ()
+        self._texts = tuple(query.text for query in queries)
+        self._single = dealing.single
         self._prompts = SlotPrompts(task, model, dealing.shown, record_tokens)
         identity = model.identity
         self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device)
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
+
+    def read_public(self) -> None:
+        """Reads the zero-shot prompts of all queries, which empty slots will find in the cache.
+
+        Raises PromptTooLong, and ModelError when the model answers one with numbers that are not finite.
+        """
+        texts = [*self._texts, *(CONTENT_FREE if self._prompts.endings else ())]
+        prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
+        if not self._prompts.endings:
+            self.write(prompts)
+        elif not np.isfinite(self._scores(prompts, _nothing)).all():
+            raise not_finite(self._model.identity.name)
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
         """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
 
         calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
         input, normalised over the labels: contextual calibration (Zhao et al. 2021) inside the slot. A row with a
-        number that is not finite is all NaN. Raises ModelError when the public prompt (an empty slot) gives one.
+        number that is not finite is all NaN.
         """
         blank = CONTENT_FREE if calibrated else ()
         rows = np.array([self._label_row(slot, query.text, blank) for slot in slots])
@@ -68,15 +83,9 @@ class SlotReader:
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing.
-
-        Raises ModelError when the public prompt (an empty slot) makes the model fail.
-        """
+        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing."""
         return [
-            self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty" if slot else "raise")[
-                0
-            ]
-            for slot in slots
+            self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty")[0] for slot in slots
         ]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
@@ -115,37 +124,45 @@ class SlotReader:
         found = self._cache.get(keys.values())
         missing = [text for text, key in keys.items() if key not in found]
         if missing:
-            rows = model.encode(missing)
+            rows = [model.encode([text])[0] for text in missing]  # alone, as slots are read
             found |= self._keep("embeddings", {keys[t]: row.tolist() for t, row in zip(missing, rows, strict=True)})
         return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
 
     def _with(self, slot: Slot) -> Prompts:
-        """What is read together with a prompt of the slot: its prompts for all queries that see the same slots."""
-        return lambda: [self._prompts.of(slot, text) for text in self._together]
+        """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
+
+        Not those that are the public prompt, because no record fits: they have been read.
+        """
+
+        def prompts() -> list[str]:
+            pairs = ((self._prompts.of(slot, text), self._prompts.public(text)) for text in self._texts)
+            return [prompt for prompt, public in pairs if prompt != public]
+
+        return prompts if self._single else _nothing
 
     def _label_row(self, slot: Slot, text: str, blank: Sequence[str]) -> np.ndarray:
         """float64[L] of one slot; see `label_scores`."""
+        if self._prompts.of(slot, text) == self._prompts.public(text):
+            slot = ()  # no record fits, so that what is read stays the same
         prompts = [self._prompts.of(slot, each) for each in (text, *blank)]
-        scores, *content_free = self._scores(prompts, self._with(slot), public=not slot)
+        scores, *content_free = self._scores(prompts, self._with(slot))
         row = np.array(scores)
         if content_free:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 row -= np.log(calibration.content_free_probabilities(content_free))
         return row
 
-    def _scores(self, prompts: Sequence[str], others: Prompts, public: bool) -> list[list[float]]:
+    def _scores(self, prompts: Sequence[str], others: Prompts) -> list[list[float]]:
         """L log-probabilities of each prompt. ``others`` are read too, where one of these has to be: they all begin
         alike, and what they share is read once."""
-        return self._asked("labels", prompts, others, self._prompts.endings, lambda asked: self._score(asked, public))
 
-    def _score(self, prompts: Sequence[str], public: bool) -> list[list[float]]:
-        tokens = [self._model.encode(prompt) for prompt in prompts]
-        shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
-        prefix = self._model.prefix(tokens[0][:shared])
-        rows = self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
-        if public and not np.isfinite(rows).all():
-            raise not_finite(self._model.identity.name)
-        return rows
+        def score(asked: Sequence[str]) -> list[list[float]]:
+            tokens = [self._model.encode(prompt) for prompt in asked]
+            shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
+            prefix = self._model.prefix(tokens[0][:shared])
+            return self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
+
+        return self._asked("labels", prompts, others, self._prompts.endings, score)
 
     def _greedy(self, kind: str, prompts: Sequence[str], others: Prompts, broken: Broken) -> list[str]:
         """The greedy answer to each prompt; broken: what becomes of a prompt that makes the model fail."""

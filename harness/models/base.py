@@ -72,6 +72,8 @@ class LanguageModel(ABC):
     max_length: int
     eos_token_id: int
     usage: Usage
+    #: Tokens that are read before every prompt besides those of `encode` (BOS, where the model wants one).
+    lead_tokens: int = 0
 
     @abstractmethod
     def encode(self, prompt: str | ChatPrompt) -> list[int]:

@@ -65,6 +65,7 @@ class TransformersLM(LanguageModel):
         self._layers = int(model.config.get_text_config(decoder=True).num_hidden_layers)
         self._start = next(t for t in (start_token, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
         self._lead = _leading_tokens(tokenizer)
+        self.lead_tokens = len(self._lead)
         self._mask_value = torch.finfo(model.dtype).min
 
     @property

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer
 
 from harness import models
 from harness.errors import ModelError, PromptTooLong
@@ -13,6 +15,7 @@ from harness.privacy.dealing import Dealing
 from harness.slot_prompts import SlotPrompts
 from harness.slot_reader import SlotReader
 from harness.task import CONTENT_FREE, Record, Task
+from tests.harness.models.tiny import save_tiny_llama
 
 PER_QUERY = Dealing(3, 2, "per_query")
 
@@ -25,6 +28,18 @@ def agnews():
 @pytest.fixture(scope="module")
 def samsum():
     return Task.load("samsum", "synthetic", limit_train=8, limit_test=4)
+
+
+@pytest.fixture
+def tiny_with_bos(tmp_path):
+    """A random Llama whose tokenizer puts BOS before every text."""
+    folder = save_tiny_llama(tmp_path, max_length=512)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
+    )
+    tokenizer.save_pretrained(folder)
+    return models.load(f"hf:{folder}", device="cpu", dtype="float32")
 
 
 def reader(task, dealing=PER_QUERY, queries=(), model=None, cache=None, **options):
@@ -118,26 +133,66 @@ def test_once_shows_the_first_records_of_a_slot_only(samsum):
 
 def test_a_slot_that_is_too_long_loses_its_last_records_and_a_public_prompt_is_an_error(samsum):
     model = models.load("sim")
-    prompts = SlotPrompts(samsum, model, None, None)
+    roomy = SlotPrompts(samsum, model, None, None)
     short = samsum.train[:1]
-    length = len(model.encode(prompts.of(short, "x"))) + prompts.room
-    model.max_length = length
+    model.max_length = len(model.encode(roomy.of(short, "x"))) + roomy.room
+    prompts = SlotPrompts(samsum, model, None, None)
     monster = Record("word " * 500, "label")
-    assert prompts.of((*short, monster), "x") == SlotPrompts(samsum, model, None, None).of(short, "x")
+    assert prompts.of((*short, monster), "x") == roomy.of(short, "x")
     assert prompts.of((monster,), "x") == prompts.public("x")
     with pytest.raises(PromptTooLong, match="A public prompt of task samsum"):
         prompts.of((), "word " * 500)
 
 
-def test_a_private_prompt_that_breaks_the_model_abstains_and_a_public_one_is_an_error(agnews, samsum):
+def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_error_beforehand(agnews, samsum):
     broken = models.load("sim:nan")
     query = Query("q", "text")
-    assert np.isnan(reader(agnews, model=broken).label_scores(query, [agnews.train[:1]], calibrated=True)).all()
-    assert reader(samsum, model=broken).texts(query, [samsum.train[:1]]) == [""]
-    with pytest.raises(ModelError):
-        reader(agnews, model=broken).label_scores(query, [()], calibrated=False)
-    with pytest.raises(ModelError):
-        reader(samsum, model=broken).texts(query, [()])
+    assert np.isnan(reader(agnews, model=broken).label_scores(query, [agnews.train[:1], ()], calibrated=True)).all()
+    assert reader(samsum, model=broken).texts(query, [samsum.train[:1], ()]) == ["", ""]
+    for task in (agnews, samsum):
+        with pytest.raises(ModelError):
+            reader(task, model=broken, queries=[query]).read_public()
+
+
+@pytest.mark.parametrize("partition", ["per_query", "one_sample"])
+def test_empty_slots_ask_nothing_because_public_prompts_were_read_first(agnews, samsum, partition):
+    dealing = Dealing(3, 2, partition)
+    for task, ask in (
+        (agnews, lambda r, q: r.label_scores(q, [(), ()], calibrated=True)),
+        (samsum, lambda r, q: r.texts(q, [(), ()])),
+    ):
+        model = models.load("sim")
+        public = reader(task, dealing, queries_of(task), model)
+        public.read_public()
+        calls = model.usage.forward_calls
+        for query in queries_of(task):
+            ask(public, query)
+        assert 0 < calls == model.usage.forward_calls
+
+
+def test_a_slot_of_which_nothing_fits_is_read_as_an_empty_one(agnews, monkeypatch):
+    model = models.load("sim")
+    monster = (Record("word " * 5000, agnews.labels[0]),)
+    both = reader(agnews, model=model, queries=queries_of(agnews))
+    both.read_public()
+    calls = model.usage.forward_calls
+    query = queries_of(agnews)[0]
+    rows = both.label_scores(query, [monster, ()], calibrated=True)
+    assert rows[0].tobytes() == rows[1].tobytes()
+    assert model.usage.forward_calls == calls
+
+
+def test_no_length_of_a_private_record_makes_a_model_with_bos_fail(samsum, tiny_with_bos):
+    """A slot may fill the context up to the last token, the one that the model puts before every prompt included."""
+    model = tiny_with_bos
+    assert model.lead_tokens == 1
+    prompts = SlotPrompts(samsum, model, None, None)
+    query = Query("q", "x")
+    frame = len(model.encode(samsum.icl_prefix([Record("", "y")]) + samsum.query("x")))
+    for spare in (-2, -1, 0, 1, 2):
+        length = model.max_length - prompts.room - model.lead_tokens - frame + spare
+        record = Record("z" * length, "y")
+        assert len(reader(samsum, model=model).texts(query, [(record,)])) == 1
 
 
 @pytest.mark.parametrize("name", [pytest.param("embedded", marks=pytest.mark.model), "sim"])
@@ -165,7 +220,7 @@ def test_every_slot_is_read_alone_and_public_ones_together(samsum, monkeypatch):
     monkeypatch.setattr(model, "generate", counted)
     slots = [samsum.train[:1], (), samsum.train[1:2], ()]
     reader(samsum, model=model).texts(Query("q", "text"), slots)
-    assert batches == [(1, "empty"), (1, "raise"), (1, "empty")]  # the public prompt is asked once
+    assert batches == [(1, "empty"), (1, "empty"), (1, "empty")]  # the public prompt is asked once
     batches.clear()
     together = reader(samsum, model=model).public_texts(Query("q", "text"), slots)
     assert batches == [(3, "raise")]
