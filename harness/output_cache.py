@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import sqlite3
 import time
@@ -23,6 +24,7 @@ from harness.errors import ResultError
 from harness.paths import cache_folder
 
 _FILE = "outputs.sqlite"
+_log = logging.getLogger(__name__)
 _WAIT_SECONDS = 60.0
 #: Keys of one SELECT; SQLite's own limit is higher.
 _CHUNK = 500
@@ -70,7 +72,7 @@ class OutputCache:
             marks = ",".join("?" * len(part))
             with _explained():
                 rows = self._file.execute(f"SELECT key, value FROM outputs WHERE key IN ({marks})", part).fetchall()
-            found.update({bytes(key): json.loads(value) for key, value in rows})
+                found.update({bytes(key): json.loads(value) for key, value in rows})
         return found
 
     def put(self, model: str, task: str, kind: str, values: Mapping[bytes, Any]) -> None:
@@ -101,7 +103,7 @@ def collections(folder: Path | None = None) -> list[Collection]:
         "SELECT model, task, kind, COUNT(*), SUM(LENGTH(value)), MAX(made) FROM outputs"
         " GROUP BY model, task, kind ORDER BY model, task, kind"
     )
-    with closing(_open(folder)) as file:
+    with closing(_open(folder)) as file, _explained():
         return [Collection(*row) for row in file.execute(query)]
 
 
@@ -133,10 +135,22 @@ def _open(folder: Path) -> sqlite3.Connection:
             f"The cache folder {folder} cannot be used ({error.strerror}); set DPICL_CACHE to another one."
         ) from error
     with _explained():
-        file = sqlite3.connect(folder / _FILE, timeout=_WAIT_SECONDS)
-        file.execute("PRAGMA journal_mode=WAL")
-        file.execute("PRAGMA secure_delete=ON")
-        file.execute(_SCHEMA)
+        try:
+            return _connected(folder / _FILE)
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise  # locked, or a full disk: the file itself is sound
+            _log.warning("The output cache %s was damaged (%s); it starts anew.", folder / _FILE, error)
+            for path in folder.glob(f"{_FILE}*"):
+                path.unlink()
+            return _open(folder)
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    file = sqlite3.connect(path, timeout=_WAIT_SECONDS)
+    file.execute("PRAGMA journal_mode=WAL")
+    file.execute("PRAGMA secure_delete=ON")
+    file.execute(_SCHEMA)
     return file
 
 
@@ -145,7 +159,7 @@ def _explained() -> Iterator[None]:
     """Turns SQLite's errors into one sentence that says what to do."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError) as error:  # a value that is no JSON
         raise ResultError(
             f"The output cache {outputs_folder()} cannot be read or written ({error}); remove that folder, or set"
             " DPICL_CACHE to another one. Results are not touched."

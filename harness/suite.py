@@ -32,7 +32,16 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from harness.errors import UsageError, unknown
 from harness.strict_yaml import Document, Place, read
@@ -121,6 +130,12 @@ class Suite(BaseModel):
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 
     _document: Document | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _enough_queries(self) -> Suite:
+        if self.queries is not None and self.test_records is not None and self.queries < self.test_records:
+            raise ValueError(f"queries: {self.queries} does not cover test_records: {self.test_records}; raise it")
+        return self
 
     @field_validator("epsilons")
     @classmethod

@@ -142,6 +142,28 @@ class Task:
             raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
         return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
 
+    @classmethod
+    def without_records(cls, name: str) -> Task:
+        """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
+        config = load_config(name)
+        return cls(
+            name=name,
+            kind=config["metadata"]["kind"],
+            labels=public_labels(config),
+            partitioned="doc_to_choice" in config,
+            source="none",
+            fingerprint="",
+            dropped={},
+            train=(),
+            test=(),
+            config=config,
+        )
+
+    @property
+    def has_public_part(self) -> bool:
+        """Whether some train records are set apart as public."""
+        return bool(self.config["metadata"]["data"].get("public"))
+
     @property
     def version(self) -> int | str:
         """Version of the task file: it changes whenever prompts, labels or metric do."""

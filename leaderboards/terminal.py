@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -15,7 +14,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.groups import Group
 from leaderboards.metrics import is_distance, metric_name
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query
@@ -55,8 +53,6 @@ def render_terminal(board: Board, color: bool | None = None) -> str:
     for section in board.sections:
         _section(console, section)
     _notes(console, board.notes)
-    if board.sections:
-        _next_steps(console, board.sections[0].group)
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
@@ -212,14 +208,3 @@ def _room(widths: Sequence[int]) -> int:
 def _notes(console: Console, notes: Iterable[str], style: str = "dim") -> None:
     for note in notes:
         console.print(Padding(Text("• " + visible(note), style=style), (0, 0, 0, 2)))
-
-
-def _next_steps(console: Console, group: Group) -> None:
-    suite = shlex.quote(visible(group.asked))
-    console.print(Text("Next", style="bold"))
-    for command, what in (
-        (f"dpicl board {suite} --html site", "this board as a page, with plots and released texts"),
-        (f"dpicl plan {suite}", "which cells are done, which are left, and what they cost"),
-        ("dpicl list mechanisms", "what else can be compared; docs/board.md says how to read the columns"),
-    ):
-        console.print(Text(f"  {command:<36}  {what}"))

@@ -88,7 +88,7 @@ def no_text(task: Task, kind: str) -> str | None:
     """Why there is nothing to choose from, or None."""
     if task.kind != "generation":
         return "it aggregates texts; where the answers are few and public, voting is the same with less noise"
-    if kind == "in" and not task.public:
+    if kind == "in" and not task.has_public_part:
         return "the task has no public records; set the option public: out, or add a public part to its task.yaml"
     return None
 

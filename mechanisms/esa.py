@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
+from harness.errors import UsageError
 from harness.generation import check_positive
 from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from harness.models.embeddings import check_name
 from harness.privacy import accountants
 from harness.privacy.primitives import NearestToMean
 from harness.privacy.private_set import Sample
@@ -50,7 +52,12 @@ class ESA(AnswerMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(radius=self.radius, candidates=self.candidates, temperature=self.temperature)
+        check_name(self.embedding)
+        check_positive(radius=self.radius, temperature=self.temperature)
+        if self.candidates < 2:
+            raise UsageError(
+                f"Option candidates must be at least 2, not {self.candidates}: one leaves nothing to choose."
+            )
 
     def skip(self, task: Task) -> str | None:
         if task.kind == "generation":

@@ -50,7 +50,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     def skip(self, task: Task) -> str | None:
         if task.kind == "json":
             return "it writes greedily from one prompt, so all its texts would be the same; zero_shot samples them"
-        if task.kind == "generation" and not task.public:
+        if task.kind == "generation" and not task.has_public_part:
             return "the task has no public records; add a public part to its task.yaml"
         return None
 

@@ -30,6 +30,7 @@ from dp_accounting import dp_event as dp
 from harness.errors import unknown
 from harness.generation import check_positive
 from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from harness.models.embeddings import check_name
 from harness.privacy.cluster_tree import ClusterTree
 from harness.privacy.private_set import Sample
 from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
@@ -68,6 +69,7 @@ class SGA(AnswerMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_name(self.embedding)
         check_positive(
             public_slots=self.public_slots,
             top=self.top,

@@ -1,4 +1,4 @@
-"""The README's mechanism is real: it runs as it stands there."""
+"""The mechanisms of the README and of docs/mechanisms.md are real: they run as they stand there."""
 
 import re
 from pathlib import Path
@@ -35,3 +35,18 @@ def test_the_example_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_
     assert row["mechanism"] == "vote"
     assert 0.98 * 2 <= row["proved"] <= 2
     assert len(table["missing"]) == 2
+
+
+def test_the_example_answer_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suite, tmp_path):
+    text = (ROOT / "docs" / "mechanisms.md").read_text("utf-8")
+    (source,) = (block for block in re.findall(r"^```python\n(.*?)^```", text, re.M | re.S) if "class Shares" in block)
+    plugin = tmp_path / "shares.py"
+    plugin.write_text(source, encoding="utf-8")
+    flags = ["--plugin", plugin, "--results", tmp_path / "results"]
+    run = dpicl("run", sim_suite, *flags, "--mechanism", "shares", "--option", "slots=4", "--seed", 0, "--json")
+    assert run.code == 0, run.err
+    board = dpicl("board", sim_suite, *flags, "--json")
+    (table,) = board.json["sections"][0]["tasks"]
+    (row,) = table["rows"]
+    assert row["mechanism"] == "shares" and row["queries"] == 12
+    assert 0.98 * 2 <= row["proved"] <= 2

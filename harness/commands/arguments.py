@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
@@ -197,3 +198,17 @@ def add_option_flag(parser: Parser) -> None:
         metavar="K=V",
         help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
     )
+
+
+def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
+    """`dpicl board` (or another command) of the same suite, source, limit, models, plugins and folder."""
+    words = ["dpicl", command, arguments.suite]
+    for flag, value in (("--source", arguments.source), ("--limit", arguments.limit)):
+        words += [flag, str(value)] if value is not None else []
+    for model in arguments.model:
+        words += ["--model", model]
+    for plugin in arguments.plugin:
+        words += ["--plugin", str(plugin)]
+    if arguments.results != DEFAULT_RESULTS:
+        words += ["--results", str(arguments.results)]
+    return shlex.join(words)

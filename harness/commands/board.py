@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import output
-from harness.commands.arguments import Subparsers, add_command, add_results_flags
+from harness.commands.arguments import Subparsers, add_command, add_results_flags, board_command
 
 if TYPE_CHECKING:
     from harness.commands.selection import Selection
@@ -54,6 +54,14 @@ def _board(arguments: argparse.Namespace) -> int:
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     if page:
         output.emit(f"Page: {page}")
+        return 0
+    output.emit("Next")
+    for command, what in (
+        (f"{board_command(arguments)} --html site", "this board as a page, with plots and what was released"),
+        (board_command(arguments, "plan"), "which cells are done, which are left, and what they cost"),
+        ("dpicl list mechanisms", "what else can be compared; docs/board.md says how to read the columns"),
+    ):
+        output.emit(f"  {command:<36}  {what}")
     return 0
 
 
@@ -74,25 +82,18 @@ def _belongs(result: Result, selection: Selection) -> bool:
 
 
 def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, str]]:
-    """Why rows of the suite have no result on a task, where the mechanism says so itself.
-
-    A mechanism looks at the task to say so; where its records are not on this machine, no reason is given.
-    """
-    from harness.errors import DataError
+    """Why rows of the suite have no result on a task, where the mechanism says so itself."""
+    from harness.cells import build
     from harness.mechanism import Mechanism
-    from harness.runner import Workbench
+    from harness.task import Task
 
-    bench = Workbench(selection.mechanisms)
     there = {(result.cell.label, result.cell.task) for result in results}
     reasons: dict[tuple[str, str], str] = {}
     for cell in selection.cells:
         key = (cell.label, cell.task)
-        if key in there or key in reasons or selection.mechanisms[cell.mechanism].cls.skip is Mechanism.skip:
+        cls = selection.mechanisms[cell.mechanism].cls
+        if key in there or key in reasons or cls.skip is Mechanism.skip:
             continue
-        try:
-            task = bench.task(cell)
-        except DataError:
-            continue
-        if reason := bench.mechanism(cell).skip(task):
+        if reason := build(cls, cell.options).skip(Task.without_records(cell.task)):
             reasons[key] = reason
     return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]

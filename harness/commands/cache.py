@@ -25,8 +25,13 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
+    from harness.errors import unknown
     from harness.output_cache import clear, collections, outputs_folder
+    from harness.task import list_tasks
 
+    for task in arguments.task:
+        if task not in list_tasks():
+            raise unknown("task", task, list_tasks())
     if arguments.clear:
         removed = clear(tasks=arguments.task, models=arguments.model)
         if arguments.json:

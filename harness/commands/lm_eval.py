@@ -7,9 +7,9 @@ import io
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
-from itertools import takewhile
+from typing import Any
 
 from harness.commands import output
 from harness.commands.arguments import (
@@ -25,14 +25,19 @@ from harness.commands.arguments import (
 )
 from harness.errors import UsageError, unknown
 
-#: Flags of lm-eval that would change what is asked, or ask twice.
+#: What lm-eval's own parser may not have been told: it would change what is asked, ask twice, or be ignored.
 _REFUSED = {
-    "--model_args": "the flags of `dpicl lm-eval` say what it would",
-    "--num_fewshot": "demonstrations come from the mechanism",
-    "--use_cache": "lm-eval's cache does not know epsilon or seed",
-    "--cache_requests": "lm-eval's cache does not know epsilon or seed",
-    "--apply_chat_template": "prompts are the task's own",
-    "--system_instruction": "prompts are the task's own",
+    "model": "the mechanism is the model",
+    "model_args": "the flags of `dpicl lm-eval` say what they would",
+    "config": "the flags of `dpicl lm-eval` say what it would",
+    "include_path": "the tasks are this project's",
+    "num_fewshot": "demonstrations come from the mechanism",
+    "use_cache": "lm-eval's cache does not know epsilon or seed",
+    "cache_requests": "lm-eval's cache does not know epsilon or seed",
+    "apply_chat_template": "prompts are the task's own",
+    "fewshot_as_multiturn": "prompts are the task's own",
+    "system_instruction": "prompts are the task's own",
+    "gen_kwargs": "the task says how answers end",
 }
 
 
@@ -63,8 +68,6 @@ def add(subparsers: Subparsers) -> None:
 def _lm_eval(arguments: argparse.Namespace) -> int:
     from harness.evaluation import lm_eval_model  # registers the model
 
-    rest: list[str] = arguments.rest
-    _check(rest)
     settings = {
         "mechanism": arguments.mechanism,
         "epsilon": arguments.epsilon,
@@ -78,13 +81,13 @@ def _lm_eval(arguments: argparse.Namespace) -> int:
         "options": {name: value for _, name, value in arguments.option},
     }
     os.environ["DPICL_SOURCE"] = arguments.source  # for tasks.loaders, which lm-eval calls
-    argv = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
-    argv += ["--include_path", str(lm_eval_model.TASKS), *rest]
+    own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
+    own += ["--include_path", str(lm_eval_model.TASKS), *(["--show_config"] if arguments.json else [])]
     if not arguments.json:
-        return _started(argv)
+        return _started(own, arguments.rest)
     said = io.StringIO()
     with redirect_stdout(said):
-        code = _started([*argv, "--show_config"])  # lm-eval prints its results as JSON, then a table
+        code = _started(own, arguments.rest)  # lm-eval prints its results as JSON, then a table
     if code == 0:
         document, end = json.JSONDecoder().raw_decode(said.getvalue().lstrip())
         output.emit_json(document)
@@ -92,37 +95,38 @@ def _lm_eval(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _check(rest: Sequence[str]) -> None:
-    """Raises UsageError for flags that are refused and for tasks that are not this project's."""
+def _started(own: list[str], rest: list[str]) -> int:
+    """lm-eval's own parser and command, in this process, with our words and the user's."""
+    from lm_eval._cli import HarnessCLI
+
+    before = sys.argv
+    try:
+        cli = HarnessCLI()
+        sys.argv = ["lm-eval", *own]
+        alone = vars(cli.parse_args())
+        sys.argv = ["lm-eval", *own, *rest]
+        wanted = cli.parse_args()
+        _check(alone, vars(wanted))
+        cli.execute(wanted)
+    except SystemExit as stop:
+        return 2 if stop.code else 0
+    finally:
+        sys.argv = before
+    return 0
+
+
+def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raises UsageError for what the user's words changed and may not, however spelt, and for unknown tasks."""
     from harness.task import list_tasks, load_config
 
-    tasks: list[str] = []
-    for at, word in enumerate(rest):
-        name, equals, value = word.partition("=")
-        if name in _REFUSED:
-            raise UsageError(f"`dpicl lm-eval` does not take {name}: {_REFUSED[name]}. Leave it out.")
-        if name in ("--tasks", "-t"):
-            values = [value] if equals else list(takewhile(lambda text: not text.startswith("-"), rest[at + 1 :]))
-            tasks += [task for text in values for task in text.split(",") if task]
+    for name, reason in _REFUSED.items():
+        if wanted.get(name) != alone.get(name):
+            raise UsageError(f"`dpicl lm-eval` does not take --{name}: {reason}. Leave it out.")
+    asked = wanted.get("tasks") or []
+    tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
     known = [load_config(name)["task"] for name in list_tasks()]
     for task in tasks:
         if task not in known:
             raise unknown("task", task, known)
     if not tasks:
         raise UsageError("Name the tasks, for example --tasks dpicl_agnews; see `dpicl list tasks`.")
-
-
-def _started(argv: list[str]) -> int:
-    """lm-eval's own parser and command, in this process."""
-    from lm_eval._cli import HarnessCLI
-
-    before = sys.argv
-    sys.argv = ["lm-eval", *argv]
-    try:
-        cli = HarnessCLI()
-        cli.execute(cli.parse_args())
-    except SystemExit as stop:
-        return 2 if stop.code else 0
-    finally:
-        sys.argv = before
-    return 0

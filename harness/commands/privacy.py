@@ -50,10 +50,15 @@ def add(subparsers: Subparsers) -> None:
     calibrate.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
     calibrate.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
     calibrate.add_argument(
-        "--size", type=whole(1), metavar="N", help="private records a class (default: the task's own)"
+        "--size",
+        type=whole(1),
+        metavar="N",
+        help="private records a class (answer mechanisms: in all; default: the task's own)",
     )
     calibrate.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
-    calibrate.add_argument("--queries", type=whole(1), metavar="Q", help="queries (default: unlimited)")
+    calibrate.add_argument(
+        "--queries", type=whole(1), metavar="Q", help="Q that the epsilon of an answer mechanism covers (default: 1)"
+    )
     calibrate.add_argument(
         "--mode",
         type=one_of("mode", ("proved", "paper")),
@@ -94,16 +99,22 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from harness.answering import per_query_epsilon
     from harness.cells import build, resolve_options
     from harness.commands.selection import task_facts
-    from harness.errors import unknown
+    from harness.errors import UsageError, unknown
+    from harness.mechanism import AnswerMechanism
     from harness.privacy.calibration import calibrate
     from harness.privacy.events import to_json
     from harness.registry import find_mechanism, load_mechanisms
+    from harness.task import Task
 
     cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
     if arguments.task not in (known := task_facts()):
         raise unknown("task", arguments.task, known)
     options = resolve_options(cls, arguments.task, _given(cls.name, arguments.option))
     mechanism = build(cls, options)
+    if arguments.queries and not isinstance(mechanism, AnswerMechanism):
+        raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
+    if reason := mechanism.skip(Task.without_records(arguments.task)):
+        raise UsageError(f"{cls.name} cannot do {arguments.task}: {reason}.")
     sizes = _sizes(arguments, mechanism)
     found = calibrate(mechanism, sizes, arguments.epsilon, arguments.delta, mode=arguments.mode)
     answer = {
@@ -175,7 +186,7 @@ def _show(answer: dict[str, Any], mechanism: Mechanism, sizes: Sizes) -> None:
     output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
     smallest = min(sizes.records.values())
     if answer["epsilon_per_query"] is not None:
-        alone = f"one of them alone: epsilon = {answer['epsilon_per_query']:.4f}"
+        alone = f"one of them alone is proved to cost epsilon = {answer['epsilon_per_query']:.4f}"
         output.emit(f"records: {smallest}; queries: {sizes.queries}, {alone}")
     else:
         groups = f"{len(sizes.records)} groups, the smallest of {smallest}"

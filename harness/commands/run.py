@@ -9,7 +9,15 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from harness.commands import output
-from harness.commands.arguments import ENGINES, Subparsers, add_command, add_selection_flags, one_of, whole
+from harness.commands.arguments import (
+    ENGINES,
+    Subparsers,
+    add_command,
+    add_selection_flags,
+    board_command,
+    one_of,
+    whole,
+)
 
 if TYPE_CHECKING:
     from harness.cells import Cell
@@ -103,28 +111,14 @@ def _summary(
         )
     elif len(failed) < len(finished) or there:
         output.emit(
-            f"{counts['done']} cells done, {counts['present']} were there, {counts['skipped']} skipped,"
+            f"{output.count(counts['done'], 'cell')} done, {counts['present']} were there, {counts['skipped']} skipped,"
             f" {counts['failed']} failed, in {output.duration(seconds)}. Results: {selection.store.folder}"
         )
         if not failed:
-            output.emit(f"Next: {_board_command(arguments)}")
+            output.emit(f"Next: {board_command(arguments)}")
     for text, number in Counter(done.message for done in failed).items():
         output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
     return 2 if failed else 0
-
-
-def _board_command(arguments: argparse.Namespace) -> str:
-    """The board of what was just run: the same suite, source, limit and folder."""
-    words = ["dpicl", "board", arguments.suite]
-    for flag, value in (("--source", arguments.source), ("--limit", arguments.limit)):
-        words += [flag, str(value)] if value is not None else []
-    for model in arguments.model:
-        words += ["--model", model]
-    for plugin in arguments.plugin:
-        words += ["--plugin", str(plugin)]
-    if str(arguments.results) != "results":
-        words += ["--results", str(arguments.results)]
-    return shlex.join(words)
 
 
 def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
@@ -191,9 +185,9 @@ def _plan(arguments: argparse.Namespace) -> int:
     _plan_table(selection, present, {key: value.tokens for key, value in estimates.items()})
     time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
     cost = f" ({tokens / 1e6:.2g} million tokens, {time_text} in one process)" if missing else ""
-    output.emit(f"\n{len(selection.cells)} cells: {len(there)} there, {len(missing)} to do{cost}.")
+    output.emit(f"\n{output.count(len(selection.cells), 'cell')}: {len(there)} there, {len(missing)} to do{cost}.")
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
-    output.emit(f"Next: {run if missing else _board_command(arguments)}")
+    output.emit(f"Next: {run if missing else board_command(arguments)}")
     return 0
 
 

@@ -78,14 +78,18 @@ def load_embeddings(name: str) -> EmbeddingModel:
     projection of the bag of words, d = 64, for tests).
     Raises UsageError for an unknown name and ModelError, in one sentence, for a model that cannot be loaded.
     """
-    kind, _, reference = name.partition(":")
+    check_name(name)
     if name == "sim":
         return SimulatedEmbeddings()
     if name == "embedded":
         return _SentenceTransformer(embedded_folder(), "embedded", SHA256, "cpu")
-    if kind == "st" and reference:
-        return _load_sentence_transformer(reference)
-    raise unknown("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])
+    return _load_sentence_transformer(name.removeprefix("st:"))
+
+
+def check_name(name: str) -> None:
+    """Raises UsageError for a name that `load_embeddings` does not understand; whether it is there shows later."""
+    if name not in ("embedded", "sim") and not (name.startswith("st:") and len(name) > 3):
+        raise unknown("embedding model", name, ["embedded", "sim", "st:PATH_OR_ID"])
 
 
 def known() -> list[dict[str, Any]]:

@@ -85,12 +85,25 @@ def test_the_command_writes_one_json_document_and_lm_evals_own_files(dpicl, tmp_
 
 
 @pytest.mark.parametrize(
-    "flags", [["--num_fewshot", 2], ["--use_cache", "x"], ["--apply_chat_template"], ["--model_args", "a=1"]]
+    ("flags", "name"),
+    [
+        (["--num_fewshot", 2], "num_fewshot"),
+        (["-f", 2], "num_fewshot"),
+        (["-f2"], "num_fewshot"),
+        (["--num_few", 2], "num_fewshot"),
+        (["--use_cache", "x"], "use_cache"),
+        (["-c", "x"], "use_cache"),
+        (["--apply_chat_template"], "apply_chat_template"),
+        (["--model_args", "a=1"], "model_args"),
+        (["-a", "mechanism=voting,epsilon=8"], "model_args"),
+        (["-M", "hf"], "model"),
+        (["--gen_kwargs", "temperature=1"], "gen_kwargs"),
+    ],
 )
-def test_flags_that_would_change_the_prompt_or_ask_twice_are_refused(dpicl, flags):
+def test_flags_that_would_change_what_is_asked_are_refused_however_they_are_spelt(dpicl, flags, name):
     answer = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1, "--tasks", "dpicl_agnews", *flags)
     assert answer.code == 2
-    assert f"does not take {flags[0]}" in answer.err
+    assert f"does not take --{name}" in answer.err
 
 
 def test_without_tasks_or_with_a_wrong_one_the_message_says_what_to_do(dpicl):

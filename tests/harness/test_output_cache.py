@@ -81,11 +81,21 @@ def test_the_prompt_itself_is_not_stored(folder):
     assert b"a private prompt" not in b"".join(path.read_bytes() for path in folder.iterdir())
 
 
-def test_a_damaged_file_is_one_sentence_that_says_what_to_do(folder):
+def test_a_damaged_file_starts_anew_with_a_warning(folder, caplog):
     folder.mkdir()
     (folder / "outputs.sqlite").write_bytes(b"this is no database, whatever its name says" * 100)
+    cache = OutputCache(folder)
+    assert "was damaged" in caplog.text
+    cache.put("sim", "agnews", "labels", {key_of("a"): [1.0]})
+    assert cache.get([key_of("a")]) == {key_of("a"): [1.0]}
+
+
+def test_a_damaged_value_is_one_sentence_that_says_what_to_do(folder):
+    filled(folder)
+    with sqlite3.connect(folder / "outputs.sqlite") as file:
+        file.execute("UPDATE outputs SET value = '[0.1' WHERE kind = 'labels'")
     with pytest.raises(ResultError, match="remove that folder"):
-        OutputCache(folder)
+        OutputCache(folder).get([key_of("a"), key_of("b")])
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -87,7 +87,6 @@ def test_terminal_shows_both_ends_intervals_and_how_to_go_on():
     first, last = (next(line.split() for line in text.splitlines() if name in line) for name in ("zero_", "real_"))
     assert first[1:3] == ["0", "0"]
     assert last[1:3] == ["∞", "∞"]
-    assert "dpicl board quick --html site" in text
     tang = next(line for line in text.splitlines() if line.split()[:1] == ["tang"])
     assert tang.split()[1:5] == ["1", "0.99", "1.7", "0.600"]
     assert "50%" in tang
@@ -193,7 +192,6 @@ def test_two_metrics_need_no_second_table():
 def test_commands_name_the_suite_as_the_user_wrote_it():
     text = render_terminal(build_board([make_result("tang", 0.6)], asked="my suites/own.yaml"))
     assert "dpicl run 'my suites/own.yaml' --task agnews --mechanism zero_shot" in text
-    assert "dpicl board 'my suites/own.yaml' --html site" in text
     assert "quick, version 1" in text
 
 

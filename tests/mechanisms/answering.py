@@ -50,6 +50,7 @@ class TinyTask:
         self.kind, self.name = kind, name
         if kind != "generation":
             self.labels = ("Anna", "noon", "Bob")
+        self.has_public_part = public > 0
         self.public = tuple(Record(f"public {i}", f"answer {i}") for i in range(public))
 
     def public_records(self, kind):
