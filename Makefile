@@ -44,11 +44,12 @@ leaderboard: setup
 	@echo "Next: '$(DPICL) plan classification' shows what the larger suite would do,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
 
+# One process for each core, each with one thread; a file's tests stay together.
 test: setup
-	$(PY) -m pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow"
 
 test-all: setup
-	$(PY) -m pytest
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile
 
 check: setup
 	$(PY) -m ruff format --check .

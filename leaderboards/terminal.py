@@ -108,6 +108,7 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
     rows = (*table.in_order, *table.paper)
     widest = max((cell_len(visible(row.label, _LONGEST_CELL)) for row in rows), default=0)
     for names in _wrapped(table.other_metrics, min(_LABEL_WIDTH, widest)):
+        console.print()
         console.print(Text(f"{table.task}: other metrics", style="bold"))
         lines = [
             [row.label, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
