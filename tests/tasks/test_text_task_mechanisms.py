@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -132,7 +133,9 @@ def test_public_demonstrations_are_different_public_pairs_at_no_cost(tasks, name
 
 
 def test_public_demonstrations_say_why_they_cannot(tasks):
-    mechanism, without_public = PublicDemonstrations(), replace(tasks["samsum"], public=())
+    config = copy.deepcopy(dict(tasks["samsum"].config))
+    del config["metadata"]["data"]["public"]
+    mechanism, without_public = PublicDemonstrations(), replace(tasks["samsum"], public=(), config=config)
     assert "all its texts would be the same" in str(mechanism.skip(tasks["wikimovies"]))
     assert "no public records" in str(mechanism.skip(without_public))
     assert all(mechanism.skip(tasks[name]) is None for name in (*GENERATION, "trec"))
