@@ -23,7 +23,7 @@ from harness.results import Result
 from leaderboards.board import Board, Section
 from leaderboards.events_text import describe
 from leaderboards.groups import reproduce_command
-from leaderboards.metrics import is_distance, metric_name
+from leaderboards.metrics import is_distance, metric_name, scored_things
 from leaderboards.plot import marker_svg, privacy_utility_svg, series_styles
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import TaskTable, first_per_query, has_per_query

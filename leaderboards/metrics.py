@@ -36,3 +36,8 @@ def is_distance(metric: str) -> bool:
 def task_kind(main_metric: str) -> str:
     """The kind of task with this main metric; tasks with an unknown one form a kind that bears the metric's name."""
     return _METRICS[main_metric][1] if main_metric in _METRICS else main_metric
+
+
+def scored_things(metric: str) -> str:
+    """What a score of this metric is a mean over: a JSON task scores the released texts themselves."""
+    return "released texts" if metric in ("parses", "valid") else "test records"

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from leaderboards.metrics import is_distance, metric_name
+from leaderboards.metrics import is_distance, metric_name, scored_things
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query
 from leaderboards.text import (
@@ -71,7 +71,8 @@ def _section(console: Console, section: Section) -> None:
 
 def _task(console: Console, table: TaskTable, explain: bool) -> None:
     console.print()
-    console.print(Text(f"{table.task}: {metric_name(table.metric)}, {table.documents} test records", style="bold"))
+    things = f"{table.documents} {scored_things(table.metric)}"
+    console.print(Text(f"{table.task}: {metric_name(table.metric)}, {things}", style="bold"))
     _rows(console, table.in_order, _absent(table))
     if explain:
         _notes(console, [PER_QUERY_NOTE])
