@@ -105,6 +105,7 @@ def _environment() -> Environment:
         "seeds": seeds_text,
         "names": names_text,
         "metric": _metric,
+        "scored": scored_things,
         "interval": interval_text,
         "sentence": lambda text: text[:1].upper() + text[1:],
     }
