@@ -224,3 +224,25 @@ def test_time_left_is_unknown_first_and_then_corrected_by_what_cells_really_took
     assert known.seconds() == 15.0
     known.finish(Done(cells[1], "skipped"))
     assert known.seconds() == 10.0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["voting", "--task", "samsum"], "voting cannot do samsum"),
+        (["sga", "--task", "agnews", "--size", 100], "sga cannot do agnews"),
+        (["tang", "--task", "samsum", "--size", 100], "tang cannot do samsum"),
+        (["tang", "--task", "agnews", "--size", 3000, "--queries", 5], "leave --queries out"),
+    ],
+)
+def test_calibrate_gives_no_number_for_what_a_mechanism_cannot_do(dpicl, words, message):
+    answer = dpicl("calibrate", *words, "--epsilon", 1)
+    assert answer.code == 2 and message in answer.err
+
+
+def test_calibrate_says_what_one_answer_costs(dpicl):
+    words = ["voting", "--task", "agnews", "--epsilon", 1, "--size", 12000, "--queries", 30]
+    answer = dpicl("calibrate", *words, "--json").json
+    assert answer["queries"] == 30
+    assert 0.98 <= answer["epsilon_upper"] <= 1
+    assert 0 < answer["epsilon_per_query"] < answer["epsilon_upper"]
