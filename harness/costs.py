@@ -61,26 +61,27 @@ class Costs:
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
         """
-        collected: set[Hashable] = set()
-        found = {}
-        for cell in cells:
-            collection = self._collection(cell)
-            found[cell.id] = self._estimate(cell, 0 if collection in collected else self.tokens(cell))
-            if collection is not None:
-                collected.add(collection)
-        return found
+        cells = list(cells)
+        repeated = self._repeated(cells)
+        return {cell.id: self._estimate(cell, 0 if cell.id in repeated else self.tokens(cell)) for cell in cells}
 
     def in_order(self, cells: Iterable[Cell]) -> list[Cell]:
         """The first cell of every collection comes first, so that no two workers ask the model the same."""
+        cells = list(cells)
+        repeated = self._repeated(cells)
+        return sorted(cells, key=lambda cell: cell.id in repeated)
+
+    def _repeated(self, cells: Iterable[Cell]) -> set[str]:
+        """Ids of the cells that ask the model what an earlier one asks."""
         collected: set[Hashable] = set()
-        first: list[Cell] = []
-        later: list[Cell] = []
+        repeated = set()
         for cell in cells:
             collection = self._collection(cell)
-            (later if collection in collected else first).append(cell)
-            if collection is not None:
+            if collection in collected:
+                repeated.add(cell.id)
+            elif collection is not None:
                 collected.add(collection)
-        return first + later
+        return repeated
 
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""

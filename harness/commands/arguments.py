@@ -212,3 +212,11 @@ def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
     if arguments.results != DEFAULT_RESULTS:
         words += ["--results", str(arguments.results)]
     return shlex.join(words)
+
+
+def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
+    """The options given to the one mechanism of a command. Raises UsageError for one that names another mechanism."""
+    for target, _, _ in options:
+        if target not in (None, mechanism):
+            raise unknown("mechanism", str(target), [mechanism])
+    return {name: value for _, name, value in options}

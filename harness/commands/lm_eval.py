@@ -21,6 +21,7 @@ from harness.commands.arguments import (
     delta,
     epsilon,
     one_of,
+    options_of,
     whole,
 )
 from harness.errors import UsageError, unknown
@@ -78,7 +79,7 @@ def _lm_eval(arguments: argparse.Namespace) -> int:
         "source": arguments.source,
         "shots": arguments.shots,
         "plugins": [str(path) for path in arguments.plugin],
-        "options": {name: value for _, name, value in arguments.option},
+        "options": options_of(arguments.mechanism, arguments.option),
     }
     os.environ["DPICL_SOURCE"] = arguments.source  # for tasks.loaders, which lm-eval calls
     own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]

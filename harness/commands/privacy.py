@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from harness.commands import output
@@ -16,6 +15,7 @@ from harness.commands.arguments import (
     delta,
     epsilon,
     one_of,
+    options_of,
     positive,
     rate,
     whole,
@@ -109,7 +109,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
     if arguments.task not in (known := task_facts()):
         raise unknown("task", arguments.task, known)
-    options = resolve_options(cls, arguments.task, _given(cls.name, arguments.option))
+    options = resolve_options(cls, arguments.task, options_of(cls.name, arguments.option))
     mechanism = build(cls, options)
     if arguments.queries and not isinstance(mechanism, AnswerMechanism):
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
@@ -141,15 +141,6 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     else:
         _show(answer, mechanism, sizes)
     return 0
-
-
-def _given(name: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
-    from harness.errors import unknown
-
-    for target, _, _ in options:
-        if target not in (None, name):
-            raise unknown("mechanism", str(target), [name])
-    return {option: value for _, option, value in options}
 
 
 def _sizes(arguments: argparse.Namespace, mechanism: Mechanism) -> Sizes:

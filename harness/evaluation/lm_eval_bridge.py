@@ -25,6 +25,7 @@ from lm_eval.tasks import TaskManager
 
 from harness.errors import PromptTooLong, ResultError, UsageError
 from harness.evaluation import calibration, text_metrics
+from harness.evaluation.mechanism_lm import MechanismLM
 from harness.evaluation.request_scoring import PrefixScoring
 from harness.models.base import LanguageModel
 from harness.models.transformers import TransformersLM
@@ -76,24 +77,6 @@ class LanguageModelLM(PrefixScoring):
 
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
         raise UsageError("Rolling log-likelihoods need a model of transformers; use PrefixCachedLM or lm-eval's HFLM.")
-
-
-class ReleasedTexts(LM):
-    """Answers each request with a text that was released before. texts: by the id of the document."""
-
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        super().__init__()
-        self._texts = texts
-
-    def generate_until(self, requests: list[Instance], disable_tqdm: bool = True) -> list[str]:
-        """See LM."""
-        return [self._texts[request.doc["id"]] for request in requests]
-
-    def loglikelihood(self, requests: list[Instance], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        """Not possible: a released text is no distribution."""
-        raise UsageError("Released texts have no log-likelihoods; give the task output_type generate_until.")
-
-    loglikelihood_rolling = loglikelihood
 
 
 def evaluate(
@@ -150,7 +133,8 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     if not texts:
         raise UsageError(f"Task {task.name} scores released texts, and there is none; ask for at least 1 shot.")
     documents = sample_documents(len(texts), task.labels[0])
-    lm = ReleasedTexts({document["id"]: text for document, text in zip(documents, texts, strict=True)})
+    released = {document["id"]: text for document, text in zip(documents, texts, strict=True)}
+    lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
     samples, reported = _run(task, lm, "", documents)
     outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
     aggregates = {}

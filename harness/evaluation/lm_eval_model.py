@@ -70,8 +70,8 @@ class MechanismRun:
 
     def prefix(self, lm_eval_name: str) -> str:
         """Instruction and released demonstrations of a demonstration mechanism."""
-        name = lm_eval_name.removeprefix("dpicl_")
-        return Task.load(name, self.source, limit_test=1).icl_prefix(self.release(lm_eval_name).demonstrations)
+        demonstrations = self.release(lm_eval_name).demonstrations
+        return Task.without_records(lm_eval_name.removeprefix("dpicl_")).icl_prefix(demonstrations)
 
 
 class DemonstrationLM(LM):
