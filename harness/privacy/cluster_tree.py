@@ -31,6 +31,7 @@ from typing import Final
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from harness.privacy.doors import noisy_choice, noisy_sum
 from harness.privacy.events import bounded_range_choice, compose, gaussian
 from harness.privacy.primitives import clip_norm
 from harness.privacy.private_set import Sample
@@ -127,9 +128,8 @@ class ClusterTree:
             return []
         expected = len(points) / 2**level
         scores = split_scores(points[box.members], grid, 2 * self.radius / self.intervals, expected)[inside]
-        if self.noise_multiplier > 0:
-            scores = scores * self.split_epsilon / (2 * SCORE_RANGE) + noise.gumbel(len(scores))
-        dimension, at = np.argwhere(inside)[int(np.argmax(scores))]
+        width = 2 * SCORE_RANGE
+        dimension, at = np.argwhere(inside)[noisy_choice(scores, width, width / self.split_epsilon, noise)[0]]
         upper, lower = box.upper.copy(), box.lower.copy()
         upper[dimension] = lower[dimension] = grid[at]
         left = points[box.members, dimension] < grid[at]
@@ -137,15 +137,13 @@ class ClusterTree:
 
     def _counted(self, halves: list[list[_Box]], noise: NoiseSource) -> list[list[_Box]]:
         """The same boxes with their noisy counts."""
-        drawn = iter(noise.gaussian(math.sqrt(2) * self.count_multiplier, sum(map(len, halves))).tolist())
-        return [
-            [_Box(half.lower, half.upper, half.members, len(half.members) + next(drawn)) for half in pair]
-            for pair in halves
-        ]
+        counts = np.array([len(half.members) for pair in halves for half in pair], dtype=np.float64)
+        drawn = iter(noisy_sum(counts, math.sqrt(2), self.count_multiplier, noise).tolist())
+        return [[_Box(half.lower, half.upper, half.members, next(drawn)) for half in pair] for pair in halves]
 
     def _centred(self, boxes: list[_Box], points: np.ndarray, noise: NoiseSource) -> list[Cluster]:
-        sums = np.array([points[box.members].sum(axis=0) for box in boxes])
-        sums += noise.gaussian(2 * self.radius * self.sum_multiplier, sums.size).reshape(sums.shape)
+        clean = np.array([points[box.members].sum(axis=0) for box in boxes])
+        sums = noisy_sum(clean, 2 * self.radius, self.sum_multiplier, noise)
         found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
         return sorted(found, key=lambda cluster: -cluster.weight)
 

@@ -1,4 +1,5 @@
-"""The only place that adds privacy noise. Each primitive bounds its input itself, charges, then draws.
+"""What mechanisms release their noisy sums and choices with. Each primitive bounds its input itself, charges, then
+draws: noise is added behind one of the two doors (harness.privacy.doors) and nowhere else.
 
 Rows are per slot: adding or removing one record changes one row at most (or adds one). Whatever a row holds, NaN and
 infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from harness.privacy.doors import noisy_choice, noisy_sum
 from harness.privacy.events import bounded_range, gaussian
 from harness.privacy.private_set import Sample
 from harness.seeds import NoiseSource
@@ -76,9 +78,7 @@ class GaussianSum:
     def _noisy_sum(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> np.ndarray:
         bounded = project_sub_simplex(rows)
         sample.spend(self.event)
-        scale = self.noise_multiplier * SIMPLEX_DIAMETER
-        noisy: np.ndarray = bounded.sum(axis=0) + noise.gaussian(scale, bounded.shape[1])
-        return noisy
+        return noisy_sum(bounded.sum(axis=0), SIMPLEX_DIAMETER, self.noise_multiplier, noise)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class NearestToMean:
         with np.errstate(invalid="ignore"):
             bounded = clip_norm(rows - centre, self.radius)
         sample.spend(self.event)
-        total = bounded.sum(axis=0) + noise.gaussian(2 * self.radius * self.noise_multiplier, len(centre))
+        total = noisy_sum(bounded.sum(axis=0), 2 * self.radius, self.noise_multiplier, noise)
         return int(np.argmax(candidates @ (centre + total / self.divisor)))
 
 
@@ -131,7 +131,12 @@ class BoundedRangeChoice:
     @property
     def range_epsilon(self) -> float:
         """epsilon' of one draw; infinite at temperature 0."""
-        return 2 * self.weight * self.clip / (self.divisor * self.temperature) if self.temperature > 0 else math.inf
+        return self.width / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def width(self) -> float:
+        """The range of the moves of all scores when one record is added or removed."""
+        return 2 * self.weight * self.clip / self.divisor
 
     @property
     def event(self) -> dp.DpEvent:
@@ -142,6 +147,4 @@ class BoundedRangeChoice:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
         scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
         sample.spend(self.event)
-        if self.temperature == 0:
-            return int(np.argmax(scores))
-        return int(np.argmax(scores / self.temperature + noise.gumbel(len(scores))))
+        return noisy_choice(scores, self.width, self.temperature, noise)[0]

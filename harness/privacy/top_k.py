@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from harness.privacy.doors import noisy_choice
 from harness.privacy.events import bounded_range_choice
 from harness.privacy.private_set import Sample
 from harness.seeds import NoiseSource
@@ -45,5 +46,4 @@ class NoisyTopK:
         """
         counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
         sample.spend(self.event)
-        noisy = counts + self.temperature * noise.gumbel(len(counts)) if self.temperature > 0 else counts
-        return np.argsort(-noisy, kind="stable")[: self.count].tolist()
+        return noisy_choice(counts, 2.0, self.temperature, noise, self.count)
