@@ -197,17 +197,17 @@ class Result(Part):
 
 def to_text(result: Result) -> str:
     """The content of a result file: a line a field, and a line a list of numbers or ids."""
-    return _lines(json.loads(result.model_dump_json())) + "\n"
+    return lines(json.loads(result.model_dump_json())) + "\n"
 
 
-def _lines(value: Any, margin: str = "") -> str:
+def lines(value: Any, margin: str = "") -> str:
     """JSON, indented, with lists of plain values on one line."""
     inner = margin + " "
     if isinstance(value, dict) and value:
-        items = [f"{inner}{json.dumps(key)}: {_lines(item, inner)}" for key, item in value.items()]
+        items = [f"{inner}{json.dumps(key)}: {lines(item, inner)}" for key, item in value.items()]
         return "{\n" + ",\n".join(items) + f"\n{margin}}}"
     if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
-        return "[\n" + ",\n".join(inner + _lines(item, inner) for item in value) + f"\n{margin}]"
+        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{margin}]"
     return json.dumps(value)
 
 

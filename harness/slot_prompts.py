@@ -26,7 +26,7 @@ class SlotPrompts:
 
     def __init__(self, task: Task, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
         self._task, self._model, self._shown, self._record_tokens = task, model, shown, record_tokens
-        self.endings = _label_endings(task, model)
+        self.endings = label_endings(task, model)
         #: Tokens that must stay free behind a prompt: for the longest label, or for an answer.
         self.room = (
             max(map(len, self.endings)) if self.endings else int(task.config["generation_kwargs"]["max_gen_toks"])
@@ -78,7 +78,7 @@ class SlotPrompts:
         return text if len(tokens) <= self._record_tokens else self._model.decode(tokens[: self._record_tokens])
 
 
-def _label_endings(task: Task, model: LanguageModel) -> list[list[int]]:
+def label_endings(task: Task, model: LanguageModel) -> list[list[int]]:
     """Tokens of each label word after a prompt, as lm-eval splits them: those of the whole behind the prompt's own.
 
     Empty for tasks without labels to score.

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from harness.cells import Cell
 from harness.errors import ResultError
+from harness.files import unwritable, write_whole
 from harness.paths import slug
 from harness.results import Result, from_text, to_text
 
@@ -77,7 +78,7 @@ class Store:
             probe.write_text("", encoding="utf-8")
             probe.unlink()
         except OSError as error:
-            raise _unwritable(self.results, error) from error
+            raise unwritable(self.results, error) from error
         self._remove_unfinished()
 
     def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
@@ -95,7 +96,7 @@ class Store:
             except FileNotFoundError:
                 continue  # another run was faster
             except OSError as error:
-                raise _unwritable(self.results, error) from error
+                raise unwritable(self.results, error) from error
             moved.append(target)
         return moved
 
@@ -106,7 +107,7 @@ class Store:
         try:
             descriptor = _acquire(path, wait)
         except OSError as error:
-            raise _unwritable(self.results, error) from error
+            raise unwritable(self.results, error) from error
         if descriptor is None:
             yield False
             return
@@ -119,18 +120,7 @@ class Store:
     def write(self, result: Result) -> Path:
         """Writes one result; the caller holds the cell's lock. Raises ResultError when the disk does not take it."""
         path = self.path(result.cell)
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(to_text(result))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-            _sync_folder(path.parent)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise _unwritable(self.results, error) from error
+        write_whole(path, to_text(result), self.results)
         return path
 
     def _remove_unfinished(self) -> None:
@@ -176,17 +166,3 @@ def _acquire(path: Path, wait: bool) -> int | None:
         except FileNotFoundError:
             pass  # removed by its last holder between open and lock: take a new one
         os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _unwritable(folder: Path, error: OSError) -> ResultError:
-    return ResultError(
-        f"Cannot write results under {folder}: {error.strerror}; mend that, or choose another folder with --results."
-    )

@@ -65,13 +65,13 @@ def write_up(
         scores=_scores(evaluation, streams(cell.seed)),
         main_metric=task.main_metric,
         documents=_documents(evaluation),
-        privacy=_privacy(cell, mechanism, release),
+        privacy=privacy_of(mechanism, release, cell.epsilon, cell.delta, cell.mode, in_earnest),
         released=_released(release.demonstrations) if publishable else [],
         released_count=len(release.demonstrations) if release.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
-        manifest=_manifest(task, model, in_earnest),
+        manifest=manifest_of(task, model, in_earnest),
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -86,22 +86,25 @@ def _released(demonstrations: Sequence[Demonstration]) -> list[Released]:
     return [Released(text=each.text, label=each.label, tokens=each.tokens) for each in demonstrations]
 
 
-def _privacy(cell: Cell, mechanism: Mechanism, release: Release) -> Privacy:
+def privacy_of(
+    mechanism: Mechanism, release: Release, epsilon: float, delta: float, mode: str, in_earnest: bool = False
+) -> Privacy:
+    """What a release cost; epsilon and delta are what was asked for."""
     knob = mechanism.knob
     value = release.calibration.knob
-    claimed: float | None = cell.epsilon
-    if knob is not None and math.isfinite(cell.epsilon):
-        claimed = mechanism.paper_epsilon(value, release.sizes, cell.delta)
-    notes = ["cost, fingerprint and duplicates depend on private records: withheld"] if cell.noise == "secure" else []
+    claimed: float | None = epsilon
+    if knob is not None and math.isfinite(epsilon):
+        claimed = mechanism.paper_epsilon(value, release.sizes, delta)
+    notes = ["cost, fingerprint and duplicates depend on private records: withheld"] if in_earnest else []
     return Privacy(
-        epsilon_target=cell.epsilon,
+        epsilon_target=epsilon,
         epsilon_claimed=claimed,
         epsilon_proved=release.bounds.upper,
-        delta=cell.delta,
+        delta=delta,
         knob=None if knob is None else KnobValue(name=knob.name, value=value),
         queries=release.sizes.queries,
-        epsilon_per_query=per_query_epsilon(mechanism, value, release.sizes, cell.delta),
-        mode=cell.mode,
+        epsilon_per_query=per_query_epsilon(mechanism, value, release.sizes, delta),
+        mode=mode,
         ledger=release.ledger.to_json(),
         event=to_json(release.ledger.event()),
         accountants=release.bounds.accountants,
@@ -129,7 +132,8 @@ def _documents(evaluation: Evaluation) -> dict[str, Documents]:
     }
 
 
-def _manifest(task: Task, model: LanguageModel, in_earnest: bool) -> Manifest:
+def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False) -> Manifest:
+    """What a reader needs to run it again."""
     commit, dirty = manifest.commit()
     identity = model.identity
     counts = Counter(record.label if task.partitioned else "" for record in task.train)

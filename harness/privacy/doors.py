@@ -78,7 +78,7 @@ def noisy_choice(scores: np.ndarray, width: float, temperature: float, noise: No
     def draw() -> np.ndarray:
         noisy = scores / temperature + noise.gumbel(len(scores)) if temperature > 0 else scores
         if door.count == 1:
-            return noisy.argmax(keepdims=True)
+            return np.array([noisy.argmax()])
         return np.argsort(-noisy, kind="stable")[: door.count]
 
     return [int(at) for at in _through(door, draw)]

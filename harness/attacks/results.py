@@ -1,0 +1,192 @@
+"""What an attack or audit leaves on disk: one JSON file, versioned, with rates and counts and never a private text.
+
+results/attacks/<attack>/<model>/<mechanism>/<task>/<id>.json. The id is a hash over everything that determines the
+numbers, so an attack that was made is found again. `External` is the format for somebody else's attack on a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import date
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from harness.results import Cost, Free, Manifest, Part, Privacy, lines
+
+ATTACK_SCHEMA: Final = 1
+
+Access = Literal["black-box", "white-box"]
+T = TypeVar("T", bound=Part)
+
+
+class Subject(Part):
+    """What was attacked: one mechanism at one epsilon on one private set. Field names as in `harness.cells.Cell`.
+
+    members: number of private records. options: all that differ from the mechanism's own defaults.
+    """
+
+    mechanism: str
+    options: dict[str, Any]
+    plugin: str | None = None
+    task: str
+    task_version: int | str
+    source: str
+    model: str
+    epsilon: float
+    delta: float
+    seed: int
+    shots: int
+    members: int
+
+
+class Estimate(Part):
+    """A number with its 95% interval; the ends are None where no interval is defined.
+
+    note: what a reader must know, for instance that so few non-members do not resolve 0.1% false positives.
+    """
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+
+
+class Decision(Part):
+    """A decision rule, as it did on runs that had no part in choosing it.
+
+    threshold: a score on its ``side`` speaks for membership. trials_in, trials_out: independent runs with and without
+    the record (members and non-members, for an attack on many records).
+    """
+
+    threshold: float
+    side: Literal["above", "below"] = "above"
+    tpr: float
+    tpr_lower: float
+    fpr: float
+    fpr_upper: float
+    trials_in: int
+    trials_out: int
+
+
+class LowerBound(Part):
+    """What the attack proves about epsilon at the stated confidence.
+
+    epsilon: the audited epsilon at `delta`. method: 'gaussian' (the release is a composition of Gaussian releases, so a
+    lower bound on mu is one on epsilon) or 'rates' (ln((TPR - delta)/FPR), true of every mechanism).
+    mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
+    """
+
+    epsilon: float = Field(ge=0)
+    delta: float
+    confidence: float
+    method: Literal["gaussian", "rates"]
+    mu: float | None = None
+    decision: Decision | None = None
+
+
+class AttackResult(Part):
+    """One finished attack.
+
+    attack: its name ('audit' for `dpicl audit`). settings: the attack's own options. privacy: of what was released to
+    the attacker. bound: None where the attack gives none (counts of PII). measures: AUC, TPR at a FPR, rates.
+    counts: whole numbers. details: whatever else is worth keeping, as plain numbers and words.
+    """
+
+    schema_version: Literal[1] = ATTACK_SCHEMA
+    id: str
+    attack: str
+    access: Access
+    settings: Free
+    subject: Subject
+    privacy: Privacy
+    bound: LowerBound | None
+    measures: dict[str, Estimate] = {}
+    counts: dict[str, int] = {}
+    details: Free = {}
+    notes: list[str] = []
+    manifest: Manifest
+    cost: Cost
+    created: str
+
+    @model_validator(mode="after")
+    def _consistent(self) -> AttackResult:
+        if self.id != attack_id(self.attack, self.access, self.settings, self.subject):
+            raise ValueError("id does not fit the settings; the file was edited")
+        return self
+
+
+def _short(text: str) -> str:
+    if len(text) > 2000:
+        raise ValueError("text is longer than 2000 characters")
+    return text
+
+
+Short = Annotated[str, AfterValidator(_short)]
+
+
+class External(Part):
+    """Somebody else's attack on a row of a board: results/external/<suite>/<anything>.json (docs/attacks.md).
+
+    suite, version, task, label, model, epsilon: name the row. audited: their lower bound at `delta` and `confidence`.
+    reference: where it is described. code: where it can be run again.
+    """
+
+    schema_version: Literal[1] = ATTACK_SCHEMA
+    kind: Literal["external"]
+    suite: Short
+    version: int | str
+    task: Short
+    label: Short
+    model: Short
+    epsilon: float = Field(gt=0)
+    attack: Short
+    access: Access
+    audited: float = Field(ge=0)
+    delta: float = Field(gt=0, lt=1)
+    confidence: float = Field(ge=0.5, lt=1)
+    trials: int = Field(ge=1)
+    authors: Short
+    reference: Short
+    code: Short = ""
+    date: date
+    note: Short = ""
+
+
+def attack_id(attack: str, access: str, settings: dict[str, Any], subject: Subject) -> str:
+    """16 hexadecimal digits of a sha256 over what determines the numbers."""
+    content = [attack, access, settings, subject.model_dump(mode="json")]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def to_text(result: AttackResult) -> str:
+    """The content of a file."""
+    return lines(json.loads(result.model_dump_json())) + "\n"
+
+
+def attack_from_text(text: str) -> AttackResult:
+    """Reads a file's content. Raises ValueError, with the reason in a few words, for anything else."""
+    return _checked(AttackResult, text, "attack result")
+
+
+def external_from_text(text: str) -> External:
+    """Reads an external evaluation. Raises ValueError, with the reason in a few words, for anything else."""
+    return _checked(External, text, "external evaluation")
+
+
+def _checked(schema: type[T], text: str, what: str) -> T:
+    try:
+        data = json.loads(text)
+    except ValueError:
+        raise ValueError("damaged: it is not complete JSON") from None
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ValueError(f"foreign: it is no {what}")
+    if data["schema_version"] != ATTACK_SCHEMA:
+        raise ValueError(f"schema version {data['schema_version']!r}, this program reads {ATTACK_SCHEMA}")
+    try:
+        return schema.model_validate_json(text)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise ValueError(f"damaged: {place + ': ' if place else ''}{problem['msg']}") from None

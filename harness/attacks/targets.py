@@ -1,0 +1,119 @@
+"""What an attacker faces: one mechanism at one epsilon on one private set, asked any public question.
+
+An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
+once, before the first question; the model then answers with the released examples in its prompt, and no query costs
+anything. So zero-shot and real demonstrations, the ends of the scale, are targets like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.attacks.views import View, with_records
+from harness.errors import UsageError
+from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Query
+from harness.models.reading import common_prefix_length
+from harness.output_cache import OutputCache
+from harness.releasing import Release, Releaser, Terms
+from harness.slot_prompts import label_endings
+
+if TYPE_CHECKING:
+    from harness.models.base import LanguageModel
+    from harness.task import Record, Task
+
+#: A question put to a target: the task, with its private records, seen through a view.
+Look = Callable[["Task"], View]
+
+
+class Target:
+    """One mechanism, its private records and its budget.
+
+    task: with the private records as its train set. terms: `queries` is set to what is asked.
+    releases: every release that was made so far; their ledgers say what the attacker was shown.
+    """
+
+    def __init__(
+        self,
+        mechanism: Mechanism,
+        task: Task,
+        model: LanguageModel,
+        terms: Terms,
+        outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
+        report: Callable[[int, int, str], None] = lambda *_: None,
+    ) -> None:
+        self.mechanism, self.task, self.model, self.terms = mechanism, task, model, terms
+        self.releases: list[Release] = []
+        self._releaser = Releaser(model, outputs, report)
+        self._demonstrations: list[Demonstration] | None = None
+
+    @property
+    def answers_queries(self) -> bool:
+        """Whether it is an answer mechanism: then all questions must be put in one call of `answers`."""
+        return isinstance(self.mechanism, AnswerMechanism)
+
+    def demonstrations(self) -> list[Demonstration]:
+        """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""
+        if self.answers_queries:
+            raise UsageError(f"{self.mechanism.name} answers queries and releases no demonstrations; choose another.")
+        if self._demonstrations is None:
+            release = self._releaser.release(self.mechanism, self.task, self.terms)
+            self.releases.append(release)
+            self._demonstrations = release.demonstrations
+        return self._demonstrations
+
+    def answers(self, look: Look, queries: Sequence[Query]) -> dict[str, str]:
+        """Query id -> answer: a label of a classification view, or a text.
+
+        An answer mechanism releases all of them at once, with Q = the number of queries. A second call would be a
+        second release with a budget of its own, and no one epsilon would cover both: UsageError.
+        """
+        seen = look(self.task)
+        if self.answers_queries:
+            if self.releases:
+                raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
+            if reason := self.mechanism.skip(seen):
+                raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
+            terms = replace(self.terms, queries=len(queries))
+            release = self._releaser.release(self.mechanism, seen, terms, queries)
+            self.releases.append(release)
+            return dict(release.answers or {})
+        if seen.kind == "classification":
+            rows = self.label_log_probs(look, [query.text for query in queries])
+            return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
+        return self._texts(seen, queries)
+
+    def label_log_probs(self, look: Look, texts: Sequence[str]) -> np.ndarray:
+        """float64[n, L]: log-probability of each label word of a classification view after the released examples.
+
+        For demonstration mechanisms: their queries are free, and anybody may read the model's probabilities.
+        """
+        seen, model = look(self.task), self.model
+        prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
+        prompts = [model.encode(prefix + seen.query(text)) for text in texts]
+        shared = min(common_prefix_length(prompts), min(map(len, prompts)) - 1)
+        read = model.prefix(prompts[0][:shared])
+        return np.array(model.score(read, [(own[shared:], endings) for own in prompts]), dtype=np.float64)
+
+    def _texts(self, seen: View, queries: Sequence[Query]) -> dict[str, str]:
+        kwargs, model = seen.config["generation_kwargs"], self.model
+        prefix = seen.icl_prefix(self.demonstrations())
+        prompts = [model.encode(prefix + seen.query(query.text)) for query in queries]
+        texts = model.generate(prompts, int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))
+        return {query.id: text.strip() for query, text in zip(queries, texts, strict=True)}
+
+
+def target(
+    mechanism: Mechanism,
+    task: Task,
+    members: Sequence[Record],
+    model: LanguageModel,
+    terms: Terms,
+    outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
+    report: Callable[[int, int, str], None] = lambda *_: None,
+) -> Target:
+    """A target whose private set is ``members``, in this order."""
+    return Target(mechanism, with_records(task, members), model, terms, outputs, report)

@@ -1,0 +1,69 @@
+"""A task behind another question: its records stay what they are, and what is asked after them is the attacker's.
+
+A view is a task, so every mechanism that does the view's kind answers it, through the same slots and at the same price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from harness import record_sets
+from harness.task import Record, Task
+
+if TYPE_CHECKING:
+    from harness.mechanism import Demonstration
+
+#: The answers to a direct question about membership.
+YES, NO = "Yes", "No"
+
+
+@dataclass(frozen=True, eq=False)
+class View(Task):
+    """``base``: the task whose examples are shown; the question, its kind and its labels are this task's own."""
+
+    base: Task = field(kw_only=True, repr=False)
+
+    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
+        """The examples as the base task shows them, with its instruction."""
+        return self.base.icl_prefix(demonstrations)
+
+
+def view(task: Task, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> View:
+    """``task`` behind a question.
+
+    question: what stands after the examples, a jinja template of ``text`` (lm-eval's `doc_to_text`).
+    kind: 'classification' among ``labels``, or 'generation' of a text. changes: other top-level keys of task.yaml,
+    such as `generation_kwargs` and `target_delimiter`.
+    """
+    config: Mapping[str, Any] = {**task.config, "doc_to_text": question, **changes}
+    own = {each.name: getattr(task, each.name) for each in fields(Task)}
+    return View(**{**own, "config": config, "kind": kind, "labels": tuple(labels), "partitioned": False}, base=task)
+
+
+def yes_or_no(task: Task) -> View:
+    """Is this text one of the examples? The direct question of Xia et al. 2025 (prompt 1), for candidates Yes and No.
+
+    The words are ours: theirs are made for chat models.
+    """
+    question = (
+        "Is the following text one of the examples above? Answer Yes or No.\nText: {{text}}\nIs it one of them? Answer:"
+    )
+    return view(task, question, kind="classification", labels=(YES, NO), target_delimiter=" ")
+
+
+def free_text(task: Task, room: int = 24) -> View:
+    """Whatever is asked, answered with a short text: for mechanisms that aggregate texts, and for released examples.
+
+    The query's text is the whole question. room: the longest answer, in tokens.
+    """
+    until = {"until": ["\n"], "max_gen_toks": room, "do_sample": False, "temperature": 0.0}
+    return view(task, "{{text}}", kind="generation", target_delimiter=" ", generation_kwargs=until)
+
+
+def with_records(task: Task, train: Sequence[Record]) -> Task:
+    """The same task with these private records, and their fingerprint."""
+    return replace(
+        task, train=tuple(train), fingerprint=record_sets.fingerprint(list(train), list(task.test), list(task.public))
+    )
