@@ -20,8 +20,15 @@ from scipy.special import ndtri
 from harness.errors import UsageError
 
 
-class NoiseSource(Protocol):
-    """Draws privacy noise and sampling coins; every call is fresh and independent per coordinate."""
+class Coins(Protocol):
+    """Draws sampling coins; every call is fresh and independent per coordinate."""
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size] in [0, 1)."""
+
+
+class NoiseSource(Coins, Protocol):
+    """Draws privacy noise as well."""
 
     seeded: bool
 
@@ -30,9 +37,6 @@ class NoiseSource(Protocol):
 
     def gumbel(self, size: int) -> np.ndarray:
         """float64[size] of the standard Gumbel distribution."""
-
-    def uniform(self, size: int) -> np.ndarray:
-        """float64[size] in [0, 1)."""
 
 
 class SeededNoise:

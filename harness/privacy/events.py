@@ -104,6 +104,13 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
     return Counter({event: 1})
 
 
+def is_gaussian(event: dp.DpEvent) -> bool:
+    """Whether it is a composition of Gaussian mechanisms on the whole set, or on each of several disjoint groups."""
+    if isinstance(event, ParallelDpEvent):
+        return all(is_gaussian(branch) for _, branch in event.branches)
+    return all(isinstance(leaf, dp.GaussianDpEvent) for leaf in flatten(event))
+
+
 def to_json(event: dp.DpEvent) -> dict[str, Any]:
     """A JSON object that `from_json` turns back into an equal event."""
     match event:

@@ -17,7 +17,7 @@ from dp_accounting import dp_event as dp
 from harness.errors import BudgetExceeded, DataError, UsageError
 from harness.privacy.events import flatten
 from harness.privacy.ledger import Ledger, Partition
-from harness.seeds import NoiseSource
+from harness.seeds import Coins
 
 
 class PrivateRecord(Protocol):
@@ -61,7 +61,7 @@ class SlotSampler:
         slots: int | None,
         releases: dp.DpEvent,
         times: int,
-        coins: NoiseSource,
+        coins: Coins,
         shuffled: bool = False,
     ) -> None:
         self._group, self._rate, self._slots, self._releases = group, rate, slots, releases
@@ -101,7 +101,7 @@ class PrivateSet:
         ledger: Ledger,
         *,
         sizes: Mapping[Partition, int],
-        coins: NoiseSource,
+        coins: Coins,
     ) -> None:
         self._records = tuple(records)
         self._ledger = ledger

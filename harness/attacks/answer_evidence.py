@@ -1,0 +1,144 @@
+"""What runs of an answer mechanism show an auditor: noisy sums and choices, or the released answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.attacks.audit_rules import Evidence, Fit, Rule, frequencies, linear, reference_vector, table
+from harness.attacks.audit_runs import AnswerRuns, Seen
+from harness.attacks.canaries import canary, held_out
+from harness.errors import UsageError
+from harness.mechanism import AnswerMechanism, FinalPrompt
+from harness.models.embeddings import EmbeddingModel, load_embeddings
+from harness.output_cache import OutputCache
+from harness.privacy.calibration import Calibration
+from harness.privacy.events import is_gaussian
+from harness.privacy.ledger import Ledger
+from harness.releasing import Report
+from harness.seeds import streams
+
+if TYPE_CHECKING:
+    from harness.attacks.audit import Audit
+    from harness.models.base import LanguageModel
+    from harness.task import Task
+
+SIDES = (True, False)
+
+
+class AnswerEvidence:
+    """Answers to one question (Q = 1) from ``settings.runs`` deals on each side, dealt once for all epsilons.
+
+    sizes: public ones. records: n. notes: what a reader of a result must know.
+    """
+
+    def __init__(
+        self,
+        mechanism: AnswerMechanism,
+        task: Task,
+        model: LanguageModel,
+        settings: Audit,
+        outputs: OutputCache,
+        report: Report,
+    ) -> None:
+        self._mechanism, self._settings, self._report = mechanism, settings, report
+        expected = mechanism.slots * mechanism.examples_per_slot
+        self.records = settings.records or expected
+        private, other = held_out(task.train, self.records, streams(settings.seed).stream("audit:records"))
+        self._canary = canary(
+            settings.question, task, other, private, model, self._embeddings, settings.words, settings.repeats
+        )
+        if reason := mechanism.skip(self._canary.seen):
+            raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
+        self._runs = AnswerRuns(mechanism, self._canary, private, model, outputs, settings.seed)
+        self.sizes = self._runs.sizes
+        self._slots = {side: [self._runs.deal(i, side) for i in range(settings.runs)] for side in SIDES}
+        self._runs.reader.read_public()
+        rate = 1.0 if mechanism.partition == "once" else expected / self.records
+        self.notes = [f"one query, question {settings.question}, {self.records} records, sampling rate {rate:.3g}"]
+
+    def evidence(self, calibration: Calibration) -> Evidence:
+        """The runs at one epsilon."""
+        knob, ledger = calibration.knob, self._runs.charged(calibration)
+        seen = {side: [rows[0] for rows in self._redrawn(knob, side, 1)] for side in SIDES}
+        runs = [*seen[True], *seen[False]]
+        gaussian = is_gaussian(ledger.event())
+        if not any(run.passages for run in runs):
+            raise UsageError(f"{self._mechanism.name} released nothing through a door, so there is nothing to audit.")
+        if self._settings.access == "black-box":
+            return self._black_box(knob, gaussian, ledger)
+        if all([passage.door.kind for passage in run.passages] == ["gaussian"] for run in runs):
+            clean = [np.array([run.passages[0].door.clean.ravel() for run in seen[side]]) for side in SIDES]
+            rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].passages[0].door.scale)
+            return Evidence(clean[0], clean[1], rule, gaussian, ledger)
+        drawn = [
+            np.array([[_features(one) for one in rows] for rows in self._redrawn(knob, side, self._settings.redraws)])
+            for side in SIDES
+        ]
+        return Evidence(drawn[0], drawn[1], Rule({"reference vector": reference_vector}, None), gaussian, ledger)
+
+    def _redrawn(self, knob: float, present: bool, times: int) -> Iterator[list[Seen]]:
+        """Each run with so many draws of the noise."""
+        slots, seed = self._slots[present], self._settings.seed
+        for run, dealt in enumerate(slots):
+            yield [self._runs.observe(dealt, knob, (seed, int(present), run, draw)) for draw in range(times)]
+            self._report(run + 1, len(slots), f"runs {'with' if present else 'without'} the canary")
+
+    def _directions(self, size: int) -> dict[str, Fit]:
+        """The published direction, where the sum has a coordinate for each answer or lies among embeddings, and the
+        learned one."""
+        found: dict[str, Fit] = {}
+        labels = self._canary.seen.labels
+        if size == len(labels):
+            ends = [np.eye(size)[labels.index(word)] for word in (self._canary.member, self._canary.non_member)]
+            found["answers"] = linear(ends[0] - ends[1])
+        elif not labels and size == self._embeddings().dimension:
+            ends = list(self._embeddings().encode([self._canary.member, self._canary.non_member]))
+            found["answers"] = linear(ends[0] - ends[1])
+        return {**found, "reference vector": reference_vector}
+
+    def _black_box(self, knob: float, gaussian: bool, ledger: Ledger) -> Evidence:
+        said = [
+            [self._texts([one.released for one in rows]) for rows in self._redrawn(knob, side, self._settings.redraws)]
+            for side in SIDES
+        ]
+        answers = list(dict.fromkeys(text for side in said for row in side for text in row))
+        codes = {text: i for i, text in enumerate(answers)}
+        inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
+        fits = {"answers": table(self._towards(answers)), "frequencies": frequencies(len(codes))}
+        return Evidence(inside, outside, Rule(fits, None), gaussian, ledger)
+
+    def _texts(self, released: Sequence[str | FinalPrompt]) -> list[str]:
+        prompts = list(dict.fromkeys(one.prompt for one in released if isinstance(one, FinalPrompt)))
+        written = dict(zip(prompts, self._runs.reader.write(prompts), strict=True))
+        return [written[one.prompt] if isinstance(one, FinalPrompt) else one for one in released]
+
+    def _towards(self, answers: list[str]) -> list[float]:
+        """How much each answer speaks for membership by the published rule: the label, or a difference of distances."""
+        if self._canary.seen.labels:
+            return [float(a == self._canary.member) - float(a == self._canary.non_member) for a in answers]
+        rows = self._embeddings().encode([*answers, self._canary.member, self._canary.non_member])
+        distances = np.linalg.norm(rows[:-2, None] - rows[None, -2:], axis=2)
+        return [float(away) for away in distances[:, 1] - distances[:, 0]]
+
+    def _embeddings(self) -> EmbeddingModel:
+        return load_embeddings(getattr(self._mechanism, "embedding", "embedded"))
+
+
+def _features(seen: Seen) -> np.ndarray:
+    """float64[d] of one run: what left by the first door and, where it is another one, by the last.
+
+    Choices are marked among the K that could be chosen; sums of several clusters are added up. Both have public sizes.
+    """
+    ends = seen.passages[:1] if len(seen.passages) == 1 else [seen.passages[0], seen.passages[-1]]
+    parts = []
+    for passage in ends:
+        if passage.door.kind == "choice":
+            marked = np.zeros(passage.door.clean.size)
+            marked[passage.released.astype(np.int64)] = 1.0
+            parts.append(marked)
+        else:
+            parts.append(passage.released.reshape(-1, passage.released.shape[-1]).sum(axis=0))
+    return np.concatenate(parts)

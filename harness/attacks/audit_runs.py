@@ -1,0 +1,199 @@
+"""Runs of a mechanism on two neighbouring private sets, one of which holds a canary, as an auditor at its doors sees
+them.
+
+A run deals the records anew; the two sets of a run are dealt with the same coins, so they differ in one slot. Runs are
+independent of each other. What the model says does not depend on the noise: it is read once, and the noise is drawn as
+often as wanted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.attacks.canaries import Canary
+from harness.attacks.views import with_records
+from harness.attacks.watchers import CoupledCoins, Forcing, Passage, Recording
+from harness.errors import UsageError
+from harness.mechanism import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    Demonstration,
+    DemonstrationMechanism,
+    FinalPrompt,
+    Sizes,
+)
+from harness.output_cache import OutputCache
+from harness.privacy.calibration import Calibration
+from harness.privacy.doors import Door, Watcher, watching
+from harness.privacy.ledger import Ledger, Partition
+from harness.privacy.private_set import PrivateSet, Sample
+from harness.seeds import streams
+from harness.slot_reader import SlotReader
+from harness.task import Record
+
+if TYPE_CHECKING:
+    from harness.models.base import LanguageModel
+    from harness.privacy.private_set import PrivateRecord
+    from harness.task import Task
+
+Slots = tuple[tuple["PrivateRecord", ...], ...]
+
+#: How many ranks are tried until a forced text is as long as it may be.
+_MOST_TRIES = 40
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One run: what left by the doors, in order, and what was released in the end."""
+
+    passages: list[Passage] = field(repr=False)
+    released: str | FinalPrompt
+
+
+class AnswerRuns:
+    """One audited query, answered from fresh deals of ``private`` without and with the canary.
+
+    n = len(private) is the public number of records, so the sampling rate is the same on both sides.
+    """
+
+    def __init__(
+        self,
+        mechanism: AnswerMechanism,
+        canary: Canary,
+        private: Sequence[Record],
+        model: LanguageModel,
+        outputs: OutputCache,
+        seed: int,
+    ) -> None:
+        self.mechanism, self.canary, self.sizes = mechanism, canary, Sizes.of_queries(len(private), 1)
+        self._private, self._seed = tuple(private), seed
+        self.reader = SlotReader(
+            canary.seen, model, outputs, mechanism.dealing, [canary.query], mechanism.record_tokens
+        )
+
+    def charged(self, calibration: Calibration) -> Ledger:
+        """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
+        ledger = Ledger(calibration.event, calibration.epsilon, calibration.delta)
+        private = PrivateSet(self._private, ledger, sizes=self.sizes.records, coins=CoupledCoins(self._seed))
+        self.mechanism.dealing.samples(private, self.mechanism.release(calibration.knob), 1)
+        return ledger
+
+    def deal(self, run: int, present: bool) -> Slots:
+        """The slots of a run."""
+        records = [*self._private, self.canary.record] if present else list(self._private)
+        release = self.mechanism.release(self.mechanism.knob.non_private if self.mechanism.knob else 0.0)
+        private = PrivateSet(records, _unlimited(), sizes=self.sizes.records, coins=CoupledCoins(self._seed, run))
+        return next(self.mechanism.dealing.samples(private, release, 1)).slots
+
+    def observe(self, slots: Slots, knob: float, noise_seed: tuple[int, ...]) -> Seen:
+        """Answers the query from these slots, with fresh noise."""
+        randomness = streams(noise_seed[0])
+        noise = randomness.source(f"audit:{':'.join(map(str, noise_seed[1:]))}")
+        context = AnswerContext(self.canary.seen, self.reader, knob, randomness, noise)
+        recording = Recording()
+        with watching(recording):
+            said = self.mechanism.answer(self.canary.query, Sample(slots, self.mechanism.release(knob)), context)
+        return Seen(recording.passages, said)
+
+
+class DemonstrationRuns:
+    """Demonstrations of one label, released from ``private`` without and with a canary of that label.
+
+    The canary's text is made of what the mechanism could release but hardly would: at every token the one of a fixed
+    rank among the public candidates. It shows what one record can do to these tokens at worst.
+    """
+
+    def __init__(
+        self,
+        mechanism: DemonstrationMechanism,
+        task: Task,
+        private: Sequence[Record],
+        label: str,
+        model: LanguageModel,
+        seed: int,
+    ) -> None:
+        self.mechanism, self.label = mechanism, label
+        self._private, self._model, self._seed = tuple(private), model, seed
+        self._task = with_records(task, private)
+        group: Partition = label if task.partitioned else None
+        self.sizes = Sizes({group: len(private)}, {group: 1})
+
+    def release(
+        self,
+        records: Sequence[Record],
+        knob: float,
+        run: int,
+        watcher: Watcher,
+        noise_seed: int = 0,
+        ledger: Ledger | None = None,
+    ) -> Demonstration:
+        """One demonstration from these records, dealt with the coins of a run."""
+        private = PrivateSet(
+            records, ledger or _unlimited(), sizes=self.sizes.records, coins=CoupledCoins(self._seed, run)
+        )
+        randomness = streams(noise_seed)
+        context = Context(
+            self._task, self._model, (self.label,), knob, randomness, randomness.source(f"audit:{self._seed}:{run}")
+        )
+        with watching(watcher):
+            return self.mechanism.release(private, context)[0]
+
+    def charged(self, calibration: Calibration) -> Ledger:
+        """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
+        ledger = Ledger(calibration.event, calibration.epsilon, calibration.delta)
+        self.release(self._private, calibration.knob, 0, Recording(), ledger=ledger)
+        return ledger
+
+    def worst_text(self, knob: float, rank: int) -> tuple[str, list[int]]:
+        """(the canary's text, the index that each door was made to release).
+
+        rank: of a sum, the position in the public order of its coordinates; of a choice, the rank of the score without
+        the canary. Where a token ends the text, the next better rank takes its place. Raises UsageError when no text is
+        released by a choice among public tokens.
+        """
+        ranks: dict[int, int] = {}
+        forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
+        longest = 0
+        for _ in range(_MOST_TRIES):
+            forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
+            text = self.release(self._private, knob, 0, forcing).text
+            longest = max(longest, len(forcing.forced))
+            tokens = getattr(self.mechanism, "tokens", longest)
+            if not forcing.forced or len(forcing.forced) >= tokens or ranks.get(len(forcing.forced) - 1, rank) == 0:
+                break
+            last = len(forcing.forced) - 1
+            ranks[last] = ranks.get(last, rank) - 1
+        if not forcing.forced:
+            raise UsageError(f"{self.mechanism.name} releases nothing through a door, so there is nothing to audit.")
+        return text, list(forcing.forced)
+
+    def forced(self, canary: Record | None, knob: float, run: int, indices: Sequence[int]) -> list[Door]:
+        """The doors of one run that is made to release the canary's tokens: worst case, white-box."""
+        forcing = Forcing(lambda t, door: indices[t] if t < len(indices) else 0)
+        self.release(self._with(canary), knob, run, forcing)
+        return [passage.door for passage in forcing.passages]
+
+    def free(self, canary: Record | None, knob: float, run: int, noise_seed: int) -> str:
+        """The text that one run releases with its own noise: black-box."""
+        return self.release(self._with(canary), knob, run, Recording(), noise_seed).text
+
+    def _with(self, canary: Record | None) -> list[Record]:
+        return [*self._private, *([canary] if canary else [])]
+
+
+def _at_rank(door: Door, rank: int) -> int:
+    flat = door.clean.ravel()
+    if door.kind == "gaussian":
+        return min(rank, flat.size - 1)
+    return int(np.argsort(-flat, kind="stable")[min(rank, flat.size - 1)])
+
+
+def _unlimited() -> Ledger:
+    """A ledger that admits everything: an auditor's own runs have no budget."""
+    return Ledger(None, math.inf, 0.5)

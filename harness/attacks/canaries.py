@@ -1,0 +1,137 @@
+"""The record whose membership an audit asks about, the question, and the answers that speak for and against it.
+
+Two questions. ``inquiry`` (Xia et al. 2025, prompts 1 to 3): is this text one of the examples? Candidates Yes and No;
+for texts, two fixed answers that are far apart. ``lookup`` (ours): the canary's own input is the query, and its output
+is one that nothing else suggests; a slot that shows the canary copies it. A model that cannot tell what its prompt
+holds may still copy, so the second question finds more with small models. The text of such a canary spells the example
+out several times: one record may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from harness.attacks.views import NO, YES, free_text, yes_or_no
+from harness.errors import UsageError, unknown
+from harness.mechanism import Query
+from harness.slot_prompts import label_endings
+from harness.task import Record
+
+if TYPE_CHECKING:
+    from harness.models.base import LanguageModel
+    from harness.models.embeddings import EmbeddingModel
+    from harness.task import Task
+
+Question = Literal["inquiry", "lookup"]
+QUESTIONS: Final = ("inquiry", "lookup")
+
+#: Outputs for a canary among texts; the one that is farthest from the model's own answer is used.
+FAR_TEXTS: Final = (
+    "The blue whale swims slowly through the cold ocean.",
+    "Interest rates rose again, said the central bank.",
+    "Mix the flour with two eggs and bake it for an hour.",
+    "The telescope found a small planet near a distant star.",
+)
+#: The two fixed answers of the direct question, for texts.
+FOR, AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
+#: Prompts of two private examples that the unlikely label is found with, at most.
+_PROMPTS: Final = 8
+#: Stands for a text while a template is taken apart.
+_MARK: Final = "\x00"
+ASKING = "Text: {text}\nIf this text is one of the examples above, answer: {yes}\nIf it is not, answer: {no}\nAnswer:"
+
+
+@dataclass(frozen=True)
+class Canary:
+    """record: what is inserted. seen: the task behind the audit's question. query: the question about this record.
+
+    member, non_member: answers that speak for and against membership.
+    """
+
+    record: Record = field(repr=False)
+    seen: Task = field(repr=False)
+    query: Query = field(repr=False)
+    member: str = field(repr=False)
+    non_member: str = field(repr=False)
+
+
+def canary(
+    question: str,
+    task: Task,
+    record: Record,
+    private: Sequence[Record],
+    model: LanguageModel,
+    embeddings: Callable[[], EmbeddingModel],
+    words: int = 12,
+    repeats: int = 3,
+) -> Canary:
+    """The canary made of a record that is not in the private set. ``private`` are the records that are.
+
+    words: how many of the record's first words are asked about. repeats: how often a canary to be copied spells out its
+    example. embeddings: called for tasks of texts only.
+    Raises UsageError for an unknown question and for tasks without inputs to ask about.
+    """
+    if question not in QUESTIONS:
+        raise unknown("question", question, QUESTIONS)
+    if question == "inquiry":
+        return _inquiry(task, record, words)
+    if task.kind == "classification":
+        return _label_lookup(task, Record(_shown(record, words), record.label), model, private, repeats)
+    if task.kind == "generation":
+        return _text_lookup(task, Record(_shown(record, words), record.label), model, embeddings(), repeats)
+    raise UsageError(f"The question lookup needs records with a label or an output; ask {task.name} by inquiry.")
+
+
+def _inquiry(task: Task, record: Record, words: int) -> Canary:
+    shown = _shown(record, words)
+    if task.kind != "generation":
+        return Canary(record, yes_or_no(task), Query("audit", shown), YES, NO)
+    text = ASKING.format(text=shown, yes=FOR, no=AGAINST)
+    return Canary(record, free_text(task), Query("audit", text), FOR, AGAINST)
+
+
+def _label_lookup(task: Task, record: Record, model: LanguageModel, private: Sequence[Record], repeats: int) -> Canary:
+    """The canary has the label that the model finds least likely for its text after other private examples (the auditor
+    knows all records but the canary)."""
+    query, endings = task.query(record.text), label_endings(task, model)
+    shown = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
+    prompts = [model.encode(task.icl_prefix(pair) + query) for pair in shown]
+    scores = np.array(model.score(model.prefix([]), [(prompt, endings) for prompt in prompts]))
+    order = np.argsort(scores.mean(axis=0), kind="stable")
+    unlikely, likely = (task.labels[int(order[at])] for at in (0, -1))
+    text = _spelled_out(task, record.text, unlikely, repeats)
+    return Canary(Record(text, unlikely), task, Query("audit", record.text), unlikely, likely)
+
+
+def _text_lookup(task: Task, record: Record, model: LanguageModel, embeddings: EmbeddingModel, repeats: int) -> Canary:
+    """The canary's output is the fixed text that is farthest from the model's answer without examples."""
+    kwargs = task.config["generation_kwargs"]
+    prompt = model.encode(task.icl_prefix(()) + task.query(record.text))
+    own = model.generate([prompt], int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))[0].strip()
+    rows = embeddings.encode([own or task.name, *FAR_TEXTS])
+    far = FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))]
+    text = _spelled_out(task, record.text, far, repeats)
+    return Canary(Record(text, far), task, Query("audit", record.text), far, own or task.name)
+
+
+def _shown(record: Record, words: int) -> str:
+    return " ".join(record.text.split()[:words])
+
+
+def _spelled_out(task: Task, text: str, output: str, repeats: int) -> str:
+    """A text that, shown as an example of the task, reads like ``repeats`` examples of ``text`` with that output."""
+    before, after = task.query(_MARK).split(_MARK)
+    again = after + task.config["target_delimiter"] + output + task.config["fewshot_delimiter"] + before
+    return again.join([text] * repeats)
+
+
+def held_out(train: Sequence[Record], count: int, coins: np.random.Generator) -> tuple[list[Record], Record]:
+    """(``count`` private records, one more that is not among them), by public coins. Raises UsageError for too few."""
+    if len(train) <= count:
+        raise UsageError(f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records.")
+    order = coins.permutation(len(train))
+    return [train[at] for at in order[:count].tolist()], train[int(order[count])]

@@ -1,0 +1,146 @@
+"""What runs of a demonstration mechanism show an auditor: the releases of every token, or the released text."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from scipy.special import softmax
+
+from harness.attacks.audit_rules import Evidence, Fit, Rule, linear, reference_vector
+from harness.attacks.audit_runs import DemonstrationRuns
+from harness.attacks.canaries import held_out
+from harness.errors import UsageError
+from harness.mechanism import DemonstrationMechanism
+from harness.privacy.calibration import Calibration
+from harness.privacy.doors import Door
+from harness.privacy.events import is_gaussian
+from harness.privacy.ledger import Ledger
+from harness.releasing import Report
+from harness.seeds import streams
+from harness.task import NEUTRAL_LABEL, Record
+
+if TYPE_CHECKING:
+    from harness.attacks.audit import Audit
+    from harness.models.base import LanguageModel
+    from harness.task import Task
+
+SIDES = (True, False)
+#: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
+_MOST_COORDINATES: Final = 5_000
+
+
+class DemonstrationEvidence:
+    """One demonstration of the first label from ``settings.runs`` deals on each side.
+
+    White-box, the mechanism is made to release the canary's tokens (teacher forcing), so the clean values depend on no
+    noise: they are read once for all epsilons. Black-box, every run releases its own text, for every epsilon anew.
+    """
+
+    def __init__(
+        self, mechanism: DemonstrationMechanism, task: Task, model: LanguageModel, settings: Audit, report: Report
+    ) -> None:
+        self._mechanism, self._settings, self._report, self._model = mechanism, settings, report, model
+        label = task.labels[0] if task.labels else NEUTRAL_LABEL
+        group = [record for record in task.train if record.label == label] if task.partitioned else list(task.train)
+        self.records = settings.records or _sample_size(mechanism)
+        private, _ = held_out(group, self.records, streams(settings.seed).stream("audit:records"))
+        self._runs = DemonstrationRuns(mechanism, task, private, label, model, settings.seed)
+        self.sizes = self._runs.sizes
+        self._doors: dict[bool, list[list[Door]]] | None = None
+        self._canary: Record | None = None
+        self._indices: list[int] = []
+        self.notes = [f"one demonstration of the first label, {self.records} records"]
+
+    def evidence(self, calibration: Calibration) -> Evidence:
+        """The runs at one epsilon."""
+        knob = calibration.knob
+        if self._canary is None:
+            text, self._indices = self._runs.worst_text(knob, self._settings.rank)
+            self._canary = Record(text, self._runs.label)
+        ledger = self._runs.charged(calibration)
+        gaussian = is_gaussian(ledger.event())
+        if self._settings.access == "black-box":
+            texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
+            inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
+            return Evidence(inside, outside, Rule({"overlap": lambda a, b: lambda runs: runs}, None), gaussian, ledger)
+        if self._doors is None:
+            self._doors = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
+        scales = [door.scale for door in self._forced(knob, False, 0)]
+        if self._doors[True][0][0].kind == "gaussian":
+            return self._sums(self._doors, scales, gaussian, ledger)
+        return self._choices(self._doors, scales, ledger)
+
+    def _sums(
+        self, doors: dict[bool, list[list[Door]]], scales: list[float], gaussian: bool, ledger: Ledger
+    ) -> Evidence:
+        """Noisy sums of all tokens side by side, each in units of its noise."""
+        units = np.array([scale or 1.0 for scale in scales])
+        sizes = [door.clean.size for door in doors[True][0]]
+        whole = sum(sizes) <= _MOST_COORDINATES
+        clean = [np.array([self._coordinates(run, units, whole) for run in doors[side]]) for side in SIDES]
+        own = np.ones(len(sizes))
+        if whole:
+            own = np.concatenate([np.eye(size)[at] for size, at in zip(sizes, self._indices, strict=True)])
+        fits: dict[str, Fit] = {"canary's tokens": linear(own), "reference vector": reference_vector}
+        return Evidence(clean[0], clean[1], Rule(fits, sd=1.0 if scales[0] > 0 else 0.0), gaussian, ledger)
+
+    def _coordinates(self, run: list[Door], units: np.ndarray, whole: bool) -> np.ndarray:
+        parts = zip(run, self._indices, units, strict=True)
+        return np.concatenate(
+            [(door.clean.ravel() if whole else door.clean.ravel()[[at]]) / u for door, at, u in parts]
+        )
+
+    def _choices(self, doors: dict[bool, list[list[Door]]], scales: list[float], ledger: Ledger) -> Evidence:
+        """Which tokens of the canary are chosen, [n, m, T] booleans as numbers, for m draws of the noise."""
+        generator = streams(self._settings.seed).stream("audit:choices")
+        drawn = []
+        for side in SIDES:
+            chances = np.array([self._chances(run, scales) for run in doors[side]])
+            size = (len(chances), self._settings.redraws, chances.shape[1])
+            drawn.append((generator.random(size) < chances[:, None, :]).astype(np.float64))
+        fits: dict[str, Fit] = {
+            "canary's tokens": linear(np.ones(drawn[0].shape[2])),
+            "reference vector": reference_vector,
+        }
+        return Evidence(drawn[0], drawn[1], Rule(fits, None), False, ledger)
+
+    def _chances(self, run: list[Door], scales: list[float]) -> list[float]:
+        """The probability that each door chooses the canary's token, given the ones before."""
+        chances = []
+        for door, at, temperature in zip(run, self._indices, scales, strict=True):
+            if temperature == 0:
+                chances.append(float(door.clean.argmax() == at))
+            else:
+                chances.append(float(softmax(door.clean.ravel() / temperature)[at]))
+        return chances
+
+    def _overlap(self, text: str) -> float:
+        """How much of the canary's tokens stands in a released text, in one piece: 0 to 1."""
+        assert self._canary is not None
+        ours, theirs = self._model.encode(self._canary.text), self._model.encode(text)
+        match = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
+        return match.size / max(1, len(ours))
+
+    def _counted(self, present: bool) -> Iterator[int]:
+        for run in range(self._settings.runs):
+            yield run
+            self._report(run + 1, self._settings.runs, f"runs {'with' if present else 'without'} the canary")
+
+    def _forced(self, knob: float, present: bool, run: int) -> list[Door]:
+        return self._runs.forced(self._canary if present else None, knob, run, self._indices)
+
+    def _free(self, knob: float, present: bool, run: int) -> str:
+        return self._runs.free(self._canary if present else None, knob, run, 2 * run + present)
+
+
+def _sample_size(mechanism: DemonstrationMechanism) -> int:
+    """The expected sample of one demonstration, by the mechanism's options. Raises UsageError where they do not say."""
+    size = getattr(mechanism, "prompts", None) or getattr(mechanism, "slots", 0) * getattr(
+        mechanism, "examples_per_slot", 1
+    )
+    if not size:
+        raise UsageError(f"{mechanism.name} has no option that says how many records a sample has; give --records.")
+    return int(size)

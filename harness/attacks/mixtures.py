@@ -1,0 +1,298 @@
+"""Audits of a Gaussian release whose clean values are known: closed forms, and the published bootstrap.
+
+The auditor's score is a linear statistic of the release, so run i scores s_i + N(0, sd^2) with s_i known. TPR and FPR
+are then Gaussian mixtures in closed form, and no trial of the noise is needed. Two questions must be kept apart:
+
+* conditional: the runs that were collected are the whole population, each with the same weight. Exact; no confidence is
+  involved, and none about further runs follows.
+* sampled: the collected runs are a sample of those that the mechanism can make. The threshold is chosen on one half of
+  them, and the exceedance probabilities of the other half get limits by betting.
+
+The published audit (Xia et al. 2025, algorithm 1) draws clean values with replacement, adds noise, and takes
+Clopper-Pearson limits over 400,000 such trials, five times. That is a conditional bound too: it ignores that the clean
+values are few (`clean_share` says how much of the uncertainty that leaves out), its threshold is chosen on the trials
+that it is evaluated on, and a mean of lower bounds is no lower bound at their confidence. It is here for comparison.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.interpolate import CubicSpline
+from scipy.special import expit, logit, ndtr, ndtri
+
+from harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from harness.attacks.lower_bounds import (
+    Bound,
+    LowerBounds,
+    Method,
+    Rates,
+    best_rule,
+    bound_of,
+    bounds_on_same,
+    checked_alpha,
+    checked_runs,
+    score_thresholds,
+    split_bounds,
+)
+from harness.errors import UsageError
+
+#: Thresholds of the closed forms, from REACH standard deviations below the smallest clean value to as many above.
+GRID = 4001
+REACH = 8.0
+#: Thresholds that the choosing half tries, from CHOICE_REACH standard deviations below to as many above.
+CHOICES = 101
+CHOICE_REACH = 3.0
+#: Rates below this (or above one minus this) are not used: 1 - rate has lost its digits.
+SMALLEST_RATE = 1e-12
+#: Where delta is smaller, mu of a mixture is read off at rates of at least this.
+SMALLEST_MU_RATE = 1e-9
+#: Counts at which limits are computed exactly before they are interpolated; half of them near each end.
+KNOTS = 4000
+
+
+@dataclass(frozen=True)
+class ExactBounds:
+    """conditional: of the collected clean values as they are. sampled: for further runs too, at its confidence."""
+
+    conditional: LowerBounds
+    sampled: LowerBounds
+
+
+@dataclass(frozen=True)
+class BootstrapBounds:
+    """The published audit, all of it conditional on the collected clean values.
+
+    repeats: each repeat's bounds, threshold chosen on the trials it is evaluated on (confidence None: not kept).
+    mean_mu, mean_epsilon: means over repeats of the gdp bounds, as published; not a bound at any stated confidence.
+    split: the first repeat with the rule chosen on half of its trials and evaluated on the other half.
+    """
+
+    repeats: tuple[LowerBounds, ...]
+    mean_mu: float
+    mean_epsilon: float
+    split: LowerBounds
+    trials: int
+
+
+@dataclass(frozen=True)
+class CleanShare:
+    """Where the variance of an estimated mu comes from, at one threshold.
+
+    clean_std, noise_std: standard deviations of mu because of the few clean values, and of the finite trials of the
+    noise. share: clean_std^2 over the sum of both squares.
+    """
+
+    threshold: float
+    clean_std: float
+    noise_std: float
+    share: float
+
+
+def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarray:
+    """P(s_i + N(0, sd^2) > t): clean[n], thresholds[k] -> float64[n, k]; decisions bool[n, k] where sd is 0.
+
+    Raises UsageError for a negative sd.
+    """
+    _check_noise(sd)
+    if sd == 0:
+        return clean[:, None] > thresholds
+    return ndtr((clean[:, None] - thresholds) / sd)
+
+
+def exact_bound(
+    members_clean: ArrayLike,
+    non_members_clean: ArrayLike,
+    sd: float,
+    delta: float,
+    confidence: float = 0.95,
+    seed: int = 0,
+    clean_range: tuple[float, float] = (-math.inf, math.inf),
+) -> ExactBounds:
+    """Both exact audits from clean scores [n] of independent runs on each side and the noise's standard deviation.
+
+    clean_range: (least, largest) clean score that any run can have, known beforehand and not read off the data: -T and
+    T for a difference of T votes. Exceedance probabilities then lie in a narrower range than [0, 1], which tightens the
+    limits of the sampled bound, by much where the noise is larger than the range.
+
+    conditional maximises over a fine grid of thresholds. Its pure bound is then the epsilon at delta of the two
+    mixtures themselves, up to the grid. Its mu is taken over rates in [delta, 1 - delta]: further out the mu of a
+    mixture tends to that of its most extreme clean value, however rare.
+    Raises UsageError as `audit_bound` does, for a negative sd, and for a clean score outside its range.
+    """
+    inside, outside = _clean(members_clean), _clean(non_members_clean)
+    _check_noise(sd)
+    ends = np.array(clean_range, dtype=np.float64)
+    if not all(bool(((clean >= ends[0]) & (clean <= ends[1])).all()) for clean in (inside, outside)):
+        raise UsageError(f"A clean score lies outside the range {clean_range} that was said to hold for all runs.")
+    sampled = split_bounds(
+        inside,
+        outside,
+        lambda clean, thresholds: exceedance(clean, sd, thresholds),
+        lambda left, right: _grid(left, right, sd, CHOICE_REACH, CHOICES),
+        delta,
+        confidence,
+        seed,
+        rate_range=lambda thresholds: exceedance(ends, sd, thresholds).astype(np.float64),
+    )
+    return ExactBounds(_conditional(inside, outside, sd, delta), sampled)
+
+
+def bootstrap_bound(
+    members_clean: ArrayLike,
+    non_members_clean: ArrayLike,
+    sd: float,
+    delta: float,
+    trials: int = 400_000,
+    confidence: float = 0.95,
+    repeats: int = 5,
+    seed: int = 0,
+) -> BootstrapBounds:
+    """The published audit: ``trials`` noisy draws a side from clean scores [n], at all thresholds, ``repeats`` times.
+
+    Each limit is one-sided at alpha/2 with alpha = 1 - confidence (published: alpha each). Raises UsageError as
+    `exact_bound` does, and for fewer than 4 trials or no repeat.
+    """
+    inside, outside = _clean(members_clean), _clean(non_members_clean)
+    alpha = checked_alpha(delta, confidence)
+    _check_noise(sd)
+    if trials < 4 or repeats < 1:
+        raise UsageError(f"A bootstrap needs at least 4 trials and a repeat, not {trials} and {repeats}.")
+    generator = np.random.default_rng(seed)
+    done = []
+    for repeat in range(repeats):
+        draws = _draws(inside, sd, trials, generator), _draws(outside, sd, trials, generator)
+        done.append(_resampled(draws, draws, delta, alpha, None, "bootstrap"))
+        if repeat == 0:
+            halves = [tuple(side[part] for side in draws) for part in (slice(trials // 2), slice(trials // 2, None))]
+            split = _resampled(halves[0], halves[1], delta, alpha, confidence, "split")
+    means = [float(np.mean([getattr(bounds.gdp, name) for bounds in done])) for name in ("mu", "epsilon")]
+    return BootstrapBounds(tuple(done), means[0], means[1], split, trials)
+
+
+def clean_share(
+    members_clean: ArrayLike, non_members_clean: ArrayLike, sd: float, threshold: float, trials: int = 400_000
+) -> CleanShare:
+    """How much of the variance of mu at a fixed threshold is due to the few clean values (delta method).
+
+    mu = ppf(P) - ppf(Q) with P, Q the means of exceedances p_i, q_j over n and l clean values, so
+    Var(mu) = [S_p^2/n + P(1 - P)/trials] / phi(ppf(P))^2 + [S_q^2/l + Q(1 - Q)/trials] / phi(ppf(Q))^2
+    with S^2 the sample variances of exceedances: the first term of each bracket is the clean values' part, the second
+    that of ``trials`` draws of the noise. Raises UsageError where P or Q is 0 or 1 (mu is infinite) or trials < 1.
+    """
+    if trials < 1:
+        raise UsageError(f"The number of trials must be at least 1, not {trials}.")
+    clean_part = noise_part = 0.0
+    for clean in (_clean(members_clean), _clean(non_members_clean)):
+        above = exceedance(clean, sd, np.array([threshold])).astype(np.float64)[:, 0]
+        rate = float(above.mean())
+        if not 0 < rate < 1:
+            raise UsageError(f"At threshold {threshold:g} a rate is {rate:g}; choose a threshold inside the scores.")
+        slope = math.sqrt(2 * math.pi) * math.exp(float(ndtri(rate)) ** 2 / 2)
+        clean_part += slope**2 * float(above.var(ddof=1)) / len(above)
+        noise_part += slope**2 * rate * (1 - rate) / trials
+    return CleanShare(threshold, clean_part**0.5, noise_part**0.5, clean_part / (clean_part + noise_part))
+
+
+def _conditional(inside: np.ndarray, outside: np.ndarray, sd: float, delta: float) -> LowerBounds:
+    """The exact bounds of the collected clean values: limits are the rates themselves."""
+    thresholds = _grid(inside, outside, sd, REACH, GRID)
+    tpr, fpr = (exceedance(clean, sd, thresholds).mean(axis=0) for clean in (inside, outside))
+    rates = Rates(thresholds, tpr, tpr, tpr, fpr, fpr, fpr, len(inside), len(outside))
+    if sd == 0:
+        return bounds_on_same(rates, delta, None, "exact")
+    gdp = _within(rates, max(delta, SMALLEST_MU_RATE))
+    pure = _within(rates, SMALLEST_RATE)
+    return LowerBounds(
+        bound_of(gdp, *best_rule(gdp, "gdp", delta), "gdp", delta, None, "exact"),
+        bound_of(pure, *best_rule(pure, "pure", delta), "pure", delta, None, "exact"),
+    )
+
+
+def _within(rates: Rates, floor: float) -> Rates:
+    """The thresholds at which both rates lie in [floor, 1 - floor]; all of them where there is none."""
+    usable = np.logical_and.reduce([(r >= floor) & (r <= 1 - floor) for r in (rates.members, rates.others)])
+    if not usable.any():
+        return rates
+    tpr, fpr = rates.members[usable], rates.others[usable]
+    return Rates(rates.thresholds[usable], tpr, tpr, tpr, fpr, fpr, fpr, rates.trials_in, rates.trials_out)
+
+
+def _grid(inside: np.ndarray, outside: np.ndarray, sd: float, reach: float, points: int) -> np.ndarray:
+    """Thresholds around all clean values; those between them where there is no noise."""
+    if sd == 0:
+        return score_thresholds(inside, outside)
+    both = np.concatenate([inside, outside])
+    return np.linspace(both.min() - reach * sd, both.max() + reach * sd, points)
+
+
+def _draws(clean: np.ndarray, sd: float, trials: int, generator: np.random.Generator) -> np.ndarray:
+    """float64[trials]: clean values with replacement, plus noise."""
+    return clean[generator.integers(len(clean), size=trials)] + sd * generator.standard_normal(trials)
+
+
+def _resampled(
+    choosing: tuple[np.ndarray, ...],
+    judging: tuple[np.ndarray, ...],
+    delta: float,
+    alpha: float,
+    confidence: float | None,
+    strategy: str,
+) -> LowerBounds:
+    """Chooses the rules on one pair of samples (with and without the canary) at all its scores; judges on another.
+
+    The choice uses interpolated limits, the bound exact ones.
+    """
+    inside, outside = np.sort(choosing[0]), np.sort(choosing[1])
+    thresholds = np.sort(np.concatenate([inside, outside]), kind="stable")  # stable: a merge of two sorted runs
+    sides = []
+    for scores in (inside, outside):
+        above = len(scores) - np.searchsorted(scores, thresholds, side="right")
+        limits = _interpolated_lower(len(scores), alpha / 2)
+        sides.append((above / len(scores), limits[above], 1 - limits[len(scores) - above]))
+    chosen = Rates(thresholds, *sides[0], *sides[1], len(inside), len(outside))
+
+    def judge(method: Method) -> Bound:
+        index, above = best_rule(chosen, method, delta)
+        judged = _exact_rates(judging, thresholds[[index]], alpha / 2)
+        return bound_of(judged, 0, above, method, delta, confidence, strategy)
+
+    return LowerBounds(judge("gdp"), judge("pure"))
+
+
+def _exact_rates(draws: tuple[np.ndarray, ...], threshold: np.ndarray, alpha: float) -> Rates:
+    """Rates of draws [trials] on each side at one threshold [1], with Clopper-Pearson limits."""
+    sides = []
+    for scores in draws:
+        above = np.array([np.count_nonzero(scores > threshold)])
+        limits = clopper_pearson_lower(above, len(scores), alpha), clopper_pearson_upper(above, len(scores), alpha)
+        sides.append((above / len(scores), *limits))
+    return Rates(threshold, *sides[0], *sides[1], len(draws[0]), len(draws[1]))
+
+
+def _interpolated_lower(trials: int, alpha: float) -> np.ndarray:
+    """float64[trials + 1]: Clopper-Pearson lower limits of all counts, by a cubic spline of their log-odds.
+
+    The inverse beta function at every one of 400,000 counts would take a second; the log-odds are smooth in log-odds.
+    """
+    near = np.geomspace(1, max(1.0, trials / 2), KNOTS // 2).round()
+    knots = np.unique(np.concatenate([near, trials + 1 - near]))
+    counts = np.arange(1, trials + 1)
+    spline = CubicSpline(np.log(knots / (trials + 1 - knots)), logit(clopper_pearson_lower(knots, trials, alpha)))
+    return np.concatenate([[0.0], expit(spline(np.log(counts / (trials + 1 - counts))))])
+
+
+def _check_noise(sd: float) -> None:
+    if not 0 <= sd < math.inf:
+        raise UsageError(f"The standard deviation of the noise must be a number of at least 0, not {sd}.")
+
+
+def _clean(scores: ArrayLike) -> np.ndarray:
+    """float64[n], finite; raises UsageError otherwise."""
+    clean = checked_runs(scores)
+    if clean.ndim != 1 or np.isinf(clean).any():
+        raise UsageError("Clean scores must be one finite number a run.")
+    return clean

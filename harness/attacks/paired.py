@@ -1,0 +1,212 @@
+"""Lower bounds on epsilon from pairs of runs that were dealt with the same coins, with and without the canary.
+
+Run i gives two probabilities (or shares of noise redraws) of the decision "in": p_i with the canary and q_i without.
+They have most of their randomness in common, so a difference p_i - a q_i varies far less than p_i or q_i. Every
+statement of differential privacy is about such differences (E p = TPR, E q = FPR):
+
+* (epsilon, delta)-DP: E[p - e^epsilon q] <= delta, and the same for the complements (1 - q, 1 - p)
+  (Kairouz, Oh & Viswanath 2015, theorem 2.1);
+* mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
+
+One lower limit of one mean, by betting and at full level alpha, refutes them. For `rates` the tests of all epsilon are
+inverted: epsilon is refuted if its own limit exceeds delta, and the bound is where the first one is not refuted; if the
+truth is epsilon*, the bound exceeds it only if the test of epsilon* itself errs. For `gdp` the slope x is fixed on the
+choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and slope come from the choosing
+runs; the bound comes from the others alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from harness.attacks.limits import mean_lower
+from harness.attacks.lower_bounds import checked_alpha, halves
+from harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
+from harness.errors import UsageError
+
+#: Epsilons that are tested, first coarsely and then between two of these.
+_COARSE = np.linspace(0.0, 15.0, 61)
+_FINE = 26
+#: Slopes beyond this have one of both rates at the end of its range.
+_STEEPEST = 8.0
+#: Thresholds that are tried for `rates`, at most; each needs a limit for every epsilon.
+_MOST_RATE_RULES = 25
+#: mu beyond this is one that no run can show.
+_LARGEST_MU = 40.0
+
+Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class PairedBound:
+    """epsilon, mu: lower bounds (mu is 0 for `rates`). tpr, fpr: realised rates of the rule on the judging runs.
+
+    threshold, above: the rule. slope: x of the difference p - e^x q that refutes; swapped: whether it is that of the
+    complements, (1 - q) - e^x (1 - p). limit: lower limit of its mean.
+    """
+
+    epsilon: float
+    mu: float
+    threshold: float
+    above: bool
+    swapped: bool
+    slope: float
+    limit: float
+    tpr: float
+    fpr: float
+    pairs: int
+
+
+@dataclass(frozen=True)
+class PairedBounds:
+    """gdp: for compositions of Gaussian releases. rates: for every mechanism. Each holds at the confidence."""
+
+    gdp: PairedBound
+    rates: PairedBound
+
+    def valid(self, gaussian: bool) -> PairedBound:
+        """The one that holds for the release."""
+        return self.gdp if gaussian else self.rates
+
+
+def paired_bounds(
+    members: np.ndarray,
+    others: np.ndarray,
+    decide: Decide,
+    candidates: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    delta: float,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> PairedBounds:
+    """Bounds from runs members[i], others[i] that belong together; the pairs are independent of each other.
+
+    decide(runs, thresholds[k]) -> [n, k] probabilities of "in". candidates(members, others) -> thresholds[k], called
+    with the choosing runs, a random half by ``seed``. Raises UsageError where the sides differ in length, and as
+    `lower_bounds.split_bounds` does.
+    """
+    if len(members) != len(others):
+        raise UsageError("Paired runs need as many runs with the canary as without.")
+    alpha = checked_alpha(delta, confidence)
+    choosing_in, judging_in = halves(members, seed)
+    choosing_out, judging_out = halves(others, seed)
+    tried = candidates(choosing_in, choosing_out)
+    p, q = (decide(runs, tried).astype(np.float64) for runs in (choosing_in, choosing_out))
+
+    def judge(index: int, above: bool) -> tuple[np.ndarray, np.ndarray]:
+        one = tried[[index]]
+        inside, outside = (decide(runs, one).astype(np.float64)[:, 0] for runs in (judging_in, judging_out))
+        return (inside, outside) if above else (1 - inside, 1 - outside)
+
+    index, above, slope = _gdp_rule(p, q, alpha)
+    gdp = _gdp(*judge(index, above), slope, float(tried[index]), above, delta, alpha)
+    index, above, swapped = _rates_rule(p, q, delta, alpha)
+    rates = _rates(*judge(index, above), swapped, float(tried[index]), above, delta, alpha)
+    return PairedBounds(gdp, rates)
+
+
+def _gdp(
+    p: np.ndarray, q: np.ndarray, slope: float, threshold: float, above: bool, delta: float, alpha: float
+) -> PairedBound:
+    limit = float(_limits(p[:, None], q[:, None], np.array([slope]), alpha)[0])
+    mu = _mu_at(limit, slope)
+    return PairedBound(
+        epsilon=epsilon_of_mu(mu, delta),
+        mu=mu,
+        threshold=threshold,
+        above=above,
+        swapped=False,
+        slope=slope,
+        limit=limit,
+        tpr=float(p.mean()),
+        fpr=float(q.mean()),
+        pairs=len(p),
+    )
+
+
+def _rates(
+    p: np.ndarray, q: np.ndarray, swapped: bool, threshold: float, above: bool, delta: float, alpha: float
+) -> PairedBound:
+    left, right = (1 - q, 1 - p) if swapped else (p, q)
+    coarse = _refuted(left, right, _COARSE, delta, alpha)
+    epsilon = 0.0
+    if coarse:
+        last = min(coarse, len(_COARSE) - 1)
+        fine = np.linspace(_COARSE[coarse - 1], _COARSE[last], _FINE)
+        epsilon = float(fine[max(_refuted(left, right, fine, delta, alpha) - 1, 0)])
+    limit = float(_limits(left[:, None], right[:, None], np.array([epsilon]), alpha)[0])
+    return PairedBound(
+        epsilon=epsilon,
+        mu=0.0,
+        threshold=threshold,
+        above=above,
+        swapped=swapped,
+        slope=epsilon,
+        limit=limit,
+        tpr=float(p.mean()),
+        fpr=float(q.mean()),
+        pairs=len(p),
+    )
+
+
+def _gdp_rule(p: np.ndarray, q: np.ndarray, alpha: float) -> tuple[int, bool, float]:
+    """(index of the threshold, above, slope) with the largest mu on the choosing runs.
+
+    The slope of the Gaussian trade-off curve at (FPR, TPR) is exp((ppf(FPR)^2 - ppf(TPR)^2) / 2).
+    """
+    best = (-1.0, 0, True, 0.0)
+    for above, left, right in ((True, p, q), (False, 1 - p, 1 - q)):
+        tpr, fpr = (ndtri(side.mean(axis=0).clip(1e-6, 1 - 1e-6)) for side in (left, right))
+        slopes = ((fpr**2 - tpr**2) / 2).clip(-_STEEPEST, _STEEPEST)
+        found = [
+            _mu_at(float(limit), float(x)) for limit, x in zip(_limits(left, right, slopes, alpha), slopes, strict=True)
+        ]
+        at = int(np.argmax(found))
+        best = max(best, (found[at], at, above, float(slopes[at])), key=lambda rule: rule[0])
+    return best[1], best[2], best[3]
+
+
+def _rates_rule(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[int, bool, bool]:
+    """(index of the threshold, above, swapped) that refutes most on the choosing runs.
+
+    Compared by the number of refuted epsilons, then by the limit at epsilon = 0.
+    """
+    best = (-1, -math.inf, 0, True, False)
+    step = max(1, p.shape[1] // _MOST_RATE_RULES)
+    for at in range(0, p.shape[1], step):
+        for above, left, right in ((True, p[:, at], q[:, at]), (False, 1 - p[:, at], 1 - q[:, at])):
+            for swapped, a, b in ((False, left, right), (True, 1 - right, 1 - left)):
+                limits = _limits(a[:, None], b[:, None], _COARSE, alpha)
+                rule = (_first_kept(limits > delta), float(limits[0]), at, above, swapped)
+                best = max(best, rule, key=lambda rule: rule[:2])
+    return best[2], best[3], best[4]
+
+
+def _refuted(p: np.ndarray, q: np.ndarray, epsilons: np.ndarray, delta: float, alpha: float) -> int:
+    """How many of the rising epsilons are refuted before the first that is not."""
+    return _first_kept(_limits(p[:, None], q[:, None], epsilons, alpha) > delta)
+
+
+def _first_kept(refuted: np.ndarray) -> int:
+    return len(refuted) if refuted.all() else int(np.argmin(refuted))
+
+
+def _limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, alpha: float) -> np.ndarray:
+    """float64[k]: lower limits of E[p - e^x q] for slopes x[k]; p, q are [n, k] or [n, 1]."""
+    a = np.exp(slopes)
+    scaled = ((p - a * q + a) / (1 + a)).clip(0.0, 1.0)  # in [0, 1] but for rounding
+    return mean_lower(scaled, alpha) * (1 + a) - a
+
+
+def _mu_at(limit: float, slope: float) -> float:
+    """The mu with delta(slope; mu) = limit; 0 where mu = 0 already has it."""
+    if limit <= max(0.0, -math.expm1(slope)):
+        return 0.0
+    if delta_of_mu(_LARGEST_MU, slope) <= limit:
+        return _LARGEST_MU
+    return float(brentq(lambda mu: delta_of_mu(mu, slope) - limit, 1e-9, _LARGEST_MU, xtol=1e-9))
