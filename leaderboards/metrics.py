@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _CLASSIFICATION, _EXTRACTION, _TEXT, _RECOMMENDATION = "classification", "extraction", "text", "recommendation"
+_WRITING = "writing"
 
 #: Metric -> (its name in words, the kind of task that is scored by it).
 _METRICS = {
@@ -19,8 +20,11 @@ _METRICS = {
     "valid": ("valid answers", _RECOMMENDATION),
     "genre_distance": ("genre distance", _RECOMMENDATION),
     "year_distance": ("year distance", _RECOMMENDATION),
+    "plausible": ("plausible texts", _WRITING),
+    "word_distance": ("word distance", _WRITING),
+    "repeats": ("repeated texts", _WRITING),
 }
-_DISTANCES = {"genre_distance", "year_distance"}
+_DISTANCES = {"genre_distance", "year_distance", "word_distance", "repeats"}
 
 
 def metric_name(metric: str) -> str:
@@ -40,4 +44,4 @@ def task_kind(main_metric: str) -> str:
 
 def scored_things(metric: str) -> str:
     """What a score of this metric is a mean over: a JSON task scores the released texts themselves."""
-    return "released texts" if metric in ("parses", "valid") else "test records"
+    return "released texts" if metric in ("parses", "valid", "plausible") else "test records"

@@ -57,9 +57,9 @@ DEMONSTRATION_SIZES: Final[Mapping[str, Any]] = {
     "slots": 8,
     "examples_per_slot": 1,
     "prompts": 8,
-    "tokens": 8,
+    "tokens": 6,
     "top_k": 10,
-    "record_tokens": 40,
+    "record_tokens": 32,
 }
 
 

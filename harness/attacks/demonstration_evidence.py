@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import softmax
 
-from harness.attacks.audit_rules import Evidence, Fit, Rule, linear, reference_vector
+from harness.attacks.audit_rules import Evidence, Fit, Rule, as_it_is, linear, reference_vector
 from harness.attacks.audit_runs import DemonstrationRuns
 from harness.attacks.canaries import held_out
 from harness.errors import UsageError
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 SIDES = (True, False)
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000
+#: Probabilities below this count as this in a likelihood ratio.
+_TINY: Final = 1e-12
 
 
 class DemonstrationEvidence:
@@ -65,7 +67,7 @@ class DemonstrationEvidence:
         if self._settings.access == "black-box":
             texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
-            return Evidence(inside, outside, Rule({"overlap": lambda a, b: lambda runs: runs}, None), gaussian, ledger)
+            return Evidence(inside, outside, Rule({"overlap": as_it_is}, None), gaussian, ledger)
         if self._doors is None:
             self._doors = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
         scales = [door.scale for door in self._forced(knob, False, 0)]
@@ -94,28 +96,29 @@ class DemonstrationEvidence:
         )
 
     def _choices(self, doors: dict[bool, list[list[Door]]], scales: list[float], ledger: Ledger) -> Evidence:
-        """Which tokens of the canary are chosen, [n, m, T] booleans as numbers, for m draws of the noise."""
-        generator = streams(self._settings.seed).stream("audit:choices")
-        drawn = []
-        for side in SIDES:
-            chances = np.array([self._chances(run, scales) for run in doors[side]])
-            size = (len(chances), self._settings.redraws, chances.shape[1])
-            drawn.append((generator.random(size) < chances[:, None, :]).astype(np.float64))
-        fits: dict[str, Fit] = {
-            "canary's tokens": linear(np.ones(drawn[0].shape[2])),
-            "reference vector": reference_vector,
-        }
-        return Evidence(drawn[0], drawn[1], Rule(fits, None), False, ledger)
+        """Log-likelihood ratios of the tokens that are chosen, [n, m] for m draws of the noise.
 
-    def _chances(self, run: list[Door], scales: list[float]) -> list[float]:
-        """The probability that each door chooses the canary's token, given the ones before."""
-        chances = []
-        for door, at, temperature in zip(run, self._indices, scales, strict=True):
-            if temperature == 0:
-                chances.append(float(door.clean.argmax() == at))
-            else:
-                chances.append(float(softmax(door.clean.ravel() / temperature)[at]))
-        return chances
+        The ratio of every token is learned on the first fifth of the runs, which are then left out.
+        """
+        pilot = max(4, self._settings.runs // 5)
+        inside, outside = (_mean_chances(doors[side][:pilot], scales) for side in SIDES)
+        ratios = np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
+        generator = streams(self._settings.seed).stream("audit:choices")
+        drawn = [
+            np.array([self._ratios_drawn(run, scales, ratios, generator) for run in doors[side][pilot:]])
+            for side in SIDES
+        ]
+        return Evidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
+
+    def _ratios_drawn(
+        self, run: list[Door], scales: list[float], ratios: np.ndarray, generator: np.random.Generator
+    ) -> np.ndarray:
+        """float64[m]: the summed log-ratios of one choice a door, m times."""
+        total = np.zeros(self._settings.redraws)
+        for chances, row in zip(_chances(run, scales), ratios, strict=True):
+            reached = np.cumsum(chances)
+            total += row[np.searchsorted(reached, generator.random(len(total)) * reached[-1]).clip(max=len(row) - 1)]
+        return total
 
     def _overlap(self, text: str) -> float:
         """How much of the canary's tokens stands in a released text, in one piece: 0 to 1."""
@@ -134,6 +137,19 @@ class DemonstrationEvidence:
 
     def _free(self, knob: float, present: bool, run: int) -> str:
         return self._runs.free(self._canary if present else None, knob, run, 2 * run + present)
+
+
+def _chances(run: list[Door], scales: list[float]) -> Iterator[np.ndarray]:
+    """float64[V] a door: the probability of each token, given the forced ones before."""
+    for door, temperature in zip(run, scales, strict=True):
+        clean = door.clean.ravel().astype(np.float64)
+        yield softmax(clean / temperature) if temperature > 0 else (clean == clean.max()).astype(np.float64)
+
+
+def _mean_chances(runs: list[list[Door]], scales: list[float]) -> np.ndarray:
+    """float64[T, V]."""
+    total: np.ndarray = sum((np.array(list(_chances(run, scales))) for run in runs), np.zeros(()))
+    return total / len(runs)
 
 
 def _sample_size(mechanism: DemonstrationMechanism) -> int:

@@ -1,4 +1,4 @@
-"""`dpicl account`: the epsilon of given noise. `dpicl calibrate`: the noise for a given epsilon."""
+"""`dpicl calibrate`: the noise of a mechanism for a given epsilon."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from harness.commands.arguments import (
     epsilon,
     one_of,
     options_of,
-    positive,
-    rate,
     whole,
 )
 
@@ -26,18 +24,7 @@ if TYPE_CHECKING:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds both commands."""
-    account = add_command(
-        subparsers,
-        "account",
-        "epsilon of a Poisson-subsampled Gaussian, by every accountant",
-        "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000",
-        _account,
-    )
-    account.add_argument("--noise", type=positive, required=True, metavar="S", help="noise multiplier sigma")
-    account.add_argument("--rate", type=rate, required=True, metavar="Q", help="sampling rate, decimal or fraction")
-    account.add_argument("--steps", type=whole(1), required=True, metavar="T", help="how many releases")
-    account.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
+    """Adds the command."""
     calibrate = add_command(
         subparsers,
         "calibrate",
@@ -69,30 +56,6 @@ def add(subparsers: Subparsers) -> None:
     calibrate.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
     add_option_flag(calibrate)
     add_plugin_flag(calibrate)
-
-
-def _account(arguments: argparse.Namespace) -> int:
-    from harness.privacy.accountants import account_subsampled_gaussian
-
-    answer = account_subsampled_gaussian(arguments.noise, arguments.rate, arguments.steps, arguments.delta)
-    if arguments.json:
-        output.emit_json(answer)
-        return 0
-    prv = answer["prv"]
-    if prv is not None:
-        output.emit(
-            f"PRV     epsilon = {prv['estimate']:.4f}, between {prv['low']:.4f} and {prv['upper']:.4f};"
-            " a claim must use the upper end"
-        )
-    for name, meaning in (
-        ("pld", "PLD     epsilon = {:.4f}, Poisson sampling, add or remove one record"),
-        ("fixed_replace_one", "fixed   epsilon = {:.4f}, sampling without replacement, replace one record"),
-    ):
-        if answer[name] is not None:
-            output.emit(meaning.format(answer[name]))
-    for note in answer.get("notes", ()):
-        output.emit(f"note: {note}")
-    return 0
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:

@@ -235,7 +235,7 @@ def test_without_network_the_hub_error_names_both_ways_out(monkeypatch):
     assert str(caught.value).count(". ") == 0
 
 
-@pytest.mark.parametrize("name", ["mit_g", "mit_d", "wikimovies"])
+@pytest.mark.parametrize("name", ["mit_g", "mit_d", "wikimovies", "enron"])
 def test_a_task_without_hub_source_and_says_which_files_to_bring(name):
     with pytest.raises(DataError, match=rf"{name}/train\.jsonl"):
         Task.load(name, source="hub")

@@ -113,6 +113,7 @@ def test_every_task_has_a_readme_and_a_version():
         ("xsum", 1927 - 640, 400, (0, 0, 0)),
         ("chatdoctor", 2924 - 970, 400, (0, 0, 0)),
         ("wikimovies", 12000, 1000, (0, 0, 0)),
+        ("enron", 2758, 689, (0, 0, 0)),
     ],
 )
 def test_real_records_load_with_their_known_counts(name, train, test, dropped):

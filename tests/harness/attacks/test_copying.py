@@ -1,0 +1,191 @@
+"""Copied spans and ROUGE-L overlap: by hand, against slow obvious implementations, and at full size."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rouge_score.rouge_scorer import RougeScorer
+
+from harness.attacks.copying import Copies, common_subsequence, copied_spans, overlaps
+from harness.errors import UsageError
+from harness.evaluation.statistics import wilson_interval
+
+TWENTY = " ".join(f"w{i}" for i in range(20))
+
+
+def slow_spans(released, records, span):
+    """Every start of every text against every start of every record."""
+    texts, sources = ([text.split() for text in side] for side in (released, records))
+    copying, copied, longest = set(), set(), 0
+    for t, text in enumerate(texts):
+        for r, source in enumerate(sources):
+            for i in range(len(text)):
+                for j in range(len(source)):
+                    n = 0
+                    while i + n < len(text) and j + n < len(source) and text[i + n] == source[j + n]:
+                        n += 1
+                    if n >= span:
+                        copying.add(t)
+                        copied.add(r)
+                        longest = max(longest, n)
+    return len(copying), len(copied), longest
+
+
+# --- spans
+
+
+def test_twenty_words_in_a_row_are_a_copy_and_nineteen_are_not():
+    assert copied_spans([TWENTY], [f"x {TWENTY} y"]).copying == 1
+    assert copied_spans([f"x {TWENTY} y"], [TWENTY]).copying == 1
+    assert copied_spans([TWENTY], [TWENTY]) == Copies(1, 1, 1, wilson_interval(1, 1), longest=20)
+    assert copied_spans([TWENTY.rpartition(" ")[0]], [TWENTY]).copying == 0
+    assert copied_spans([TWENTY.replace("w10", "other")], [TWENTY]).copying == 0
+
+
+def test_white_space_and_punctuation_do_not_hide_a_copy_and_case_does():
+    assert copied_spans([TWENTY.replace(" ", ",\n / ")], [TWENTY]).copying == 1
+    assert copied_spans([TWENTY.upper()], [TWENTY]).copying == 0
+
+
+def test_a_span_pieced_together_from_two_records_is_no_copy():
+    words = TWENTY.split()
+    assert copied_spans([TWENTY], [" ".join(words[:15]), " ".join(words[5:])]).copying == 0
+
+
+def test_counts_of_texts_records_and_the_longest_span():
+    records = [f"a {TWENTY} b", f"{TWENTY} w20 w21 c", "nothing of it"]
+    counted = copied_spans([f"{TWENTY} w20 z", "short", TWENTY, ""], records)
+    assert counted == Copies(4, 2, 2, wilson_interval(2, 4), longest=21)
+    assert counted.rate == 0.5
+
+
+def test_a_span_that_starts_a_text_has_nothing_before_it():
+    assert copied_spans([f"{TWENTY} z"], [f"z {TWENTY}"]).longest == 20
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text(alphabet="ab ", max_size=25), min_size=1, max_size=3),
+    st.lists(st.text(alphabet="ab ", max_size=25), max_size=3),
+    st.integers(1, 4),
+)
+def test_spans_agree_with_the_slow_search(released, records, span):
+    counted = copied_spans(released, records, span)
+    assert (counted.copying, counted.records, counted.longest) == slow_spans(released, records, span)
+
+
+# --- overlap
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from("abcd"), max_size=70), st.lists(st.sampled_from("abcd"), max_size=70))
+def test_common_subsequence_agrees_with_the_table(left, right):
+    row = [0] * (len(right) + 1)
+    for token in left:
+        previous = row
+        row = [0]
+        for j, other in enumerate(right):
+            row.append(previous[j] + 1 if token == other else max(previous[j + 1], row[j]))
+    assert common_subsequence(left, right) == row[-1]
+
+
+def slow_overlaps(released, records, threshold):
+    scorer = RougeScorer(["rougeL"], use_stemmer=True)
+    pairs = [
+        (t, r)
+        for t, text in enumerate(released)
+        for r, record in enumerate(records)
+        for score in [scorer.score(record, text)["rougeL"]]
+        if score.precision > threshold or score.recall > threshold
+    ]
+    return len({t for t, _ in pairs}), len({r for _, r in pairs})
+
+
+VOCABULARY = [
+    "meeting",
+    "Meetings",
+    "meet",
+    "prices",
+    "price",
+    "priced",
+    "the",
+    "a",
+    "Gas's",
+    "e-mail",
+    "12,000",
+    "naïve",
+]
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_overlap_agrees_with_rouge_score_on_all_pairs(threshold):
+    coins = random.Random(int(threshold * 10))
+
+    def texts(count):
+        return [" ".join(coins.choices(VOCABULARY, k=coins.randrange(25))) for _ in range(count)] + ["", "?!"]
+
+    released, records = texts(12), texts(25)
+    expected = slow_overlaps(released, records, threshold)
+    counted = overlaps(released, records, threshold)
+    assert (counted.copying, counted.records) == expected
+    assert 0 < expected[0] < len(released)
+
+
+def test_exactly_half_is_not_more_than_half():
+    assert overlaps(["one two three four"], ["one two five six"]).copying == 0
+    assert overlaps(["one two three four"], ["one two three six"]).copying == 1
+
+
+def test_precision_or_recall_is_enough():
+    long = "alpha beta gamma delta epsilon zeta eta theta iota kappa"
+    assert overlaps(["beta delta"], [long]).copying == 1
+    assert overlaps([long], ["beta delta"]).copying == 1
+    assert overlaps(["delta beta"], [long]).copying == 0  # half of it, in this order
+
+
+def test_stems_are_compared():
+    assert overlaps(["Meetings priced runs"], ["meeting prices run"]) == Copies(1, 1, 1, wilson_interval(1, 1))
+
+
+# --- both
+
+
+@pytest.mark.parametrize("measure", [copied_spans, overlaps])
+def test_both_need_texts_and_do_without_records(measure):
+    with pytest.raises(UsageError, match="ask for at least one"):
+        measure([], ["record"])
+    assert measure(["text"], []) == Copies(1, 0, 0, wilson_interval(0, 1))
+
+
+def test_limits_that_make_no_sense_are_refused():
+    with pytest.raises(UsageError, match="at least 1 word, not 0"):
+        copied_spans(["a"], ["a"], span=0)
+    for threshold in (-0.1, 1.0, float("nan")):
+        with pytest.raises(UsageError, match="below 1"):
+            overlaps(["a"], ["a"], threshold)
+
+
+def test_no_text_is_kept():
+    assert "w1" not in repr(copied_spans([TWENTY], [TWENTY])) + repr(overlaps([TWENTY], [TWENTY]))
+
+
+def test_fifty_texts_and_three_thousand_records_find_the_planted_ones():
+    """Full size; all pairs through rouge-score would take an hour."""
+    coins = random.Random(5)
+    words = [f"word{i}" for i in range(3000)]
+
+    def text(size):
+        return coins.choices(words, k=size)
+
+    records = [text(110) for _ in range(3000)]
+    released = [text(60) for _ in range(46)]
+    released += [text(20) + records[i][40:65] + text(15) for i in (7, 8)]  # 25 words of a record: a copy
+    released += [[w for w in records[i] if coins.random() < 0.7] for i in (7, 9)]  # most of it, with gaps: a retelling
+    sides = [[" ".join(each) for each in side] for side in (released, records)]
+    spans, near = copied_spans(*sides), overlaps(*sides)
+    assert (spans.copying, spans.records) == (2, 2)
+    assert 25 <= spans.longest < 30
+    assert (near.copying, near.records) == (2, 2)

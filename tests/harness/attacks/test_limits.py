@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.attacks.limits import (
+    clopper_pearson_lower,
+    clopper_pearson_upper,
+    mean_lower,
+    mean_upper,
+    rate_limits,
+)
+from harness.errors import UsageError
+
+ALPHA = 0.05
+#: Misses in 200 repetitions that a limit at level 5% exceeds with probability 0.1%: 21.
+MOST_MISSES = int(stats.binom.ppf(0.999, 200, ALPHA))
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(0, 10), (1, 10), (37, 100), (99, 100), (100, 100), (3, 400_000)])
+def test_clopper_pearson_is_scipys_exact_interval(successes: int, trials: int) -> None:
+    interval = stats.binomtest(successes, trials).proportion_ci(1 - 2 * ALPHA, method="exact")
+    assert float(clopper_pearson_lower(successes, trials, ALPHA)) == pytest.approx(interval.low, rel=1e-9)
+    assert float(clopper_pearson_upper(successes, trials, ALPHA)) == pytest.approx(interval.high, rel=1e-9)
+
+
+def test_clopper_pearson_of_arrays_and_its_mirror() -> None:
+    counts = np.arange(21)
+    assert clopper_pearson_upper(counts, 20, ALPHA) == pytest.approx(1 - clopper_pearson_lower(20 - counts, 20, ALPHA))
+
+
+@pytest.mark.parametrize(
+    ("mean", "draw"),
+    [
+        (0.3, lambda g: (g.random(60) < 0.3).astype(float)),
+        (0.5, lambda g: g.random(60)),
+        (0.6, lambda g: g.beta(60, 40, size=60)),
+        (0.04, lambda g: g.beta(2, 48, size=60)),
+        (0.5, lambda g: g.random(1)),
+    ],
+    ids=["bernoulli", "uniform", "narrow_beta", "small_beta", "single_value"],
+)
+def test_betting_limits_cover_the_mean(mean: float, draw: Callable[[np.random.Generator], np.ndarray]) -> None:
+    samples = np.stack([draw(np.random.default_rng([7, r])) for r in range(200)], axis=1)
+    assert int((mean_lower(samples, ALPHA) > mean).sum()) <= MOST_MISSES
+    assert int((mean_upper(samples, ALPHA) < mean).sum()) <= MOST_MISSES
+
+
+def test_betting_beats_hoeffding_where_values_vary_little() -> None:
+    values = np.random.default_rng(0).beta(60, 40, size=100)
+    hoeffding = math.sqrt(math.log(1 / ALPHA) / (2 * len(values)))
+    assert values.mean() - mean_lower(values, ALPHA) < hoeffding / 4
+    assert mean_upper(values, ALPHA) - values.mean() < hoeffding / 4
+
+
+def test_equal_values_come_near_the_largest_valid_limit() -> None:
+    """n values p are seen with probability (m/p)^n where the value is p or 0 and the mean m: no limit can be higher."""
+    best = 0.6 * ALPHA ** (1 / 100)
+    assert 0.98 * best < float(mean_lower(np.full(100, 0.6), ALPHA)) <= best
+
+
+def test_betting_limit_is_that_of_a_gambler_who_plays_value_by_value() -> None:
+    values = np.random.default_rng(3).beta(6, 4, size=40)
+
+    def refutes(mean: float) -> bool:
+        capital, seen = 1.0, [0.5]
+        squares = 0.25
+        for value in values:
+            variance = squares / len(seen)
+            bet = min(math.sqrt(2 * math.log(1 / ALPHA) / (len(values) * variance)), 0.9 / mean)
+            capital *= 1 + bet * (value - mean)
+            if capital >= 1 / ALPHA:
+                return True
+            seen.append(value)
+            squares += (value - sum(seen) / len(seen)) ** 2
+        return False
+
+    limit = float(mean_lower(values, ALPHA))
+    assert refutes(limit - 1e-6)
+    assert not refutes(limit + 1e-6)
+
+
+def test_many_columns_are_many_samples() -> None:
+    samples = np.random.default_rng(1).random((30, 5))
+    assert mean_lower(samples, ALPHA) == pytest.approx([float(mean_lower(column, ALPHA)) for column in samples.T])
+
+
+def test_type_of_the_values_decides_the_kind_of_limit() -> None:
+    decisions = np.arange(50) < 20
+    assert rate_limits(decisions, ALPHA) == (
+        clopper_pearson_lower(20, 50, ALPHA),
+        clopper_pearson_upper(20, 50, ALPHA),
+    )
+    shares = decisions.astype(float)
+    assert rate_limits(shares, ALPHA) == (mean_lower(shares, ALPHA), mean_upper(shares, ALPHA))
+
+
+def test_a_known_range_scales_the_limits() -> None:
+    values = np.random.default_rng(2).beta(2, 3, size=80)
+    low, high = rate_limits(values, ALPHA)
+    scaled = rate_limits(0.4 + 0.2 * values, ALPHA, np.array([0.4, 0.6]))
+    assert scaled == (pytest.approx(0.4 + 0.2 * low), pytest.approx(0.4 + 0.2 * high))
+    unscaled = rate_limits(0.4 + 0.2 * values, ALPHA)
+    assert scaled[0] > unscaled[0]
+    assert scaled[1] < unscaled[1]
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda: clopper_pearson_lower(3, 2, ALPHA),
+        lambda: clopper_pearson_upper(0, 0, ALPHA),
+        lambda: clopper_pearson_lower(1, 2, 0.0),
+        lambda: mean_lower([], ALPHA),
+        lambda: mean_lower([0.2, 1.1], ALPHA),
+        lambda: mean_lower([0.2, math.nan], ALPHA),
+        lambda: mean_upper([0.2], 1.0),
+    ],
+)
+def test_senseless_input_is_refused(attempt: Callable[[], object]) -> None:
+    with pytest.raises(UsageError):
+        attempt()

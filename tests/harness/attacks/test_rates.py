@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.attacks.lower_bounds import audit_bound
+from harness.attacks.rates import advantage, auc, membership, tpr_at_fpr
+from harness.errors import UsageError
+
+REPETITIONS = 400
+#: Misses in 400 repetitions that a 95% interval exceeds with probability 0.1%: 35.
+MOST_MISSES = int(stats.binom.ppf(0.999, REPETITIONS, 0.05))
+
+
+def test_auc_counts_pairs_and_half_of_the_ties() -> None:
+    g = np.random.default_rng(0)
+    members, others = g.integers(0, 6, 40), g.integers(0, 5, 30)
+    pairs = [(m > o) + (m == o) / 2 for m in members for o in others]
+    assert auc(members, others).value == pytest.approx(np.mean(pairs))
+
+
+def test_auc_interval_mirrors_with_the_labels() -> None:
+    g = np.random.default_rng(1)
+    members, others = g.normal(0.7, 1, 50), g.normal(0, 1, 35)
+    one, other = auc(members, others), auc(others, members)
+    assert (other.value, other.low, other.high) == pytest.approx((1 - one.value, 1 - one.high, 1 - one.low))
+
+
+def test_auc_interval_of_newcombe_solves_its_equation() -> None:
+    """At an AUC of 1 the other interval is a point; the lower end a obeys 1 - a = z sqrt(V(a)), V as printed."""
+    a = auc(np.arange(50) + 100, np.arange(50)).low
+    variance = a * (1 - a) / 2500 * (1 + 49 * ((1 - a) / (2 - a) + a / (1 + a)))
+    assert 1 - a == pytest.approx(1.959964 * math.sqrt(variance), rel=1e-5)
+
+
+@pytest.mark.parametrize(("shift", "value"), [(1000, 1.0), (-1000, 0.0)])
+def test_perfect_attack_keeps_an_interval(shift: int, value: float) -> None:
+    estimate = auc(np.arange(50) + shift, np.arange(50))
+    assert estimate.value == value
+    assert estimate.high - estimate.low == pytest.approx(0.04, abs=0.005)
+    assert value in (estimate.low, estimate.high)
+
+
+@pytest.mark.parametrize(
+    ("truth", "draw"),
+    [
+        (0.5, lambda g: g.normal(size=(2, 50))),
+        (float(stats.norm.cdf(2 / math.sqrt(2))), lambda g: g.normal([[2.0], [0.0]], 1.0, size=(2, 50))),
+        (0.7, lambda g: np.stack([np.where(g.random(50) < 0.7, 5.0, -5.0), g.normal(size=50)])),
+        (0.65, lambda g: (g.random((2, 50)) < [[0.7], [0.4]]).astype(float)),
+    ],
+    ids=["useless", "good", "two_kinds_of_members", "yes_or_no"],
+)
+def test_auc_interval_covers(truth: float, draw: Callable[[np.random.Generator], np.ndarray]) -> None:
+    estimates = [auc(*draw(np.random.default_rng([2, r]))) for r in range(REPETITIONS)]
+    assert sum(not e.low <= truth <= e.high for e in estimates) <= MOST_MISSES
+
+
+def test_tpr_at_a_resolvable_fpr() -> None:
+    """Of 200 non-members, 1% lets two pass."""
+    found = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
+    assert (found.threshold, found.false_positives, found.resolvable) == (197.0, 2, True)
+    interval = stats.binomtest(30, 100).proportion_ci(0.95, method="exact")
+    assert (found.tpr.value, found.tpr.low, found.tpr.high) == pytest.approx((0.3, interval.low, interval.high))
+    assert found.fpr_high == pytest.approx(stats.binomtest(2, 200).proportion_ci(0.95, method="exact").high)
+
+
+def test_tpr_at_an_unresolvable_fpr_is_that_without_false_positives() -> None:
+    found = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
+    assert (found.threshold, found.false_positives, found.resolvable) == (49.0, 0, False)
+    assert found.tpr.value == 0.5  # 49 ties with a non-member and is on its side
+    assert found.fpr_high > 0.05
+
+
+def test_ties_among_non_members_are_not_parted() -> None:
+    found = tpr_at_fpr([2.0] * 10, [1.0] * 50 + [2.0] * 50, 0.1)
+    assert (found.false_positives, found.tpr.value) == (0, 0.0)
+
+
+def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None:
+    half = advantage([1.0] * 200, [0.0] * 100 + [1.0] * 100, seed=3)
+    assert half.value == pytest.approx(0.5, abs=0.1)
+    assert half.low < half.value < half.high
+    reversed_scores = advantage([0.0] * 200, [1.0] * 200)
+    assert reversed_scores.value == 1.0
+    assert 0.9 < reversed_scores.low < reversed_scores.high == 1.0
+
+
+def test_advantage_interval_is_newcombes_published_example() -> None:
+    """Newcombe (1998, table II, contrast a), method 10: 56/70 - 48/80 = 0.2, interval 0.0524 to 0.3339.
+
+    The choosing half repeats the judging half's direction, so that only the latter's counts enter.
+    """
+    members, others = np.repeat([1.0, 0.0], [112, 28]), np.repeat([1.0, 0.0], [96, 64])
+    for seed in range(2000):
+        order_in, order_out = (np.random.default_rng(seed).permutation(n) for n in (140, 160))
+        if members[order_in[70:]].sum() == 56 and others[order_out[80:]].sum() == 48:
+            break
+    found = advantage(members, others, seed=seed)
+    assert (found.value, found.low, found.high) == pytest.approx((0.2, 0.0524, 0.3339), abs=5e-5)
+
+
+def test_advantage_of_a_useless_attack_covers_zero() -> None:
+    estimates = []
+    for repetition in range(REPETITIONS):
+        scores = np.random.default_rng([5, repetition]).normal(size=(2, 50))
+        estimates.append(advantage(scores[0], scores[1], seed=repetition))
+    assert sum(not e.low <= 0 <= e.high for e in estimates) <= MOST_MISSES
+    assert abs(np.mean([e.value for e in estimates])) < 0.03  # chosen and evaluated on all, the mean would be 0.15
+
+
+def test_membership_holds_every_number() -> None:
+    g = np.random.default_rng(6)
+    members, others = g.normal(1.5, 1, 50), g.normal(0, 1, 60)
+    found = membership(members, others, 1e-5, seed=4)
+    assert (found.members, found.non_members) == (50, 60)
+    assert found.auc == auc(members, others)
+    assert [t.asked_fpr for t in found.tpr_at_fpr] == [0.01, 0.001]
+    assert found.advantage == advantage(members, others, seed=4)
+    assert found.bounds == audit_bound(members, others, 1e-5, seed=4)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"members": [1.0, 2, 3]},
+        {"members": [[1.0, 2], [3, 4], [5, 6], [7, 8]]},
+        {"non_members": [1.0, 2, 3, math.nan]},
+        {"delta": -0.1},
+        {"confidence": 1.5},
+    ],
+)
+def test_senseless_attacks_are_refused(wrong: dict[str, Any]) -> None:
+    good: dict[str, Any] = {"members": [1.0, 2, 3, 4], "non_members": [0.0, 1, 2, 3], "delta": 1e-5}
+    membership(**good)
+    with pytest.raises(UsageError):
+        membership(**{**good, **wrong})
+
+
+@pytest.mark.parametrize("fpr", [0.0, 1.0])
+def test_senseless_fpr_is_refused(fpr: float) -> None:
+    with pytest.raises(UsageError, match="false positive rate"):
+        tpr_at_fpr([1.0, 2, 3, 4], [0.0, 1, 2, 3], fpr)

@@ -1,0 +1,221 @@
+"""`dpicl account`: each family against closed forms and published numbers, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from harness.commands.output import plain
+from harness.privacy.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
+from harness.privacy.reaccounting import reaccount
+from harness.privacy.settings import FAMILIES, Setting
+from tests.harness.test_bad_input import refuse
+
+KSA = ("--rate", "400/14732", "--steps", 100, "--delta", "5e-5")
+PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")
+
+
+@pytest.fixture
+def account(dpicl):
+    """The JSON answer of `dpicl account` with these words."""
+
+    def run(*words):
+        done = dpicl("account", *words, "--json")
+        assert done.code == 0, done.err
+        return done.json
+
+    return run
+
+
+@pytest.mark.parametrize(("nominal", "true"), [(1, 0.751), (2, 1.610), (3, 2.533), (4, 3.511), (8, 7.914), (16, 18.90)])
+def test_classical_noise_costs_what_the_exact_curve_says(account, nominal, true):
+    answer = account("--family", "classical", "--epsilon0", nominal, "--delta", "1e-5")
+    assert answer["proved"] == pytest.approx(true, rel=5e-4)
+    assert answer["noise_multiplier"] == pytest.approx(math.sqrt(2 * math.log(1.25e5)) / nominal)
+    assert answer["about"]["proved"]["bound"] == "exact"
+
+
+def test_a_gaussian_without_sampling_meets_its_own_curve(account):
+    """delta = Phi(1/(2m) - e m) - e^e Phi(-1/(2m) - e m), Balle & Wang 2018, at m = 1.5/sqrt(4) for four steps."""
+    m, delta = 0.75, 1e-3
+    e = account("--noise", 1.5, "--steps", 4, "--delta", delta)["proved"]
+
+    def phi(x):
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    assert phi(0.5 / m - e * m) - math.exp(e) * phi(-0.5 / m - e * m) == pytest.approx(delta, rel=1e-6)
+
+
+def test_twice_the_sensitivity_is_half_the_noise(account):
+    answer = account("--noise", 3, "--sensitivity", 2, "--delta", "1e-5")
+    assert answer["proved"] == account("--noise", 1.5, "--delta", "1e-5")["proved"]
+    assert answer["as_claimed"] == account("--noise", 3, "--delta", "1e-5")["proved"]
+    same = account("--noise", 3, "--sensitivity", 2, "--claimed-sensitivity", 2, "--delta", "1e-5")
+    assert same["proved"] == answer["as_claimed"] and "as_claimed" not in same
+
+
+@pytest.mark.parametrize(("place", "factor"), [("sum", 1), ("slot", 3), ("mean", 9)])
+def test_noise_on_slots_or_the_mean_is_more_noise_on_the_sum(place, factor):
+    slots = None if place == "sum" else 9
+    moved = reaccount(Setting("gaussian", 1e-5, noise=0.7, noise_on=place, slots=slots))
+    assert moved["noise_multiplier"] == pytest.approx(0.7 * factor)
+    assert moved["proved"] == pytest.approx(reaccount(Setting("gaussian", 1e-5, noise=0.7 * factor))["proved"])
+
+
+def test_noise_set_for_one_sensitivity_and_used_at_another(account):
+    """Wu et al.'s ESA: noise for 1, sensitivity 2. The claimed 1 comes out, and 5.32 with what a record moves."""
+    answer = account("--noise", 1.27186, "--sensitivity", 2, *KSA)
+    assert answer["as_claimed"] == pytest.approx(1, abs=0.01)
+    assert answer["prv"]["estimate"] == pytest.approx(5.32, abs=0.005)
+    assert answer["proved"] == max(answer["prv"]["upper"], answer["pld"])
+    assert answer["about"]["fixed_replace_one"]["neighbours"] == "replace one record"
+    assert answer["about"]["proved"]["neighbours"] == "add or remove one record"
+
+
+def test_gaussians_on_one_sample_are_one_gaussian(account):
+    once = account("--noise", 4, "--rate", 0.2, "--sample", "once", "--steps", 4, "--delta", "1e-4")
+    alone = account("--noise", 2, "--rate", 0.2, "--delta", "1e-4")
+    for name in ("proved", "pld", "fixed_replace_one"):
+        assert once[name] == pytest.approx(alone[name], rel=1e-9)
+    assert once["proved"] > 1.3 * account("--noise", 4, "--rate", 0.2, "--steps", 4, "--delta", "1e-4")["proved"]
+
+
+def test_prism_at_its_published_temperature(account):
+    answer = account(*PRISM, 1.1295)
+    range_epsilon = 10 / 380 / 1.1295
+    assert answer["range_epsilon"] == pytest.approx(range_epsilon)
+    assert answer["prism_formula"] == pytest.approx(1, abs=5e-4)
+    assert answer["advanced_composition"] == pytest.approx(1.055, abs=5e-4)
+    assert answer["zcdp"] == pytest.approx(0.370, abs=5e-4)
+    assert answer["proved"] < answer["zcdp"]
+    assert answer["about"]["prism_formula"]["bound"] == "no bound"
+
+
+@pytest.mark.parametrize(("temperature", "spent"), [(0.4616, 1), (0.2492, 2), (0.1365, 4)])
+def test_temperatures_that_spend_their_epsilon(account, temperature, spent):
+    assert account(*PRISM, temperature)["zcdp"] == pytest.approx(spent, rel=2e-4)
+
+
+def test_a_range_and_its_temperature_cost_the_same():
+    by_range = reaccount(Setting("bounded-range", 1e-5, epsilon0=0.3, sensitivity=2, steps=5))
+    by_temperature = reaccount(Setting("bounded-range", 1e-5, temperature=4, sensitivity=1.2, steps=5))
+    assert by_range["range_epsilon"] == pytest.approx(by_temperature["range_epsilon"]) == 0.6
+    assert by_range["proved"] == pytest.approx(by_temperature["proved"])
+    assert by_range["autodp"] < by_temperature["autodp"]  # the claim of the first one is 0.3
+
+
+def test_one_choice_never_costs_more_than_its_range():
+    answer = reaccount(Setting("bounded-range", 1e-9, epsilon0=1.5))
+    assert 1.4 < answer["proved"] <= 1.5 + 1e-9
+
+
+def test_one_sample_costs_more_than_a_new_one_each_time():
+    each, once = (
+        reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, rate=0.05, steps=20, sample=sample))["proved"]
+        for sample in ("each", "once")
+    )
+    none = reaccount(Setting("bounded-range", 1e-5, epsilon0=0.5, steps=20))["proved"]
+    assert 2 * each < once < none
+
+
+def test_exponential_mechanisms_as_autodp_has_them_and_as_they_are(account):
+    answer = account("--family", "bounded-range", "--epsilon0", 2.67, "--sensitivity", 2, *KSA)
+    assert answer["autodp"] == pytest.approx(7.996, abs=6e-4)
+    assert answer["proved"] == pytest.approx(11.5, abs=0.06)
+
+
+def test_parameters_are_amplified_and_added(account):
+    """One release: (ln(1 + q(e^e0 - 1)), q d0). Two far too large ones: the sum."""
+    one = account("--family", "epsilon-delta", "--epsilon0", 1, "--delta0", "1e-4", "--rate", 0.1, "--delta", "1.01e-5")
+    assert math.log1p(0.1 * math.expm1(1)) - 1e-3 < one["proved"] <= math.log1p(0.1 * math.expm1(1)) + 1e-3
+    assert account("--family", "epsilon-delta", "--epsilon0", 10000, "--steps", 2, "--delta", "1e-5")["proved"] == 20000
+
+
+@pytest.mark.parametrize(
+    ("steps", "sample", "chance"), [(1, "each", 0.1), (3, "once", 0.1), (3, "each", 1 - 0.9**3), (1000, "each", 1.0)]
+)
+def test_without_noise_there_is_an_epsilon_only_for_a_delta_above_the_chance(steps, sample, chance):
+    def proved(delta):
+        return reaccount(Setting("no-noise", delta, rate=0.1, steps=steps, sample=sample))["proved"]
+
+    assert proved(0.999 * chance) == math.inf
+    if chance < 1:
+        assert proved(1.001 * chance) == 0
+
+
+def test_releasing_one_random_record_has_a_finite_epsilon_at_delta_one_over_n(account):
+    assert account("--family", "no-noise", "--rate", "1/2953", "--delta", "1/2953")["proved"] == 0
+    assert account("--family", "no-noise", "--rate", "4/2953", "--delta", "1/2953")["proved"] == "Infinity"
+    assert account("--family", "no-noise", "--delta", "0.9")["proved"] == "Infinity"
+
+
+@pytest.mark.parametrize(("queries", "printed"), [(200, 3.38), (500, 5.05), (1000, 6.93), (1500, 8.35), (2000, 9.77)])
+def test_dp_opt_accounting_reproduces(queries, printed):
+    rate = 1025 / 66676
+    delta = rate * queries * 5e-7 + 5e-7
+    assert dp_opt_epsilon(1.8, 5e-7, rate, queries, delta) == pytest.approx(printed, abs=0.006)
+
+
+def test_ksa_ptr_accounting_reproduces_its_printed_digits():
+    rate, delta = 400 / 14732, 5e-5
+    assert ksa_ptr_epsilon(0.9, 1.869, 0.99 * delta / rate, rate, 100, delta) == pytest.approx(2.99958729, abs=2e-7)
+
+
+def test_failures_that_use_up_delta_are_said_and_nothing_is_proved(account):
+    words = ("--family", "bounded-range", "--epsilon0", 1.8, "--delta0", "1e-5", "--rate", 0.1, "--steps", 10)
+    answer = account(*words, "--delta", "9e-6")
+    assert answer["proved"] == "Infinity" and "dp_opt" not in answer
+    assert "use up delta" in answer["notes"][0]
+    enough = account(*words, "--delta", "1e-4")
+    assert 0 < enough["proved"] < math.inf and "dp_opt" in enough
+
+
+def test_advanced_composition_has_no_overflow():
+    assert advanced_composition(10_000.0, 2, 1e-5) == math.inf
+    assert advanced_composition(0.1, 10, 0.01) == pytest.approx(
+        0.1 * math.sqrt(20 * math.log(100)) + 10 * 0.1 * (math.exp(0.1) - 1)
+    )
+
+
+def test_people_read_every_number_with_its_theorem(dpicl):
+    text = dpicl("account", *PRISM, 1.1295).out
+    for part in ("0.3700", "1.0549", "no bound", "Cesar & Rogers 2021", "theorem III.3"):
+        assert part in text
+    assert "epsilon = infinity" in dpicl("account", "--family", "no-noise", "--delta", "1e-5").out
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_accounting_says_what_it_is(family):
+    """Of each family: what is said about is there, and nothing is there that is not said about."""
+    needed = {"gaussian": {"noise": 2.0}, "classical": {"epsilon0": 0.5}, "bounded-range": {"epsilon0": 0.5}}
+    needed |= {"epsilon-delta": {"epsilon0": 0.5}, "no-noise": {}}
+    answer = plain(reaccount(Setting(family, 1e-5, rate=0.1, **needed[family])))
+    assert set(answer) - set(answer["about"]) <= {"about", "notes", "noise_multiplier", "range_epsilon"}
+    assert all(about["bound"] and about["theorem"] and about["neighbours"] for about in answer["about"].values())
+    assert "proved" in answer["about"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ((), "--noise"),
+        (("--family", "classical"), "--epsilon0"),
+        (("--family", "bounded-range"), "either --epsilon0 or --temperature"),
+        (("--family", "bounded-range", "--epsilon0", 1, "--temperature", 1), "either --epsilon0 or --temperature"),
+        (("--family", "bounded-range", "--temperature", 1, "--noise", 1), "scale of the scores"),
+        (("--family", "epsilon-delta"), "--epsilon0"),
+        (("--family", "epsilon-delta", "--epsilon0", 1, "--sensitivity", 2), "it goes with gaussian"),
+        (("--family", "no-noise", "--noise", 1), "--noise says nothing"),
+        (("--noise", 1, "--epsilon0", 1), "--epsilon0 says nothing about --family gaussian"),
+        (("--noise", 1, "--slots", 5), "--noise-on"),
+        (("--noise", 1, "--noise-on", "mean"), "--slots"),
+        (("--noise", 1, "--noise-on", "sum", "--slots", 5), "--noise-on"),
+        (("--noise", 1, "--noise-on", "means"), "Did you mean 'mean'"),
+        (("--noise", 1, "--sample", "twice"), "Known: each, once"),
+        (("--noise", 1, "--sensitivity", 0), "--sensitivity"),
+        (("--family", "gausian", "--noise", 1), "Did you mean 'gaussian'"),
+    ],
+)
+def test_flags_that_do_not_fit_together(dpicl, words, hint):
+    refuse(dpicl("account", *words, "--delta", "1e-5"), hint)

@@ -1,0 +1,314 @@
+"""Task enron: what a record is, what is measured, invented people who lead to nobody, real ones who stay unseen."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from itertools import islice, product
+
+import numpy as np
+import pytest
+from lm_eval import evaluator
+from lm_eval.api.model import LM
+from lm_eval.tasks import TaskManager
+
+from harness import models
+from harness.attacks.pii_patterns import addresses, found, phones
+from harness.errors import DataError
+from harness.evaluation.lm_eval_bridge import evaluate
+from harness.mechanism import Demonstration
+from harness.models.base import ChatPrompt
+from harness.output_cache import OutputCache
+from harness.record_sets import Record, normalised
+from harness.releasing import Releaser, Terms
+from harness.task import TASKS, Task
+from mechanisms.prism import Prism
+from mechanisms.pta import PTA
+from mechanisms.public_demonstrations import PublicDemonstrations
+from mechanisms.real_demonstrations import RealDemonstrations
+from mechanisms.tang import Tang
+from mechanisms.zero_shot import ZeroShot
+from tasks import mail
+from tasks.synthetic import enron
+from tasks.synthetic.grammar import _FIELD
+
+RESERVED = re.compile(r"@(?:[a-z]+\.)*(?:example\.(?:com|org|net)|example)")
+FICTITIOUS = re.compile(r"(?:[2-9]\d\d)?55501\d\d")
+
+
+@pytest.fixture(scope="module")
+def synthetic() -> Task:
+    return Task.load("enron", "synthetic")
+
+
+@pytest.fixture(scope="module")
+def invented() -> list[str]:
+    return [text for text, _ in islice(enron.records(None, "train", 3), 10_000)]
+
+
+# --- invented people
+
+
+def test_the_default_corpus_has_the_stated_sizes_and_shares(synthetic):
+    assert (len(synthetic.train), len(synthetic.test), synthetic.labels) == (1000, 200, ("email",))
+    assert not any(synthetic.dropped.values())
+    shares = [np.mean([bool(find(r.text)) for r in synthetic.train]) for find in (addresses, phones)]
+    assert 0.33 <= shares[0] <= 0.42
+    assert 0.2 <= shares[1] <= 0.4
+
+
+def test_every_address_and_number_leads_to_nobody(invented):
+    everything = found(invented)
+    assert len(everything.addresses) > 3000 and len(everything.phones) > 2000
+    assert all(RESERVED.fullmatch(address[address.index("@") :]) for address in everything.addresses)
+    assert all(FICTITIOUS.fullmatch(number) for number in everything.phones)
+
+
+def test_nothing_that_looks_like_an_address_or_a_number_is_overlooked(invented):
+    for text in invented:
+        assert text.count("@") == sum(text.count(address) for address in addresses(text))
+        assert bool(re.search(r"555.01\d\d", text)) == bool(phones(text))
+        assert not re.search(r"[<>]\S* at ", text)
+
+
+def test_no_two_people_share_an_address():
+    names = product(enron.GRAMMAR.rules["first"], enron.GRAMMAR.rules["last"])
+    written = [form.format(first=f, last=n).lower() for f, n in names for form in enron._LOCAL_PARTS]
+    assert len(set(written)) == len(written)
+
+
+def test_invented_mails_are_distinct_single_lines_that_no_cut_touches(invented):
+    assert len({normalised(text) for text in invented}) >= 9_000
+    for text in invented:
+        assert text == " ".join(text.split())
+        assert not set("{}[]|#<>") & set(text)
+        assert 8 <= len(text.split()) <= 120
+        assert mail.is_plausible(text)
+
+
+def test_the_corpus_is_a_function_of_seed_split_and_index():
+    def first(split="train", seed=0):
+        return list(islice(enron.records(None, split, seed), 20))
+
+    assert first() == first()
+    assert first() != first(seed=1) and first() != first("test")
+
+
+def test_every_alternative_is_well_formed_and_every_symbol_exists():
+    for alternatives in enron.GRAMMAR.rules.values():
+        assert alternatives
+        for alternative in alternatives:
+            assert not set("{}[]") & set(_FIELD.sub("", alternative)), alternative
+            assert all(m["name"] in enron.GRAMMAR.rules for m in _FIELD.finditer(alternative) if m["name"])
+
+
+# --- records of the other sources
+
+
+@pytest.fixture
+def local(tmp_path, monkeypatch):
+    """Writes local files; the train rows as given, one test row."""
+
+    def write(*rows: dict) -> None:
+        (tmp_path / "enron").mkdir(exist_ok=True)
+        for split, these in (("train", rows), ("test", [{"text": "A test mail about the weather of today"}])):
+            lines = "".join(json.dumps(row) + "\n" for row in these)
+            (tmp_path / "enron" / f"{split}.jsonl").write_text(lines, encoding="utf-8")
+
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    return write
+
+
+def test_a_local_record_is_its_body_on_one_line_cut_at_120_words(local):
+    header = {"sender": "a@b.example", "subject": "HIDDEN", "emails": ["c@d.example"], "src": "HIDDEN"}
+    local({"text": "One,\n\n  two \t three\r\nfour\n", **header}, {"text": "word " * 200, **header})
+    task = Task.load("enron", "local")
+    assert [record.text for record in task.train] == ["One, / two three / four", " ".join(["word"] * 120)]
+    assert {record.label for record in task.train} == {"email"}
+
+
+@pytest.mark.parametrize("body", [None, 7, ["SECRET"], {"SECRET": 1}])
+def test_a_row_without_a_body_is_refused_without_its_content(local, body):
+    local({"text": body, "sender": "SECRET@b.example"})
+    with pytest.raises(DataError, match=r"enron/train\.jsonl line 1 needs the body") as caught:
+        Task.load("enron", "local")
+    assert "SECRET" not in str(caught.value)
+
+
+def test_without_a_hub_copy_the_error_says_which_files_to_bring():
+    with pytest.raises(DataError, match=r"enron/train\.jsonl"):
+        Task.load("enron", "hub")
+
+
+def test_real_mail_loads_with_its_known_counts(real_data):
+    if not (real_data / "enron").is_dir():
+        pytest.skip("DPICL_DATA holds no enron/")
+    task = Task.load("enron", "local")
+    sides = [[record.text for record in side] for side in (task.train, task.test)]
+    counts = [len(side) for side in sides] + [sum(bool(addresses(text)) for text in side) for side in sides]
+    assert counts == [2758, 689, 883, 238]
+    assert sum(task.dropped.values()) == 0
+    assert max(len(text.split()) for side in sides for text in side) == 120
+    assert np.mean([mail.is_plausible(text) for text in sides[1]]) > 0.97
+
+
+# --- prompts
+
+
+def test_a_mail_is_shown_as_it_is_and_asked_for_without_a_label(synthetic):
+    body = Record("Dear {label}, / {{ 1 }}", "email")
+    assert synthetic.generation_prompt("email", [body]) == (
+        "Write an e-mail.\n\nE-mail: Dear {label}, / {{ 1 }} END\nE-mail:"
+    )
+    assert synthetic.icl_prefix([body]) + synthetic.query("") == (
+        "Write an e-mail.\n\nE-mail: Dear {label}, / {{ 1 }}\nE-mail:"
+    )
+    assert synthetic.generation_prompt("email", (), style="chat") == ChatPrompt(
+        "Generate only the text of one e-mail.", "E-mail:"
+    )
+    assert synthetic.generation_prompt("email", [body], style="chat") == ChatPrompt(
+        "Here are e-mails.\n\nDear {label}, / {{ 1 }}\n\nPlease give me another one.", "E-mail:"
+    )
+
+
+# --- metrics
+
+
+@pytest.mark.parametrize(
+    ("text", "plausible"),
+    [
+        ("Bob, / Can we meet on Monday? / Ann", 1.0),
+        ("one two three four five", 1.0),
+        ("one two three four", 0.0),
+        ("one two three four four", 0.0),
+        ("ONE Two one two THREE four", 0.0),
+        ("uno dos tres cuatro cinco", 1.0),
+        ("猫 犬 鳥 魚 馬", 1.0),
+        ("", 0.0),
+        (" / / / ! ? -- :) / >", 0.0),
+        ("Write an e-mail. E-mail: Write an e-mail. one two three four", 0.0),
+        ("E-mail: Write one two three four five", 1.0),
+        ("one two three four five one two three four five", 1.0),
+        ("one two three four five one two three four five one", 0.0),
+        ("one two three four five" + " the" * 50, 0.0),
+    ],
+)
+def test_plausible_texts_have_five_words_of_their_own_and_do_not_loop(text, plausible):
+    assert mail.results({}, [text]) == {"plausible": plausible}
+
+
+def test_word_distance_by_hand():
+    records = ["the gas the price", "The deal"]  # the 3/6, gas, price, deal 1/6
+    texts = ["the THE pump", "gas!"]  # the 2/4, gas 1/4, another word 1/4
+    assert mail.word_distance(texts, records) == pytest.approx((0 + 1 / 12 + 1 / 6 + 1 / 6 + 1 / 4) / 2)
+    assert mail.word_distance(records, records) == 0.0
+    assert mail.word_distance(["pump station"], records) == pytest.approx(1.0)
+    for nothing in ([], ["", "?!"]):
+        assert mail.word_distance(nothing, records) == mail.word_distance(records, nothing) == 1.0
+
+
+def test_word_distance_tells_only_the_commonest_words_apart():
+    common = " ".join(f"common{i} common{i}" for i in range(mail.COMMON_WORDS))
+    records = [f"{common} zeta eta theta"]
+    assert mail.word_distance([f"{common} iota kappa lambda"], records) == pytest.approx(0.0)
+    share = 2 / (2 * mail.COMMON_WORDS + 3)
+    assert mail.word_distance([common.replace("common42", "rare") + " a b c"], records) == pytest.approx(share)
+
+
+def test_repeats_by_hand():
+    assert mail.repeats(["One two.", "one, TWO", "two one", "one two"], []) == 0.5
+    assert mail.repeats(["a", "b"], []) == mail.repeats([], []) == 0.0
+
+
+def test_released_mails_are_scored_through_lm_eval(synthetic):
+    texts = [
+        "Bob, / Can we meet on Monday? / Ann",
+        "",
+        "{{ text }} {% raw %} \ud800",
+        "Bob, Can we meet on Monday? Ann",
+    ]
+    evaluation = evaluate(synthetic, models.load("sim"), [Demonstration(text, "email", tokens=1) for text in texts])
+    assert [document.outcome["plausible"] for document in evaluation.documents] == [1.0, 0.0, 0.0, 1.0]
+    assert evaluation.scores == {"plausible": 0.5}
+    records = [record.text for record in synthetic.test]
+    assert evaluation.aggregates == {"word_distance": mail.word_distance(texts, records), "repeats": 0.25}
+
+
+class Always(LM):
+    def generate_until(self, requests, disable_tqdm=True):
+        return [" Bob, / Can we meet on Monday? / Ann" for _ in requests]
+
+    def loglikelihood(self, requests, disable_tqdm=True):
+        raise AssertionError("the task asks for texts")
+
+    loglikelihood_rolling = loglikelihood
+
+
+def test_lm_eval_runs_the_task_file_by_itself(synthetic):
+    manager = TaskManager(include_path=str(TASKS), include_defaults=False, metadata={"source": "synthetic"})
+    loaded = manager.load("dpicl_enron")["tasks"]["dpicl_enron"]
+    assert list(loaded.eval_docs) == synthetic.documents()
+    assert loaded.fewshot_context(loaded.eval_docs[0], 0) == synthetic.icl_prefix(()) + synthetic.query("")
+    output = evaluator.evaluate(Always(), manager.load(["dpicl_enron"]), limit=3, bootstrap_iters=0)
+    assert output["results"]["dpicl_enron"]["plausible,none"] == 1.0
+
+
+# --- mechanisms
+
+
+WRITERS = {
+    "tang": Tang(slots=3, tokens=4, top_k=20),
+    "pta": PTA(slots=3, tokens=4),
+    "prism": Prism(prompts=3, tokens=4),
+    "zero_shot": ZeroShot(),
+    "real_demonstrations": RealDemonstrations(),
+}
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_mechanisms_that_write_texts_write_mails(synthetic, own_cache, name):
+    mechanism = WRITERS[name]
+    assert mechanism.skip(synthetic) is None
+    releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
+    epsilon = math.inf if name == "real_demonstrations" else 8.0
+    release = releaser.release(mechanism, synthetic, Terms(epsilon=epsilon, delta=1e-5, shots=2))
+    assert [demonstration.label for demonstration in release.demonstrations] == ["email"] * 2
+    assert len({demonstration.text for demonstration in release.demonstrations}) == 2
+    if mechanism.knob is not None:
+        assert 0 < release.bounds.upper <= 8.0
+
+
+def test_a_mechanism_that_would_repeat_one_mail_skips_the_task(synthetic):
+    assert "would be the same" in str(PublicDemonstrations().skip(synthetic))
+
+
+SUITE = """
+name: mails
+version: 1
+source: {source}
+model: sim
+seeds: [0]
+epsilons: [8]
+delta: 1e-5
+shots: 2
+train_records: 200
+tasks: [enron]
+mechanisms:
+  - name: tang
+    options: {{slots: 3, tokens: 4, top_k: 20}}
+"""
+
+
+@pytest.mark.parametrize("source", ["synthetic", "local"])
+def test_a_result_on_local_mail_holds_no_text_and_one_on_invented_mail_does(dpicl, local, tmp_path, source):
+    local(*({"text": f"Ann{i}, the pump is broken, call Bob{i} at ann{i}@b.example now"} for i in range(200)))
+    suite = tmp_path / "mails.yaml"
+    suite.write_text(SUITE.format(source=source), encoding="utf-8")
+    assert dpicl("run", suite, "--results", tmp_path / "results").code == 0
+    (path,) = (tmp_path / "results").rglob("*.json")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["released_count"] == 2
+    assert len(result["released"]) == (2 if source == "synthetic" else 0)
+    assert set(result["aggregates"]) == {"word_distance", "repeats"}
+    assert "b.example" not in path.read_text(encoding="utf-8")

@@ -1,0 +1,167 @@
+"""docs/reaccounting.md: every figure on the page is what the command beside it answers, to the printed digits."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reaccounting.md"
+FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")
+METHODS = ("Tang", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin", "instead")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a table with commands: its section, its setting, its figures (printed text, name) and its command."""
+
+    section: str
+    setting: str
+    figures: tuple[tuple[str, str], ...]
+    command: str
+
+    @property
+    def slow(self) -> bool:
+        """True where the accountants of Poisson samples need about a second."""
+        if "--rate" not in self.command:
+            return "calibrate" in self.command
+        return any(word in self.command for word in ("--delta0", "--sample once")) or "--family" not in self.command
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def figures_of(cell: str) -> tuple[tuple[str, str], ...]:
+    """The figures of a cell that holds nothing else."""
+    assert re.sub(r"[ ,]+", "", FIGURE.sub("", cell)) == "", f"not a list of figures: {cell}"
+    return tuple((match["number"], match["name"]) for match in FIGURE.finditer(cell))
+
+
+def rows_of(text: str) -> list[Row]:
+    """All rows of the tables whose last column is "command"."""
+    rows, section, header = [], "", []
+    for line in text.splitlines():
+        if line.startswith("#"):
+            section = line.lstrip("# ")
+        if not line.startswith("|"):
+            header = []
+        elif not header:
+            header = cells(line)
+        elif header[-1] == "command" and not line.startswith("|---"):
+            values = cells(line)
+            assert len(values) == len(header), line
+            figures = [
+                figure for name, cell in zip(header[1:-1], values[1:-1], strict=True) if name != "claimed"
+                for figure in figures_of(cell)
+            ]  # fmt: skip
+            command = re.fullmatch(r"`dpicl (.+)`", values[-1])
+            assert command and figures, line
+            rows.append(Row(section, values[0], tuple(figures), command[1]))
+    return rows
+
+
+def wrong(printed: str, value: Any) -> bool:
+    """True when a printed figure is not the value, rounded to its digits."""
+    if printed == "∞" or value == "Infinity":
+        return not (printed == "∞" and value == "Infinity")
+    digits = len(printed.partition(".")[2])
+    return abs(float(printed.replace(",", "")) - value) > 0.5001 * 10**-digits
+
+
+def named(answer: Any, name: str) -> Any:
+    for key in name.split("."):
+        answer = answer[key]
+    return answer
+
+
+ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=pytest.mark.slow) if row.slow else row for row in ROWS],
+    ids=lambda row: f"{row.section.split(' ')[0]}: {row.setting}",
+)
+def test_every_figure_is_what_its_command_answers(dpicl, row):
+    done = dpicl(*shlex.split(row.command), "--json")
+    assert done.code == 0, done.err
+    answers = {name: named(done.json, name) for _, name in row.figures}
+    assert [(printed, name, answers[name]) for printed, name in row.figures if wrong(printed, answers[name])] == []
+
+
+def test_a_changed_digit_on_the_page_fails(dpicl):
+    """The check itself: of each figure of some fast rows, the last digit is raised by one."""
+    for row in [row for row in ROWS if not row.slow][:12]:
+        answer = dpicl(*shlex.split(row.command), "--json").json
+        for printed, name in row.figures:
+            changed = "1" if printed == "∞" else printed[:-1] + str((int(printed[-1]) + 1) % 10)
+            assert wrong(changed, named(answer, name)) and not wrong(printed, named(answer, name))
+
+
+def test_text_that_is_no_figure_fails_in_a_table():
+    table = "| setting | pays | command |\n|---|---|---|\n| x | {} | `dpicl account --noise 1 --delta 0.1` |"
+    assert rows_of(table.format("1.5 `proved`, ∞ `zcdp`"))[0].figures == (("1.5", "proved"), ("∞", "zcdp"))
+    for cell in ("1.5", "about 1.5 `proved`", "`proved`", ""):
+        with pytest.raises(AssertionError):
+            rows_of(table.format(cell))
+
+
+def test_every_method_has_figures():
+    sections = [row.section for row in ROWS]
+    assert [name for name in METHODS if not any(name in section for section in sections)] == []
+    text = PAGE.read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert set(headings) == set(sections)
+    assert text.count("`dpicl account --") + text.count("`dpicl calibrate ") == len(ROWS)
+
+
+#: Figures known from elsewhere: a part of the command, the name, the number.
+GOLDEN = [
+    ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "prv.estimate", 0.9649),
+    ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "proved", 0.9749),
+    ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "fixed_replace_one", 0.9674),
+    ("--noise 1.33 --rate 80/835", "fixed_replace_one", 1.0585),
+    ("--noise 1.08 --rate 80/2953", "fixed_replace_one", 1.1067),
+    ("--noise 0.70 --rate 20/1600", "prv.estimate", 1.0268),
+    ("--temperature 1.1295 --sensitivity 10/760", "prism_formula", 1.0),
+    ("--temperature 1.1295 --sensitivity 10/760", "advanced_composition", 1.055),
+    ("--temperature 1.1295 --sensitivity 10/760", "zcdp", 0.370),
+    ("--temperature 0.4616", "zcdp", 1.0),
+    ("--temperature 0.2492", "zcdp", 2.0),
+    ("--temperature 0.1365", "zcdp", 4.0),
+    ("--family classical --epsilon0 1 --delta", "proved", 0.751),
+    ("--family classical --epsilon0 2 --delta", "proved", 1.610),
+    ("--family classical --epsilon0 4 --delta", "proved", 3.511),
+    ("--family classical --epsilon0 8 --delta", "proved", 7.914),
+    ("--noise 1.27186 --sensitivity 2", "prv.estimate", 5.32),
+    ("--noise 0.78704 --sensitivity 2", "prv.estimate", 19.8),
+    ("--epsilon0 0.77 ", "autodp", 0.993),
+    ("--epsilon0 2.67 ", "autodp", 7.996),
+    ("--epsilon0 0.53 --sensitivity 2 --rate 400/9821 --steps", "autodp", 0.999),
+    ("--epsilon0 2.22 --sensitivity 2 --rate", "autodp", 7.957),
+    ("--epsilon0 0.63 --rate 400/3900", "autodp", 2.997),
+    ("--epsilon0 0.23 --sensitivity 2 --rate 400/2600", "autodp", 1.48),
+    ("--epsilon0 1.32 --sensitivity 2 --rate 400/2600", "autodp", 11.1),
+    (
+        "--noise 1.869 --delta0 0.001823085 --sensitivity 2 --rate 400/14732 --steps 100 --delta 5e-5",
+        "ksa_ptr",
+        2.999587,
+    ),
+    ("--sensitivity 2 --rate 1025/66676 --steps 200 ", "dp_opt", 3.38),
+    ("--sensitivity 2 --rate 1025/66676 --steps 2000 ", "dp_opt", 9.77),
+    ("voting --task agnews --epsilon 1 ", "noise", 3.731),
+    ("voting --task agnews --epsilon 8 ", "noise", 0.600),
+]
+
+
+@pytest.mark.parametrize(("part", "name", "value"), GOLDEN)
+def test_golden_facts_are_on_the_page(part, name, value):
+    (row,) = (row for row in ROWS if part in row.command)
+    (printed,) = (number for number, known in row.figures if known == name)
+    digits = min(len(printed.partition(".")[2]), len(str(value).partition(".")[2]))
+    assert round(float(printed), digits) == pytest.approx(value, abs=0.6 * 10**-digits)
