@@ -8,14 +8,28 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from harness.commands import arguments, board, cache, doctor, listing, lm_eval, output, privacy, run
+from harness.commands import (
+    account,
+    arguments,
+    attack,
+    audit,
+    board,
+    cache,
+    check,
+    doctor,
+    listing,
+    lm_eval,
+    output,
+    privacy,
+    run,
+)
 from harness.errors import DpiclError
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
 INTERRUPTED = 130
 
-_GROUPS = (run, board, listing, privacy, lm_eval, cache, doctor)
+_GROUPS = (run, board, listing, privacy, account, attack, audit, check, lm_eval, cache, doctor)
 
 
 def build_parser() -> tuple[arguments.Parser, list[str]]:

@@ -6,12 +6,14 @@ about, except where its `access` is white-box.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from harness.attacks.results import Access, Estimate, LowerBound
+from harness.mechanism import Partition
 
 if TYPE_CHECKING:
     from harness.attacks.targets import Target
@@ -24,12 +26,21 @@ if TYPE_CHECKING:
 Report = Callable[[int, int, str], None]
 
 
+class Face(Protocol):
+    """Makes a target, with a budget of its own, from a private set; sizes: n_y, else the records are counted."""
+
+    def __call__(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target: ...
+
+
 @dataclass(frozen=True)
 class Scene:
     """Everything that an attack works with.
 
     members: the private set. others: records of the same distribution that are not in it.
-    face: makes a target, with a budget of its own, from any private set (the members, as a rule).
+    canaries: those of both whose membership an independent fair coin decided (see harness.attacks.one_run).
+    sizes: n_y of each group that is released from, as public constants: what the coins give on average.
+    face: makes a target from any private set (`target` makes it from the members).
+    again: the same scene with other coins: other records, another deal, other noise.
     """
 
     task: Task
@@ -38,8 +49,20 @@ class Scene:
     members: tuple[Record, ...]
     others: tuple[Record, ...]
     terms: Terms
-    face: Callable[[tuple[Record, ...]], Target]
+    face: Face
+    canaries: frozenset[Record] = frozenset()
+    sizes: Mapping[Partition, int] | None = None
+    again: Callable[[int], Scene] | None = None
     report: Report = field(default=lambda *_: None)
+
+    @property
+    def candidates(self) -> list[Record]:
+        """Members and others, in an order that says nothing about which is which."""
+        return sorted((*self.members, *self.others), key=_lot)
+
+    def target(self) -> Target:
+        """What was released from the members."""
+        return self.face(self.members, self.sizes)
 
 
 @dataclass(frozen=True)
@@ -63,6 +86,10 @@ class Attack(ABC):
     source: ClassVar[str]
     #: One sentence for `dpicl list attacks`.
     summary: ClassVar[str]
+    #: Demonstrations that a demonstration mechanism releases, unless the user says otherwise.
+    shots: ClassVar[int] = 4
+    #: Whether it tells members from others, so that it needs others.
+    membership: ClassVar[bool] = True
 
     @abstractmethod
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
@@ -71,3 +98,7 @@ class Attack(ABC):
     @abstractmethod
     def run(self, scene: Scene) -> Finding:
         """Makes the attack. Raises UsageError when the scene does not fit, and whatever a release may raise."""
+
+
+def _lot(record: Record) -> bytes:
+    return hashlib.sha256(f"candidate:{record.text}".encode("utf-8", "surrogatepass")).digest()

@@ -74,14 +74,15 @@ class LowerBound(Part):
     """What the attack proves about epsilon at the stated confidence.
 
     epsilon: the audited epsilon at `delta`. method: 'gaussian' (the release is a composition of Gaussian releases, so a
-    lower bound on mu is one on epsilon) or 'rates' (ln((TPR - delta)/FPR), true of every mechanism).
+    lower bound on mu is one on epsilon), 'rates' (ln((TPR - delta)/FPR), true of every mechanism) or 'one run' (how
+    many guesses about records in by fair coins are right, true of every mechanism: harness.attacks.one_run).
     mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
     """
 
     epsilon: float = Field(ge=0)
     delta: float
     confidence: float
-    method: Literal["gaussian", "rates"]
+    method: Literal["gaussian", "rates", "one run"]
     mu: float | None = None
     decision: Decision | None = None
 

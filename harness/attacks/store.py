@@ -5,11 +5,11 @@ External evaluations are results/external/**/*.json.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness.attacks.results import AttackResult, External, attack_from_text, external_from_text, to_text
+from harness.attacks.results import AttackResult, External, Subject, attack_from_text, external_from_text, to_text
 from harness.errors import ResultError
 from harness.files import write_whole
 from harness.paths import slug
@@ -17,14 +17,28 @@ from harness.store import Damaged
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
+#: Beside a file that was no result: it is moved there, and not read again.
+ASIDE = "set_aside"
 T = TypeVar("T")
+
+
+def path_for(results: Path, attack: str, subject: Subject, id: str) -> Path:
+    """Where the result of an attack on a subject is, or will be."""
+    folder = results / ATTACKS / slug(attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
+    return folder / f"{id}.json"
 
 
 def path_of(results: Path, result: AttackResult) -> Path:
     """Where a result is, or will be."""
-    subject = result.subject
-    folder = results / ATTACKS / slug(result.attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
-    return folder / f"{result.id}.json"
+    return path_for(results, result.attack, result.subject, result.id)
+
+
+def read(path: Path) -> AttackResult | Damaged | None:
+    """The result in a file, why it is none, or None where there is no file."""
+    if not path.is_file():
+        return None
+    found, damaged = _load([path], attack_from_text)
+    return found[0] if found else damaged[0]
 
 
 def write(results: Path, result: AttackResult) -> Path:
@@ -36,19 +50,23 @@ def write(results: Path, result: AttackResult) -> Path:
 
 def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
     """Every attack result, and the files that are none. Changes nothing on disk."""
-    return _load(results / ATTACKS, attack_from_text)
+    return _load(_files(results / ATTACKS), attack_from_text)
 
 
 def load_external(results: Path) -> tuple[list[External], list[Damaged]]:
     """Every external evaluation, and the files that are none."""
-    return _load(results / EXTERNAL, external_from_text)
+    return _load(_files(results / EXTERNAL), external_from_text)
 
 
-def _load(folder: Path, read: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
+def _files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*.json")) if ASIDE not in path.relative_to(folder).parts]
+
+
+def _load(paths: Sequence[Path], parse: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
     found, damaged = [], []
-    for path in sorted(folder.rglob("*.json")):
+    for path in paths:
         try:
-            found.append(read(path.read_text(encoding="utf-8")))
+            found.append(parse(path.read_text(encoding="utf-8")))
         except UnicodeDecodeError:
             damaged.append(Damaged(path, "damaged: it is not text"))
         except ValueError as error:

@@ -7,16 +7,17 @@ anything. So zero-shot and real demonstrations, the ends of the scale, are targe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.views import View, with_records
+from harness.attacks.views import with_records
 from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Query
+from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Partition, Query
 from harness.models.reading import common_prefix_length
+from harness.models.weights import not_finite
 from harness.output_cache import OutputCache
 from harness.releasing import Release, Releaser, Terms
 from harness.slot_prompts import label_endings
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from harness.models.base import LanguageModel
     from harness.task import Record, Task
 
-#: A question put to a target: the task, with its private records, seen through a view.
-Look = Callable[["Task"], View]
+#: A question put to a target: the task, with its private records, seen through a view (or as it is).
+Look = Callable[["Task"], "Task"]
 
 
 class Target:
@@ -89,16 +90,20 @@ class Target:
     def label_log_probs(self, look: Look, texts: Sequence[str]) -> np.ndarray:
         """float64[n, L]: log-probability of each label word of a classification view after the released examples.
 
-        For demonstration mechanisms: their queries are free, and anybody may read the model's probabilities.
+        For demonstration mechanisms: their queries are free, and anybody may read the model's probabilities. Raises
+        ModelError when one is not finite.
         """
         seen, model = look(self.task), self.model
         prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
         shared = min(common_prefix_length(prompts), min(map(len, prompts)) - 1)
         read = model.prefix(prompts[0][:shared])
-        return np.array(model.score(read, [(own[shared:], endings) for own in prompts]), dtype=np.float64)
+        rows = np.array(model.score(read, [(own[shared:], endings) for own in prompts]), dtype=np.float64)
+        if not np.isfinite(rows).all():
+            raise not_finite(model.identity.name)
+        return rows
 
-    def _texts(self, seen: View, queries: Sequence[Query]) -> dict[str, str]:
+    def _texts(self, seen: Task, queries: Sequence[Query]) -> dict[str, str]:
         kwargs, model = seen.config["generation_kwargs"], self.model
         prefix = seen.icl_prefix(self.demonstrations())
         prompts = [model.encode(prefix + seen.query(query.text)) for query in queries]
@@ -114,6 +119,7 @@ def target(
     terms: Terms,
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
     report: Callable[[int, int, str], None] = lambda *_: None,
+    sizes: Mapping[Partition, int] | None = None,
 ) -> Target:
-    """A target whose private set is ``members``, in this order."""
-    return Target(mechanism, with_records(task, members), model, terms, outputs, report)
+    """A target whose private set is ``members``, in this order. sizes: n_y as public constants (None: counted)."""
+    return Target(mechanism, with_records(task, members, sizes), model, terms, outputs, report)

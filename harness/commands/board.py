@@ -1,4 +1,4 @@
-"""`dpicl board`: the leaderboard of a suite, in the terminal and as a page."""
+"""`dpicl board`: the leaderboard of a suite with the attacks on its rows, in the terminal and as a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.commands import output
+from harness.commands import evidence, output
 from harness.commands.arguments import Subparsers, add_command, add_results_flags, board_command
 
 if TYPE_CHECKING:
@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
     parser = add_command(
-        subparsers, "board", "show the leaderboard of a suite", "dpicl board quick --html site", _board
+        subparsers,
+        "board",
+        "show the leaderboard of a suite; SUITE 'attacks' shows every attack and audit",
+        "dpicl board quick --html site",
+        _board,
     )
     add_results_flags(parser)
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a page, DIR/index.html")
@@ -28,6 +32,8 @@ def _board(arguments: argparse.Namespace) -> int:
     from harness.commands.selection import report_damaged, select
     from harness.errors import ResultError
 
+    if arguments.suite == evidence.ATTACKS:
+        return evidence.show(arguments)
     selection = select(arguments)
     results, damaged = selection.store.load_all()
     report_damaged(damaged, moved=False)
@@ -42,14 +48,17 @@ def _board(arguments: argparse.Namespace) -> int:
             f"There is no result of suite {selection.suite.name} with these settings under {arguments.results};"
             f" run `dpicl run {arguments.suite}`."
         )
-    board = registry.leaderboards().build_board(kept, selection.asked)
+    boards = registry.leaderboards()
+    attacks, external = evidence.load(arguments.results)
+    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
+    board = boards.build_board(kept, selection.asked, known)
     skipped = skip_reasons(selection, kept)
     page = registry.pages().write_html(board, arguments.html) if arguments.html else None
     if arguments.json:
-        document = registry.leaderboards().board_json(board)
+        document = boards.board_json(board)
         output.emit_json({**document, "skipped": skipped, "page": page})
         return 0
-    output.emit(registry.leaderboards().render_terminal(board))
+    output.emit(boards.render_terminal(board))
     for item in skipped:
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     if page:
@@ -59,6 +68,7 @@ def _board(arguments: argparse.Namespace) -> int:
     for command, what in (
         (f"{board_command(arguments)} --html site", "this board as a page, with plots and what was released"),
         (board_command(arguments, "plan"), "which cells are done, which are left, and what they cost"),
+        ("dpicl board attacks", "every attack and audit, also of what has no row here"),
         ("dpicl list mechanisms", "what else can be compared; docs/board.md says how to read the columns"),
     ):
         output.emit(f"  {command:<36}  {what}")

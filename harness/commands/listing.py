@@ -15,7 +15,11 @@ Row = dict[str, Any]
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
     parser = add_command(
-        subparsers, "list", "show what there is: tasks, mechanisms, models or suites", "dpicl list mechanisms", _list
+        subparsers,
+        "list",
+        "show what there is: tasks, mechanisms, attacks, models or suites",
+        "dpicl list mechanisms",
+        _list,
     )
     parser.add_argument("kind", type=one_of("list", tuple(_KINDS)), metavar="|".join(_KINDS), help="what to list")
     add_plugin_flag(parser)
@@ -87,6 +91,29 @@ def _mechanisms(arguments: argparse.Namespace) -> list[Row]:
     return rows
 
 
+def _attacks(arguments: argparse.Namespace) -> list[Row]:
+    import dataclasses
+
+    from harness.registry import load_attacks
+
+    rows = []
+    for name, item in sorted(load_attacks(arguments.plugin).items()):
+        own: Any = item.cls
+        rows.append(
+            {
+                "name": name,
+                "does": item.cls.summary,
+                "access": item.cls.access,
+                "options": {
+                    f.name: None if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(own)
+                },
+                "source": item.cls.source,
+                "origin": item.origin,
+            }
+        )
+    return rows
+
+
 def _models(arguments: argparse.Namespace) -> list[Row]:
     from harness import models
 
@@ -117,6 +144,7 @@ def _suites(arguments: argparse.Namespace) -> list[Row]:
 _KINDS: dict[str, Callable[[argparse.Namespace], list[Row]]] = {
     "tasks": _tasks,
     "mechanisms": _mechanisms,
+    "attacks": _attacks,
     "models": _models,
     "suites": _suites,
 }

@@ -1,0 +1,71 @@
+"""Brainwash: repeats a wrong label until the target believes it. Wen et al. 2024, "Membership inference attacks against
+in-context learning" (arXiv 2409.01380); 6 repeats as in the audit of Xia et al. 2025.
+
+The question for a candidate shows it 0, 1, ..., n times with a wrong label and then asks for its label. A member stands
+among the private examples with its right label, so it takes more repeats until the answer is no longer that one. The
+score is the least number of repeats at which the answer is wrong, n + 1 where it never is. An answer mechanism is
+asked all n + 1 questions of every candidate at once, and pays for all of them. The repeats are part of the query's
+text, as any user could write them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.errors import UsageError
+from harness.mechanism import Mechanism
+from harness.task import Record, Task
+
+#: Stands for the text where the task's own words around it are wanted.
+_MARK = "\x00"
+
+
+@dataclass(frozen=True)
+class Brainwash(Attack):
+    """repeats: n. words: how many first words of a candidate a question shows (None: all)."""
+
+    name = "brainwash"
+    access = "black-box"
+    source = "Wen et al. 2024, arXiv 2409.01380"
+    summary = "counts how often a wrong label must be repeated until the answer is wrong"
+
+    repeats: int = 6
+    words: int | None = 20
+
+    def __post_init__(self) -> None:
+        for name in ("repeats", "words"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"Option {name} must be at least 1, not {value}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if task.kind != "classification":
+            return f"the answers of {task.name} are no labels, so there is no wrong one to repeat"
+        return cannot_answer(mechanism, task)
+
+    def run(self, scene: Scene) -> Finding:
+        candidates, asked = scene.candidates, self.repeats + 1
+        texts = [self.query_text(scene.task, record, n) for record in candidates for n in range(asked)]
+        target, answers = ask_all(scene, lambda task: task, texts)
+        score = {
+            record: float(flips_after(answers[at * asked : (at + 1) * asked], record.label))
+            for at, record in enumerate(candidates)
+        }
+        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+
+    def query_text(self, task: Task, record: Record, times: int) -> str:
+        """The text of a query that shows the record ``times`` times with the label that follows its own in the task's
+        order, and then asks for its label."""
+        wrong = task.labels[(task.labels.index(record.label) + 1) % len(task.labels)]
+        head, _, tail = task.query(_MARK).partition(_MARK)
+        own = first_words(record.text, self.words)
+        told = own + tail + task.config["target_delimiter"] + wrong + task.config["fewshot_delimiter"] + head
+        return told * times + own
+
+
+def flips_after(answers: Sequence[str], label: str) -> int:
+    """The number of repeats (0, 1, ...) at which the answer is first not ``label``; len(answers) if it always is."""
+    return next((n for n, answer in enumerate(answers) if answer != label), len(answers))

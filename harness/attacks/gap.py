@@ -1,0 +1,65 @@
+"""Gap: a text whose right answer the target knows is a member. Wen et al. 2024, "Membership inference attacks against
+in-context learning" (arXiv 2409.01380), after the baseline of Yeom et al. 2018.
+
+Every candidate is put to the target as an ordinary query of the task. The score is how right the answer is:
+classification 1 for the candidate's label, extraction 1 for its phrase, texts the ROUGE-L F1 with its reference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from rouge_score.rouge_scorer import RougeScorer
+
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.errors import UsageError
+from harness.mechanism import Mechanism
+from harness.task import Task
+
+
+@dataclass(frozen=True)
+class Gap(Attack):
+    """words: how many first words of a candidate the query shows (None: all, as a user would ask)."""
+
+    name = "gap"
+    access = "black-box"
+    source = "Wen et al. 2024, arXiv 2409.01380"
+    summary = "takes what is answered rightly for a member"
+
+    words: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.words is not None and self.words < 1:
+            raise UsageError(f"Option words must be at least 1, not {self.words}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if task.kind == "json":
+            return f"{task.name} asks for new texts, so no record has a right answer"
+        return cannot_answer(mechanism, task)
+
+    def run(self, scene: Scene) -> Finding:
+        candidates = scene.candidates
+        texts = [first_words(record.text, self.words) for record in candidates]
+        target, answers = ask_all(scene, lambda task: task, texts)
+        kind = scene.task.kind
+        score = {
+            record: rightness(kind, answer, record.label) for record, answer in zip(candidates, answers, strict=True)
+        }
+        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+
+
+def rightness(kind: str, answer: str, reference: str) -> float:
+    """In [0, 1]: equality for labels and phrases (the answer's first line), ROUGE-L F1 with stemming for texts."""
+    if kind == "classification":
+        return float(answer == reference)
+    line = answer.strip().split("\n")[0].rstrip()
+    if kind == "extraction":
+        return float(line == reference)
+    return float(_rouge().score(reference, line)["rougeL"].fmeasure)
+
+
+@cache
+def _rouge() -> RougeScorer:
+    return RougeScorer(["rougeL"], use_stemmer=True)

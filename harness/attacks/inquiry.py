@@ -1,0 +1,65 @@
+"""Inquiry: asks whether a text is one of the examples. Wen et al. 2024, "Membership inference attacks against
+in-context learning" (arXiv 2409.01380).
+
+For every candidate the target gets one question, "is this text one of the examples above?", and answers Yes or No: a
+word chosen among the two where it answers with labels, else the first of the two words in its text. Yes speaks for
+membership. Nothing but the answer is used.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.attacks.views import YES, free_text, yes_or_no
+from harness.errors import UsageError
+from harness.mechanism import AnswerMechanism, Mechanism
+from harness.task import Task
+
+_QUESTION = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
+_SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Inquiry(Attack):
+    """words: how many first words of a candidate the question shows (None: all)."""
+
+    name = "inquiry"
+    access = "black-box"
+    source = "Wen et al. 2024, arXiv 2409.01380"
+    summary = "asks whether a text is one of the examples"
+
+    words: int | None = 30
+
+    def __post_init__(self) -> None:
+        if self.words is not None and self.words < 1:
+            raise UsageError(f"Option words must be at least 1, not {self.words}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        return cannot_answer(mechanism, task, _look(mechanism, task))
+
+    def run(self, scene: Scene) -> Finding:
+        candidates = scene.candidates
+        texts = [first_words(record.text, self.words) for record in candidates]
+        if _in_words(scene.mechanism, scene.task):
+            texts = [_QUESTION.format(text=text) for text in texts]
+        target, answers = ask_all(scene, lambda task: _look(scene.mechanism, task), texts)
+        score = {record: said_yes(answer) for record, answer in zip(candidates, answers, strict=True)}
+        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+
+
+def said_yes(answer: str) -> float:
+    """1 for Yes, 0 for No, by the first of these words in an answer; 1/2 where there is none."""
+    found = _SAID.search(answer)
+    return 0.5 if found is None else float(found.group().lower() == YES.lower())
+
+
+def _in_words(mechanism: Mechanism, task: Task) -> bool:
+    """Whether the answer is a text: of answer mechanisms that aggregate texts."""
+    return isinstance(mechanism, AnswerMechanism) and task.kind == "generation"
+
+
+def _look(mechanism: Mechanism, task: Task) -> Task:
+    return free_text(task) if _in_words(mechanism, task) else yes_or_no(task)

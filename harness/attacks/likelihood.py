@@ -1,0 +1,110 @@
+"""Likelihood: how probable the right label of a text is after the released demonstrations. Duan et al. 2023, "On the
+privacy risk of in-context learning" (TrustNLP); PRISM's protocol (Bhusal et al. 2025, section 5: one shot, 50 members
+and 50 others, 100 trials, 5 releases).
+
+The score of a candidate is the log-probability of its label after what was released. Members stand out when the release
+holds them, or says much about them. The probability is the model's own: among the labels alone (``normalised``) a shown
+record can look less likely than another one of its label, since small models copy its line without minding the others.
+
+* A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other coins,
+  other records); all candidates of each are scored.
+* Real demonstrations (no noise, epsilon = infinity): what is released is a record itself. In each of ``trials`` trials
+  one member is the whole private set, so that it is the demonstration, and is scored beside one other of its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_softmax
+
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.membership import Scores, cannot_answer, first_words, membership_finding, scored
+from harness.cells import fixed_epsilon
+from harness.errors import UsageError
+from harness.mechanism import AnswerMechanism, Mechanism
+from harness.task import Record, Task
+
+if TYPE_CHECKING:
+    from harness.attacks.targets import Target
+
+_NO_COINS = "no lower bound on epsilon: in every trial the member is the whole private set, and no coin decides"
+
+
+@dataclass(frozen=True)
+class Likelihood(Attack):
+    """generations: releases of a mechanism with noise. trials: of one that shows records. words: how many first words
+    of a candidate the query shows (None: all). normalised: take the probability among the labels alone."""
+
+    name = "likelihood"
+    access = "black-box"
+    source = "Duan et al. 2023, TrustNLP"
+    summary = "compares the probability of the right label after the released demonstrations"
+    shots = 1
+
+    generations: int = 5
+    trials: int = 100
+    words: int | None = 60
+    normalised: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("generations", 1), ("trials", 4), ("words", 1)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise UsageError(f"Option {name} must be at least {least}, not {value}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        if isinstance(mechanism, AnswerMechanism):
+            return "it releases answers, and no probability of a label"
+        if task.kind != "classification":
+            return f"the answers of {task.name} are no labels that have a probability"
+        return cannot_answer(mechanism, task)
+
+    def run(self, scene: Scene) -> Finding:
+        if fixed_epsilon(scene.mechanism) == np.inf:
+            return self._one_by_one(scene)
+        found: list[Scores] = []
+        targets: list[Target] = []
+        for number in range(self.generations):
+            own = scene if number == 0 or scene.again is None else scene.again(number)
+            target, candidates = own.target(), own.candidates
+            values = self.log_likelihoods(target, candidates)
+            found.append(scored(own, target, dict(zip(candidates, values, strict=True))))
+            targets.append(target)
+            scene.report(number + 1, self.generations, "releases")
+        return membership_finding(targets[0], found, scene.terms.delta, scene.terms.seed)
+
+    def _one_by_one(self, scene: Scene) -> Finding:
+        if scene.terms.shots != 1:
+            raise UsageError(
+                f"{scene.mechanism.name} shows one member in each trial; leave --shots out, or set it to 1."
+            )
+        if not scene.members or not scene.others:
+            raise UsageError("A trial needs a member and another record; raise --members or --others.")
+        targets: list[Target] = []
+        values: list[float] = []
+        for trial in range(self.trials):
+            member = scene.members[trial % len(scene.members)]
+            other = scene.others[trial % len(scene.others)]
+            target = scene.face((member,))
+            values += self.log_likelihoods(target, (member, other))
+            targets.append(target)
+            scene.report(trial + 1, self.trials, "trials")
+        inside = np.tile([True, False], self.trials)
+        scores = Scores(np.array(values), inside, np.zeros(len(inside), dtype=bool))
+        return membership_finding(
+            targets[0], [scores], scene.terms.delta, scene.terms.seed, notes=[_NO_COINS], bound=False
+        )
+
+    def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
+        """Natural logarithm of the probability of each candidate's label (all its tokens)."""
+        rows = target.label_log_probs(
+            lambda task: task, [first_words(record.text, self.words) for record in candidates]
+        )
+        if self.normalised:
+            rows = log_softmax(rows, axis=1)
+        labels = target.task.labels
+        return [float(row[labels.index(record.label)]) for row, record in zip(rows, candidates, strict=True)]

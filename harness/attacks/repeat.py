@@ -1,0 +1,62 @@
+"""Repeat: gives the first words of a text and looks how near the completion comes to the rest. Wen et al. 2024,
+"Membership inference attacks against in-context learning" (arXiv 2409.01380); Joo et al. 2025 attack SGA
+with it (arXiv 2509.10932, MIA.py of their code: 6 words, a completion, cosine of embeddings).
+
+The score of a candidate is the cosine similarity of the completion's embedding with that of the words which really
+follow, as many as a completion may have. Unlike that code, which compares with the whole text: its first words are in
+the question, and every completion that repeats them would look near.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.membership import ask_all, cannot_answer, membership_finding, scored
+from harness.attacks.views import View, free_text
+from harness.errors import UsageError
+from harness.mechanism import Mechanism
+from harness.models.embeddings import check_name, load_embeddings
+from harness.task import Task
+
+_QUESTION = "Complete the following text as in the examples above.\nText: {start}"
+
+
+@dataclass(frozen=True)
+class Repeat(Attack):
+    """words: how many first words are given. room: the longest completion, in tokens; as many words that really follow
+    are compared with. embedding: name of the embedding model."""
+
+    name = "repeat"
+    access = "black-box"
+    source = "Wen et al. 2024, arXiv 2409.01380"
+    summary = "gives the first words and compares the completion with the rest"
+
+    words: int = 6
+    room: int = 24
+    embedding: str = "embedded"
+
+    def __post_init__(self) -> None:
+        check_name(self.embedding)
+        for name in ("words", "room"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"Option {name} must be at least 1, not {getattr(self, name)}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        return cannot_answer(mechanism, task, self._look(task))
+
+    def run(self, scene: Scene) -> Finding:
+        candidates = scene.candidates
+        split = [record.text.split() for record in candidates]
+        texts = [_QUESTION.format(start=" ".join(words[: self.words])) for words in split]
+        rest = [" ".join(words[self.words : self.words + self.room]) for words in split]
+        target, answers = ask_all(scene, self._look, texts)
+        embeddings = load_embeddings(self.embedding)
+        near = (embeddings.encode(answers) * embeddings.encode(rest)).sum(axis=1)
+        score = dict(zip(candidates, near.tolist(), strict=True))
+        short = sum(not each for each in rest)
+        notes = [f"{short} candidates have no more than {self.words} words and score 0"] if short else []
+        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed, notes)
+
+    def _look(self, task: Task) -> View:
+        return free_text(task, self.room)

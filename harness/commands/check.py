@@ -1,0 +1,70 @@
+"""`dpicl check`: the conformance kit on a mechanism, or on all of a file's. Exit code 1 when a check fails."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.commands import output
+from harness.commands.arguments import Subparsers, add_command, add_option_flag, add_plugin_flag, options_of, whole
+
+if TYPE_CHECKING:
+    from harness.mechanism import Mechanism
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers, "check", "test a mechanism for the usual privacy bugs", "dpicl check my_method.py", _check
+    )
+    parser.add_argument("mechanism", metavar="NAME_OR_FILE", help="see `dpicl list mechanisms`, or a Python file")
+    parser.add_argument("--task", metavar="T", help="check on this task only (default: one of every kind that it does)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="seed of everything that is drawn")
+    add_option_flag(parser)
+    add_plugin_flag(parser)
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from harness.conformance.kit import check_mechanism
+
+    documents, good = [], True
+    classes = _classes(arguments)
+    names = {cls.name for cls in classes}
+    for cls in classes:
+        started = time.monotonic()
+        seen: list[str] = []
+
+        def report(task: str, check: str, name: str = cls.name, seen: list[str] = seen) -> None:
+            if task not in seen:
+                seen.append(task)
+                output.message(f"{name} on {task}")
+
+        others = names - {cls.name}
+        options = options_of(cls.name, [option for option in arguments.option if option[0] not in others])
+        findings = check_mechanism(cls, arguments.task, options, arguments.seed, report)
+        passed = all(finding.status != "failed" for finding in findings)
+        good = good and passed
+        rows = [asdict(finding) for finding in findings]
+        documents.append({"mechanism": cls.name, "ok": passed, "tasks": seen, "checks": rows})
+        if not arguments.json:
+            columns = ["check", "", "seen"]
+            output.emit_table(columns, [[f.check, f.status, f.why] for f in findings], title=cls.name)
+            failures = sum(finding.status == "failed" for finding in findings)
+            end = "all checks passed" if passed else f"{output.count(failures, 'check')} failed"
+            output.emit(f"{cls.name}: {end} on {', '.join(seen)} in {output.duration(time.monotonic() - started)}")
+    if arguments.json:
+        output.emit_json({"ok": good, "seed": arguments.seed, "mechanisms": documents})
+    return 0 if good else 1
+
+
+def _classes(arguments: argparse.Namespace) -> list[type[Mechanism]]:
+    """The mechanisms of a file, or the one of that name. Raises UsageError or PluginError where there is none."""
+    from harness.registry import find_mechanism, load_mechanisms, load_plugin
+
+    given: str = arguments.mechanism
+    if given.endswith(".py") or Path(given).is_file():
+        return [item.cls for item in load_plugin(Path(given))]
+    return [find_mechanism(given, load_mechanisms(arguments.plugin))]

@@ -1,0 +1,216 @@
+"""The bench: one mechanism on one small task with the hostile model, and runs of it under watch.
+
+A run here does what harness.releasing does (same classes, same order), with three differences: the private set, the
+noise and the doors write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be looked at
+(the check `budget` uses the real thing); and the noise may be replaced by a script.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.answering import answer_all, queries_of
+from harness.cells import build, option_types, resolve_options
+from harness.conformance.hostile_model import HostileModel
+from harness.conformance.transcript import Item, Script, Transcript
+from harness.conformance.watched import (
+    DoorKeeper,
+    Presence,
+    StableCoins,
+    Ward,
+    WatchedRecord,
+    WatchedSet,
+    WatchedStreams,
+)
+from harness.errors import UsageError
+from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Sizes
+from harness.output_cache import OutputCache
+from harness.privacy.calibration import calibrate
+from harness.privacy.doors import watching
+from harness.privacy.ledger import Ledger
+from harness.record_sets import Record
+from harness.slot_reader import SlotReader
+from harness.task import Task
+
+EPSILON, DELTA = 1.0, 1e-5
+#: Options of these names are made this small where nobody sets them: what they scale is not what is checked.
+SMALL: Mapping[str, Any] = {
+    "slots": 5,
+    "examples_per_slot": 1,
+    "prompts": 8,
+    "tokens": 5,
+    "candidates": 5,
+    "public_slots": 5,
+    "words": 3,
+    "embedding": "sim",
+}
+#: Private records a class, until the mechanism's expected sample fits; a set without classes has so many times as many.
+GROUPS, CLASSES = (30, 120, 480), 4
+QUERIES, SHOTS, ANSWER_TOKENS = 3, 2, 8
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a run differs from the ordinary one.
+
+    records: None for the bench's own. knob: None for the calibrated one. coins, noise: seeds. script: what leaves the
+    doors in the noise's place. presence: of the last record, in each sample.
+    """
+
+    records: Sequence[Record] | None = None
+    knob: float | None = None
+    coins: int = 0
+    noise: int = 0
+    script: Script | None = None
+    presence: Presence | None = None
+    single: bool = False
+
+
+class Bench:
+    """One mechanism with its options, a task and a model. sizes, shots and queries are public and never change.
+
+    seed: of everything that the kit chooses.
+    """
+
+    def __init__(self, mechanism: Mechanism, task: Task, seed: int) -> None:
+        self.mechanism, self.task, self.seed = mechanism, task, seed
+        self.model = HostileModel()
+        self.shots = task.plan_shots(SHOTS, np.random.default_rng(seed))
+        self.queries = queries_of(task)[:QUERIES]
+        self._outputs = OutputCache(None)
+
+    @property
+    def answers(self) -> bool:
+        return isinstance(self.mechanism, AnswerMechanism)
+
+    def sizes(self, single: bool = False) -> Sizes:
+        """Public sizes of a run: of all queries or shots, or of a single one."""
+        if self.answers:
+            return Sizes.of_queries(len(self.task.train), 1 if single else len(self.queries))
+        return self.task.sizes(self.shots[:1] if single else self.shots)
+
+    @cached_property
+    def knob(self) -> float:
+        """Calibrated to EPSILON; 0 without a knob."""
+        return self._calibrated(False)
+
+    @cached_property
+    def single_knob(self) -> float:
+        """Calibrated to EPSILON for one query or one shot."""
+        return self._calibrated(True)
+
+    def _calibrated(self, single: bool) -> float:
+        if self.mechanism.knob is None:
+            return 0.0
+        return calibrate(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None).knob
+
+    @property
+    def fixed(self) -> str | None:
+        """Why a mechanism without a knob has no noise to look at; None with a knob."""
+        if self.mechanism.knob is not None:
+            return None
+        free = isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
+        return "epsilon is 0: nothing is released from records" if free else "epsilon is infinite whatever is asked"
+
+    @property
+    def open(self) -> bool:
+        """Whether epsilon is infinite whatever is asked."""
+        return self.mechanism.knob is None and not isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
+
+    def run(self, how: Run = Run()) -> Transcript:
+        """One run. An exception of the mechanism is part of the transcript."""
+        transcript = Transcript()
+        ward = Ward(transcript)
+        records = self.task.train if how.records is None else how.records
+        watched = tuple(WatchedRecord(number, record, ward) for number, record in enumerate(records))
+        knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
+        ledger = Ledger(None, math.inf, DELTA)
+        private = WatchedSet(
+            watched,
+            ledger,
+            sizes=dict(self.sizes(how.single).records),
+            coins=StableCoins(how.coins),
+            transcript=transcript,
+            ward=ward,
+            presence=how.presence,
+        )
+        streams = WatchedStreams(self.seed, noise_root=how.noise)
+        keeper = DoorKeeper(transcript, streams.given, how.script)
+        task = dataclasses.replace(self.task, train=cast("tuple[Record, ...]", watched))
+        try:
+            with watching(keeper):
+                transcript.released = self._release(task, private, knob, streams, how.single)
+        except Exception as error:  # whatever somebody's mechanism raises is a finding
+            transcript.error = error
+        keeper.collect_loose()
+        transcript.charged = ledger.event()
+        return transcript
+
+    def _release(
+        self, task: Task, private: WatchedSet, knob: float, streams: WatchedStreams, single: bool
+    ) -> tuple[Item, ...]:
+        mechanism, noise = self.mechanism, streams.source("noise")
+        if isinstance(mechanism, AnswerMechanism):
+            queries = self.queries[:1] if single else self.queries
+            reader = SlotReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
+            context = AnswerContext(task, reader, knob, streams, noise)
+            return tuple(answer_all(mechanism, queries, private, context, len(queries)).items())
+        assert isinstance(mechanism, DemonstrationMechanism)
+        shots = self.shots[:1] if single else self.shots
+        demonstrations = mechanism.release(private, Context(task, self.model, shots, knob, streams, noise))
+        return tuple((d.label, d.text) for d in demonstrations)
+
+
+def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options, and `SMALL` ones for the rest."""
+    types = option_types(cls)
+    fitting = {name: value for name, value in SMALL.items() if name in types and _of_kind(cls, name, value)}
+    return resolve_options(cls, task, {**fitting, **given})
+
+
+def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
+    """Whether the class's own default is of the same type, and no smaller."""
+    default: Any = getattr(cls, name, None)
+    if type(default) is not type(value):
+        return False
+    return not isinstance(value, int) or default > value
+
+
+def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int) -> Bench:
+    """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where none is."""
+    mechanism = build(cls, small_options(cls, task, given))
+    for number, group in enumerate(GROUPS):
+        bench = Bench(mechanism, _small_task(task, group, seed), seed)
+        try:
+            if mechanism.knob is not None:
+                mechanism.events(mechanism.knob.high, bench.sizes())
+            return bench
+        except UsageError as error:
+            if number == len(GROUPS) - 1:
+                raise UsageError(f"{cls.name} does not fit the bench of {task}: {error}") from error
+    raise AssertionError("unreachable: GROUPS is not empty")
+
+
+def other_corpus(bench: Bench) -> tuple[Record, ...]:
+    """As many records of the same task from another synthetic corpus."""
+    partitioned = bench.task.partitioned
+    group = len(bench.task.train) // (len(bench.task.labels) if partitioned else CLASSES)
+    return _small_task(bench.task.name, group, bench.seed + 1).train
+
+
+def _small_task(name: str, group: int, seed: int) -> Task:
+    """Synthetic records, short answers. group: private records a class."""
+    limit = group if Task.without_records(name).partitioned else group * CLASSES
+    task = Task.load(name, "synthetic", limit_train=limit, limit_test=QUERIES, seed=seed)
+    config = dict(task.config)
+    if "generation_kwargs" in config:
+        config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
+    return dataclasses.replace(task, config=config)

@@ -1,0 +1,77 @@
+"""`sensitivity` and `private-reads`: what one record moves, and where it may be read."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.conformance.evidence import Evidence, Pair
+from harness.conformance.transcript import Passage
+from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+
+#: Rounding of sums of rows.
+_SLACK = 1e-9
+
+
+def move(before: Passage, after: Passage) -> float:
+    """How far one record moves what goes in: in L2, or the range of the moves of all scores (choice)."""
+    difference = after.clean - before.clean
+    if not np.isfinite(difference).all():
+        return float("inf")
+    if before.shape.kind == "gaussian":
+        return float(np.linalg.norm(difference))
+    return float(np.ptp(difference)) if difference.size else 0.0
+
+
+def sensitivity(evidence: Evidence) -> Verdict:
+    """No neighbour moves what goes into a door by more than the door states."""
+    if evidence.bench.fixed:
+        return not_applicable(evidence.bench.fixed)
+    if not evidence.plain.passages:
+        return not_applicable("nothing passes a door; see `noise`")
+    compared, worst = 0, 0.0
+    for pair in evidence.pairs:
+        for before, after in pair.passages:
+            moved, bound = move(before, after), before.shape.bound
+            if moved > bound * (1 + _SLACK) + _SLACK:
+                how = "L2 norm" if before.shape.kind == "gaussian" else "range"
+                return failed(
+                    f"One more record moved a release by {moved:.4g} ({how}), and {bound:.4g} is stated; bound every"
+                    " slot's row by itself, before rows meet, and state the largest move of a row."
+                )
+            compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
+    if worst == 0:
+        return failed(
+            f"No record moved any of {compared} releases, so nothing was tested; choose options or a task for which"
+            " records matter."
+        )
+    return passed(f"{compared} releases of neighbours; the largest move is {worst:.3f} of what is stated")
+
+
+def private_reads(evidence: Evidence) -> Verdict:
+    """Records are read only out of samples, and only for the releases that were charged for that sample."""
+    if evidence.bench.open:
+        return not_applicable("all records are read, at epsilon = infinity")
+    for run in [evidence.plain, *(pair.with_it for pair in evidence.pairs)]:
+        if run.strangers:
+            return failed(
+                f"{len(run.strangers)} records were read that no sample held; read records out of `sample.slots` alone,"
+                " and take public constants from `sizes`."
+            )
+    for pair in evidence.pairs:
+        if problem := _moved_from_outside(pair):
+            return failed(problem)
+    return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
+
+
+def _moved_from_outside(pair: Pair) -> str | None:
+    """What a record does to releases whose sample does not hold it."""
+    for before, after in pair.passages:
+        if not pair.holds(after) and not np.array_equal(before.clean, after.clean, equal_nan=True):
+            return (
+                "A record moved a release though it is not in the sample that paid for it; make each release from its"
+                " own sample alone."
+            )
+    sampled = any(pair.added in sample.members for sample in pair.with_it.samples)
+    if not sampled and pair.without.public != pair.with_it.public:
+        return "A record that no sample holds changed what was released; do not look at the set besides its samples."
+    return None

@@ -1,0 +1,110 @@
+"""`noise`: at every door fresh noise of the stated scale on every coordinate, from the source that was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy import stats
+
+from harness.conformance.checks.accounting import by_spend, matches
+from harness.conformance.evidence import Evidence
+from harness.conformance.transcript import Passage, Transcript
+from harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
+
+_SOURCE = "pass `context.noise` itself to the primitive"
+
+
+def noise(evidence: Evidence) -> Verdict:
+    """See docs/conformance.md."""
+    if evidence.bench.fixed:
+        return not_applicable(evidence.bench.fixed)
+    seen: set[bytes] = set()
+    for run in evidence.runs:
+        for problem in _problems(run, seen):
+            return failed(problem)
+    if not any(run.passages for run in evidence.runs):
+        return failed(
+            "Epsilon is finite but nothing passed a door: release through the primitives of harness.privacy (or"
+            " harness.privacy.doors), so that noise is added where it can be checked."
+        )
+    return _distribution(evidence)
+
+
+def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
+    """Whatever is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
+    if run.loose:
+        kind = run.loose[0].kind
+        yield (
+            f"{kind.capitalize()} noise was drawn outside of the doors ({len(run.loose)} times in a run); let"
+            " `noisy_sum` or `noisy_choice` add it."
+        )
+    for at, spend in enumerate(run.spends):
+        passages = by_spend(run).get(at)
+        if passages is None:
+            yield f"{spend.event!r} was spent and nothing passed a door for it; release through a primitive."
+            continue
+        for passage in passages:
+            if not matches(passage, spend.event):
+                shape = passage.shape
+                yield (
+                    f"A {'sum' if shape.kind == 'gaussian' else 'choice'} with sensitivity {shape.bound:.4g} was"
+                    f" released at noise scale {shape.scale:.4g}, but {spend.event!r} was spent for it; the scale must"
+                    " be the event's multiplier times the sensitivity, once."
+                )
+    for passage in run.passages:
+        yield from _wrong_values(passage, seen)
+
+
+def _wrong_values(passage: Passage, seen: set[bytes]) -> Iterator[str]:
+    """Whether what came out is what went in plus the noise that was drawn meanwhile, used for the first time."""
+    if len(passage.noise) == 1 and _explains(passage):
+        key = passage.noise[0].values.tobytes()
+        if key and key in seen:
+            yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
+        seen.add(key)
+        return
+    if passage.shape.kind == "choice":
+        yield f"A choice was made without one fresh Gumbel draw for each score; {_SOURCE}."
+        return
+    added = (passage.released - passage.clean).ravel()
+    untouched = np.flatnonzero(added == 0)
+    if len(untouched):
+        yield f"Coordinate {untouched[0]} of a noisy sum of {added.size} has no noise; {_SOURCE}."
+    elif not passage.noise:
+        yield f"The noise of a release was not drawn for it: it is older, or comes from elsewhere; {_SOURCE}."
+    else:
+        yield f"The noise of a release was changed between its source and the sum; {_SOURCE}."
+
+
+def _explains(passage: Passage) -> bool:
+    values = passage.noise[0].values
+    if values.size != passage.clean.size:
+        return False
+    if passage.shape.kind == "gaussian":
+        return bool(np.array_equal(passage.released, passage.clean + values.reshape(passage.clean.shape)))
+    if passage.shape.scale == 0:
+        return False
+    order = np.argsort(-(passage.clean / passage.shape.scale + values), kind="stable")
+    return order[: passage.shape.count].tolist() == passage.released.tolist()
+
+
+def _distribution(evidence: Evidence) -> Verdict:
+    """Kolmogorov-Smirnov against the standard normal, and the standard Gumbel, distribution."""
+    passages = [passage for run in evidence.runs for passage in run.passages]
+    sums = [
+        (passage.released - passage.clean).ravel() / passage.shape.scale
+        for passage in passages
+        if passage.shape.kind == "gaussian"
+    ]
+    draws = [passage.noise[0].values for passage in passages if passage.shape.kind == "choice"]
+    said = []
+    for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
+        if not values:
+            continue
+        pooled = np.concatenate(values)
+        p = float(stats.kstest(pooled, law.cdf).pvalue)
+        if p < FALSE_ALARM:
+            return failed(f"{pooled.size} noise values do not follow {name} (Kolmogorov-Smirnov, p = {p:.2g}).")
+        said.append(f"{pooled.size} values follow {name} (Kolmogorov-Smirnov, p = {p:.2g})")
+    return passed("; ".join(said) + "; each used once")

@@ -1,0 +1,63 @@
+"""`seeds` and `non-private`: a run is a function of its seeds, and without noise there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from harness.conformance.bench import Run
+from harness.conformance.evidence import Evidence
+from harness.conformance.transcript import Passage, Transcript
+from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+
+
+def seeds(evidence: Evidence) -> Verdict:
+    """The same seeds give the same run; other noise gives other releases."""
+    again, other = evidence.bench.run(), evidence.bench.run(Run(noise=1))
+    if not _same(evidence.plain, again):
+        return failed(
+            "Two runs with the same seeds differ; take noise from `context.noise` and public randomness from"
+            " `context.streams`, and keep nothing between runs."
+        )
+    first, second = evidence.plain.passages[:1], other.passages[:1]
+    if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
+        return failed("Another noise seed gives the same noisy sum; take noise from `context.noise`.")
+    return passed("the same seeds, the same run; another noise seed, other noise")
+
+
+def _same(one: Transcript, other: Transcript) -> bool:
+    pairs = zip(one.passages, other.passages, strict=False)
+    return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
+
+
+def non_private(evidence: Evidence) -> Verdict:
+    """At epsilon = infinity there is no noise: what leaves a door is what went in."""
+    bench = evidence.bench
+    if bench.mechanism.knob is None:
+        return not_applicable("it has no knob")
+    knob = bench.mechanism.knob.non_private
+    runs = [bench.run(Run(knob=knob, noise=noise)) for noise in (0, 1)]
+    for run in runs:
+        if run.error is not None:
+            return failed(
+                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, it raises"
+                f" {type(run.error).__name__}; make it the method without noise."
+            )
+        if run.loose or not all(map(_clean, run.passages)):
+            return failed(
+                f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, releases still have noise; let the"
+                " knob turn all of it off."
+            )
+    if runs[0].public != runs[1].public:
+        return failed("At epsilon = infinity the noise seed changes the release; all noise must hang on the knob.")
+    if not runs[0].passages:
+        return not_applicable("nothing passes a door; see `noise`")
+    return passed(f"{len(runs[0].passages)} releases are the true sums and choices, whatever the noise seed")
+
+
+def _clean(passage: Passage) -> bool:
+    if passage.noise or passage.shape.scale != 0:
+        return False
+    if passage.shape.kind == "gaussian":
+        return bool(np.array_equal(passage.released, passage.clean))
+    best = np.argsort(-passage.clean, kind="stable")[: passage.shape.count]
+    return best.tolist() == passage.released.tolist()

@@ -1,0 +1,128 @@
+"""``sim``, made hostile: what it says jumps from prompt to prompt, and records can make it break or fall silent.
+
+A mechanism's bounds must hold for every model, so the kit asks one whose answer changes entirely when a record joins a
+slot. Reproducible: an answer is a function of the prompt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from harness.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
+from harness.models.simulated import SimulatedLM
+
+#: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
+#: probability 1, or with the end of the text.
+NAN, INFINITE, CERTAIN, ENDING = "@nan@", "@inf@", "@one@", "@end@"
+#: Standard deviation of what is added to the logits of the tokens at the end of the prompt, and of all others.
+NEAR, FAR, REACH = 5.0, 2.5, 40
+#: Greedy texts are at most so many of the last words of the prompt: of the query, but each slot's own choice.
+SAID, HEARD = 4, 60
+#: Encoded prompts and answers that are kept, since many runs ask the same.
+_KEPT = 4096
+
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+
+class HostileModel(SimulatedLM):
+    """Vocabulary and tokens of ``sim``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0)
+        self._encoded: OrderedDict[str | ChatPrompt, list[int]] = OrderedDict()
+        self._answers: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
+
+    def encode(self, prompt: str | ChatPrompt) -> list[int]:
+        """See LanguageModel."""
+        tokens: list[int] = _kept(self._encoded, prompt, lambda: super(HostileModel, self).encode(prompt))
+        return tokens.copy()
+
+    def generate(
+        self,
+        prompts: Sequence[Tokens],
+        max_tokens: int,
+        stop: Sequence[str] = (),
+        prefix: Prefix | None = None,
+        *,
+        temperature: float = 0.0,
+        seeds: Sequence[int] | None = None,
+        broken: Broken = "raise",
+    ) -> list[str]:
+        """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
+        before = prefix.tokens if prefix else ()
+        texts = []
+        for at, prompt in enumerate(prompts):
+            whole = (*before, *prompt)
+            if temperature == 0 and not self._marked(_bytes(whole)):
+                texts.append(self._words(whole, max_tokens, stop))
+                continue
+            own = None if seeds is None else seeds[at : at + 1]
+            texts += super().generate(
+                [prompt], max_tokens, stop, prefix, temperature=temperature, seeds=own, broken=broken
+            )
+        return texts
+
+    def _words(self, prompt: Tokens, max_tokens: int, stop: Sequence[str]) -> str:
+        """Some of the last words of the prompt, in an order of their own."""
+        self._check_length(len(prompt) + max_tokens)
+        heard = self.decode(prompt[-4 * HEARD :]).split()[-HEARD:]
+        generator = np.random.default_rng(_seed(_bytes(prompt)))
+        said = generator.choice(heard, size=int(generator.integers(1, SAID + 1))).tolist() if heard else []
+        text = " ".join(said)
+        return text[: min([at for at in map(text.find, filter(None, stop)) if at >= 0], default=len(text))]
+
+    def _marked(self, key: bytes) -> set[str]:
+        return {marker for marker, tokens in self._markers.items() if tokens in key}
+
+    def _log_probs(self, prompt: Tokens) -> np.ndarray:
+        """float64[V] after one prompt."""
+        self._check_length(len(prompt))
+        key = _bytes(prompt)
+        return _kept(self._answers, key, lambda: self._answer(prompt, key)).copy()
+
+    def _answer(self, prompt: Tokens, key: bytes) -> np.ndarray:
+        said = self._marked(key)
+        if NAN in said:
+            return np.full(self.vocab_size, np.nan)
+        logits = super()._log_probs(prompt)
+        if INFINITE in said:
+            logits[::3], logits[1::3] = np.inf, -np.inf
+            return logits
+        generator = np.random.default_rng(_seed(key))
+        logits += FAR * generator.standard_normal(self.vocab_size)
+        near = np.unique(np.array(prompt[-REACH:], dtype=np.int64))
+        logits[near] += NEAR * generator.standard_normal(len(near))
+        if CERTAIN in said or ENDING in said:
+            certain = self.eos_token_id if ENDING in said else int(logits.argmax())
+            logits[:] = -np.inf
+            logits[certain] = 0.0
+            return logits
+        logits -= logits.max()
+        normalised: np.ndarray = logits - np.log(np.exp(logits).sum())
+        return normalised
+
+
+def _bytes(tokens: Tokens) -> bytes:
+    return array("H", tokens).tobytes()
+
+
+def _seed(key: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
+
+
+def _kept(store: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
+    """The value of a key, made when it is not there; the oldest ones go."""
+    if key not in store:
+        store[key] = make()
+        if len(store) > _KEPT:
+            store.popitem(last=False)
+    return store[key]

@@ -1,0 +1,111 @@
+"""What one run of a mechanism did, in order: samples, spends, passages of doors, noise, reads of records, the outcome.
+
+Nothing here judges; the checks do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.privacy.doors import Door
+from harness.privacy.ledger import Partition
+
+#: What leaves a door in place of the noise: a function of the door's number and of what is public about it (`Shape`).
+Script = Callable[[int, "Shape"], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What is public about a door: everything but what goes in."""
+
+    kind: str
+    shape: tuple[int, ...]
+    bound: float
+    scale: float
+    count: int
+
+    @classmethod
+    def of(cls, door: Door) -> Shape:
+        return cls(door.kind, door.clean.shape, float(door.bound), float(door.scale), door.count)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Values that a noise source gave at one call. kind: 'gaussian', 'gumbel'."""
+
+    kind: str
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One Poisson sample. members: which records. slots: the slot of each, in the same order (() without slots).
+
+    size: number of records of the group that was sampled. rate: q. number: M, None without slots.
+    """
+
+    partition: Partition
+    members: tuple[int, ...]
+    slots: tuple[int, ...]
+    size: int
+    rate: float
+    number: int | None
+
+
+@dataclass(frozen=True)
+class Spend:
+    """An event that a primitive spent from a sample, before its noise."""
+
+    sample: int
+    event: dp.DpEvent
+
+
+@dataclass(frozen=True)
+class Passage:
+    """One release. clean: what went in. released: what came out. noise: what was drawn meanwhile. spend: number of the
+    spend before it, None when there was none."""
+
+    shape: Shape
+    clean: np.ndarray
+    released: np.ndarray
+    noise: tuple[Noise, ...]
+    spend: int | None
+
+
+#: A demonstration or an answer, as it is compared: (label or query id, text).
+Item = tuple[str, str]
+
+
+@dataclass
+class Transcript:
+    """strangers: records that were read though no sample had held them. texts_read: number of draws before -> records
+    whose texts were read.
+
+    loose: noise drawn outside of the doors. revealed: whether all records were read at epsilon = infinity.
+    released: None when the run failed with ``error``.
+    """
+
+    samples: list[Drawn] = field(default_factory=list)
+    spends: list[Spend] = field(default_factory=list)
+    passages: list[Passage] = field(default_factory=list)
+    loose: list[Noise] = field(default_factory=list)
+    strangers: set[int] = field(default_factory=set)
+    texts_read: dict[int, set[int]] = field(default_factory=dict)
+    revealed: bool = False
+    released: tuple[Item, ...] | None = None
+    error: Exception | None = None
+    charged: dp.DpEvent = field(default_factory=dp.NoOpDpEvent)
+
+    @property
+    def public(self) -> tuple[object, ...]:
+        """Everything that an outsider sees of a run whose releases are given: doors, outcome, kind of failure."""
+        failure = type(self.error).__name__ if self.error else None
+        return tuple(passage.shape for passage in self.passages), self.released, failure
+
+    def sample_of(self, passage: Passage) -> int | None:
+        """Number of the sample that a passage was paid from."""
+        return None if passage.spend is None else self.spends[passage.spend].sample
