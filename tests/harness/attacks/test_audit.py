@@ -1,0 +1,262 @@
+"""Audits end to end: they find what is there, refute a mechanism with too little noise, and refute no other."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from harness import models
+from harness.attacks.audit import Audit, audit, check
+from harness.attacks.audit_runs import AnswerRuns
+from harness.attacks.canaries import FAR_TEXTS, canary, held_out
+from harness.attacks.results import attack_from_text, to_text
+from harness.attacks.watchers import CoupledCoins
+from harness.errors import UsageError
+from harness.models.embeddings import load_embeddings
+from harness.output_cache import OutputCache
+from harness.privacy.doors import noisy_sum
+from harness.privacy.primitives import GaussianSum
+from harness.seeds import streams
+from harness.task import Task
+from mechanisms.esa import ESA
+from mechanisms.ksa import KSA
+from mechanisms.prism import Prism
+from mechanisms.sga import SGA
+from mechanisms.tang import Tang
+from mechanisms.voting import Voting
+from mechanisms.zero_shot import ZeroShot
+from tests.harness.parrot import Parrot
+
+SMALL = {"slots": 4, "examples_per_slot": 1}
+
+
+@pytest.fixture(scope="module")
+def news() -> Task:
+    return Task.load("agnews", "synthetic", limit_test=1)
+
+
+@pytest.fixture(scope="module")
+def chats() -> Task:
+    return Task.load("samsum", "synthetic", limit_test=1)
+
+
+@pytest.fixture(scope="module")
+def sim():
+    return models.load("sim")
+
+
+def audited(mechanism, task, model, epsilon, **settings):
+    return next(iter(audit(mechanism, task, model, [epsilon], Audit(**settings), options={})))
+
+
+@dataclass(frozen=True)
+class Leaky(Parrot):
+    """Charges for its noise and adds a twentieth of it."""
+
+    name = "leaky"
+
+    def answer(self, query, sample, context):
+        labels = context.task.labels
+        rows = np.array([[float(bool(slot) and slot[0].label == label) for label in labels] for slot in sample.slots])
+        sample.spend(GaussianSum(context.knob).event)
+        return labels[int(np.argmax(noisy_sum(rows.sum(axis=0), math.sqrt(2), context.knob / 20, context.noise)))]
+
+
+@dataclass(frozen=True)
+class Blind(Parrot):
+    """Looks at no record."""
+
+    name = "blind"
+
+    def answer(self, query, sample, context):
+        rows = np.zeros((len(sample.slots), len(context.task.labels)))
+        return context.task.labels[GaussianSum(context.knob).choose(rows, sample, context.noise)]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0, math.inf])
+def test_the_bound_of_a_sound_mechanism_is_above_zero_and_below_what_is_proved(own_cache, news, sim, epsilon) -> None:
+    result = audited(Parrot(**SMALL), news, sim, epsilon, question="lookup", runs=400)
+    assert 0 < result.bound.epsilon <= result.privacy.epsilon_proved
+    assert float(result.details["exact"]["epsilon"]) <= result.privacy.epsilon_proved
+    assert result.bound.decision.trials_in == 200
+    assert result.privacy.queries == 1 and result.subject.members == 4
+    if math.isfinite(epsilon):
+        assert result.bound.method == "gaussian" and result.bound.mu > 0
+        assert 0 < result.details["clean_share"]["share"] <= 1
+        boot = result.details["bootstrap"]
+        assert boot["trials"] == 400_000 and boot["mean_epsilon"] == pytest.approx(np.mean(boot["epsilons"]))
+        assert boot["split_epsilon"] <= result.details["exact"]["epsilon"] * 1.05
+
+
+@pytest.mark.parametrize("access", ["white-box", "black-box"])
+def test_too_little_noise_is_refuted(own_cache, news, sim, access) -> None:
+    slots = 4 if access == "white-box" else 1  # one vote of four hardly ever wins
+    result = audited(
+        Leaky(slots=slots, examples_per_slot=1), news, sim, 0.5, question="lookup", runs=300, access=access, redraws=20
+    )
+    assert result.bound.epsilon > result.privacy.epsilon_proved
+
+
+@pytest.mark.parametrize("access", ["white-box", "black-box"])
+def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim, access) -> None:
+    result = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40, access=access, redraws=20)
+    assert result.bound.epsilon == 0
+
+
+@pytest.mark.parametrize("question", ["inquiry", "lookup"])
+@pytest.mark.parametrize("access", ["white-box", "black-box"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        Voting(slots=4, examples_per_slot=1),
+        ESA(slots=4, examples_per_slot=1, candidates=4, embedding="sim"),
+        KSA(slots=4, examples_per_slot=1),
+        SGA(slots=4, examples_per_slot=1, public_slots=4, embedding="sim"),
+    ],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mechanism, access, question) -> None:
+    task = news if isinstance(mechanism, Voting) else chats
+    result = audited(mechanism, task, sim, 2.0, question=question, access=access, runs=8, redraws=3)
+    assert result.bound.epsilon <= result.privacy.epsilon_proved
+    assert result.bound.method == ("gaussian" if mechanism.name in ("voting", "esa") else "rates")
+    assert attack_from_text(to_text(result)) == result
+
+
+@pytest.mark.parametrize("access", ["white-box", "black-box"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [Tang(slots=4, tokens=4, top_k=10), Prism(prompts=4, tokens=4)],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism, access) -> None:
+    found = list(audit(mechanism, news, sim, [2.0, math.inf], Audit(access=access, runs=40), options={}))
+    assert found[0].bound.epsilon <= found[0].privacy.epsilon_proved
+    assert math.isinf(found[1].privacy.epsilon_proved)
+    if access == "white-box" and mechanism.name == "tang":
+        assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
+
+
+def test_a_sampled_set_is_bounded_by_its_rates(own_cache, news, sim) -> None:
+    """With q < 1 the release is no composition of Gaussian mechanisms, and mu would not give epsilon."""
+    result = audited(Parrot(**SMALL), news, sim, 2.0, question="lookup", runs=20, records=16)
+    assert result.bound.method == "rates" and result.bound.mu is None
+    assert "sampling rate 0.25" in result.notes[0]
+
+
+def test_no_private_text_is_in_a_result(own_cache, news, chats, sim) -> None:
+    for mechanism, task in ((Voting(**SMALL), news), (ESA(**SMALL, candidates=4, embedding="sim"), chats)):
+        text = to_text(audited(mechanism, task, sim, 1.0, question="lookup", runs=8))
+        for record in task.train:
+            assert " ".join(record.text.split()[:6]) not in text
+        assert not any(far in text for far in FAR_TEXTS)
+
+
+def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
+    mechanism = Voting(slots=5, examples_per_slot=4)
+    private, other = held_out(news.train, 20, streams(0).stream("test"))
+    asked = canary("lookup", news, other, private, sim, lambda: load_embeddings("sim"))
+    runs = AnswerRuns(mechanism, asked, private, sim, OutputCache(None), seed=3)
+    deals = []
+    for run in range(20):
+        with_it, without = runs.deal(run, True), runs.deal(run, False)
+        changed = [i for i in range(5) if with_it[i] != without[i]]
+        assert len(changed) == 1
+        at = changed[0]
+        assert [record for record in with_it[at] if record != asked.record] == list(without[at])
+        assert with_it[at].count(asked.record) == 1
+        deals.append(without)
+    assert len(set(deals)) == 20
+
+
+def test_longer_coins_begin_with_the_shorter_ones_and_calls_differ() -> None:
+    short, long = CoupledCoins(1, 2), CoupledCoins(1, 2)
+    for _ in range(3):
+        assert np.array_equal(short.uniform(10), long.uniform(11)[:10])
+    assert not np.array_equal(CoupledCoins(1, 2).uniform(10), CoupledCoins(1, 3).uniform(10))
+    assert not np.array_equal(short.uniform(10), short.uniform(10))
+
+
+def test_a_canary_to_be_copied_spells_its_example_out(news, sim) -> None:
+    private, other = held_out(news.train, 8, streams(0).stream("test"))
+    made = canary("lookup", news, other, private, sim, lambda: load_embeddings("sim"), words=5, repeats=3)
+    line = f"Article: {made.query.text}\nAnswer: {made.member}\n\n"
+    assert news.icl_prefix((made.record,)).count(line) == 3
+    assert made.member != made.non_member and {made.member, made.non_member} <= set(news.labels)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "task", "settings", "message"),
+    [
+        (ZeroShot(), "agnews", {}, "adds no noise"),
+        (Tang(), "samsum", {}, "cannot do samsum"),
+        (ESA(), "agnews", {}, "cannot answer the audit's question"),
+        (Voting(), "samsum", {}, "voting cannot do samsum"),
+        (Voting(slots=100_000), "agnews", {}, "lower --records"),
+        (Parrot(**SMALL), "agnews", {"question": "hint"}, "Unknown question 'hint'"),
+        (Parrot(**SMALL), "mit_g", {"question": "lookup"}, "ask mit_g by inquiry"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(own_cache, sim, mechanism, task, settings, message) -> None:
+    def tried() -> None:
+        check(mechanism, Task.without_records(task))
+        audited(mechanism, Task.load(task, "synthetic", limit_train=50, limit_test=1), sim, 1.0, runs=8, **settings)
+
+    with pytest.raises(UsageError, match=message):
+        tried()
+
+
+def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
+    words = ("audit", "voting", "--task", "agnews", "--model", "sim", "--source", "synthetic", "--epsilon", "1")
+    small = ("--runs", "8", "--option", "slots=3", "--results", tmp_path)
+    answer = dpicl(*words, *small, "--json")
+    assert answer.code == 0, answer.err
+    (result,) = answer.json
+    (path,) = tmp_path.rglob("*.json")
+    stored = json.loads(path.read_text())
+    assert stored["id"] == result["id"] == path.stem
+    assert path.relative_to(tmp_path).parts[:5] == ("attacks", "audit", "sim", "voting", "agnews")
+    assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
+    shown = dpicl(*words, *small)
+    assert shown.code == 0 and "proved" in shown.out and "audited" in shown.out and "FAILED" not in shown.out
+
+
+def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
+    plugin = tmp_path / "leaky.py"
+    plugin.write_text(
+        "import math\nfrom dataclasses import dataclass\nimport numpy as np\n"
+        "from harness.mechanism import AnswerMechanism, Knob\n"
+        "from harness.privacy.doors import noisy_sum\nfrom harness.privacy.primitives import GaussianSum\n"
+        "@dataclass(frozen=True)\nclass Leaky(AnswerMechanism):\n"
+        "    name = 'leaky'\n    knob = Knob('noise_multiplier', low=0.05, high=2000.0, non_private=0.0)\n"
+        "    def release(self, knob):\n        return GaussianSum(knob).event\n"
+        "    def answer(self, query, sample, context):\n"
+        "        labels = context.task.labels\n"
+        "        rows = np.array([[float(any(r.label == l for r in s)) for l in labels] for s in sample.slots])\n"
+        "        sample.spend(GaussianSum(context.knob).event)\n"
+        "        noisy = noisy_sum(rows.sum(axis=0), math.sqrt(2), context.knob / 50, context.noise)\n"
+        "        return labels[int(noisy.argmax())]\n"
+    )
+    words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
+    answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "200", "--results", tmp_path)
+    assert answer.code == 1
+    assert "FAILED: epsilon = 0.5 is refuted" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--epsilon", "0"), "epsilon must be above 0"),
+        (("--epsilon", "1", "--confidence", "1"), "a confidence lies in"),
+        (("--epsilon", "1", "--runs", "3"), "at least 8"),
+        (("--epsilon", "1", "--access", "grey-box"), "Unknown access"),
+        (("--epsilon", "1", "--option", "slot=3"), "Unknown option of voting 'slot'"),
+    ],
+)
+def test_bad_flags_get_one_sentence(dpicl, tmp_path, flags, message) -> None:
+    answer = dpicl("audit", "voting", "--task", "agnews", "--model", "sim", "--results", tmp_path, *flags)
+    assert answer.code == 2 and message in answer.err and not list(tmp_path.rglob("*.json"))
