@@ -15,13 +15,26 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from harness.results import Result
+from leaderboards.as_json import audit_json, finite
+from leaderboards.attack_board import attacks_json, build_attacks, render_attacks
+from leaderboards.evidence import Evidence, audit_notes, audited, left_out
 from leaderboards.groups import Group, group_of
 from leaderboards.rows import Row
 from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, task_table
 from leaderboards.terminal import render_terminal
 from leaderboards.text import counted, names_text, queries_words
 
-__all__ = ["Board", "Section", "board_json", "build_board", "render_terminal"]
+__all__ = [
+    "Board",
+    "Evidence",
+    "Section",
+    "attacks_json",
+    "board_json",
+    "build_attacks",
+    "build_board",
+    "render_attacks",
+    "render_terminal",
+]
 
 Version = Mapping[str, Hashable]
 
@@ -44,11 +57,13 @@ class Board:
     notes: tuple[str, ...]
 
 
-def build_board(results: Sequence[Result], asked: str | None = None) -> Board:
+def build_board(results: Sequence[Result], asked: str | None = None, evidence: Evidence | None = None) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
+    evidence: attacks, for the column audited ε; None: no attack was made.
     """
+    evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
     for result in results:
         groups[group_of(result, asked)].append(result)
@@ -61,7 +76,10 @@ def build_board(results: Sequence[Result], asked: str | None = None) -> Board:
     newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
     if len(newest) > 1:
         notes.append(_several(newest))
-    return Board(tuple(_section(group, groups[group]) for group in newest), tuple(notes))
+    sections = tuple(_section(group, groups[group], evidence) for group in newest)
+    tables = [table for section in sections for table in section.tables]
+    notes.extend(left_out(tables, newest, evidence))
+    return Board(sections, tuple(notes))
 
 
 def board_json(board: Board) -> dict[str, Any]:
@@ -88,11 +106,11 @@ def board_json(board: Board) -> dict[str, Any]:
                 "notes": list(section.notes),
             }
         )
-    plain: dict[str, Any] = _finite({"sections": sections, "notes": list(board.notes)})
+    plain: dict[str, Any] = finite({"sections": sections, "notes": list(board.notes)})
     return plain
 
 
-def _section(group: Group, results: Sequence[Result]) -> Section:
+def _section(group: Group, results: Sequence[Result], evidence: Evidence) -> Section:
     notes: list[str] = []
     if group.simulated:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
@@ -101,13 +119,14 @@ def _section(group: Group, results: Sequence[Result]) -> Section:
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    tables = tuple(task_table(group, task, by_task[task]) for task in sorted(by_task))
+    tables = audited([task_table(group, task, by_task[task]) for task in sorted(by_task)], group, evidence)
     for table in tables:
         notes.extend(_uneven_seeds(table))
         notes.extend(_uneven_queries(table))
         notes.extend(
             f"{row.title} on {table.task} is not ranked: {row.unranked}." for row in table.rows if row.unranked
         )
+    notes.extend(audit_notes(tables))
     if absent := absent_kinds(tables):
         lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
         notes.append(f"There is one ranking for each kind of task, since not every row does every kind: {lacks}.")
@@ -204,13 +223,10 @@ def _age(result: Result) -> str:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    data = {name: value for name, value in vars(row).items() if name != "results"}
-    return {**data, "seeds": list(row.seeds), "cells": [result.cell_id for result in row.results]}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return "Infinity" if isinstance(value, float) and math.isinf(value) else value
+    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit")}
+    return {
+        **data,
+        "audited": audit_json(row.audit),
+        "seeds": list(row.seeds),
+        "cells": [result.cell_id for result in row.results],
+    }

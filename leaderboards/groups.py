@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.cells import Cell
 from harness.results import Result
+
+#: What `dpicl audit` takes when no `--delta` is given.
+DEFAULT_DELTA = 1e-5
 
 
 @dataclass(frozen=True)
@@ -62,3 +68,18 @@ def reproduce_command(group: Group, cell: Cell, fixed: bool) -> str:
     if cell.test_records is not None:
         command += f" --limit {cell.test_records}"
     return command + "".join(f" --option {shlex.quote(change)}" for change in changes)
+
+
+def audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
+    """The command that audits a row's mechanism at its epsilon.
+
+    It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
+    """
+    words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
+    words += ["--model", group.model, "--source", group.source]
+    if group.delta != DEFAULT_DELTA:
+        words += ["--delta", f"{group.delta:g}"]
+    for name, value in sorted(cell.options.items()):
+        if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
+            words += ["--option", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+    return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")

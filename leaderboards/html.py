@@ -1,46 +1,27 @@
-"""The board as one static page: no server, nothing loaded from elsewhere, works from file://.
-
-Released texts and names are hostile input. Jinja escapes every value, control and direction characters are written out
-(`leaderboards.text.visible`), and the content security policy admits this page's own style and script by their hashes
-and nothing else: no other script, no request, no form.
-"""
+"""The board of a suite as one static page (see leaderboards/page.py for what a page may hold)."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.errors import ResultError
 from harness.results import Result
+from leaderboards import page, svg
+from leaderboards.attack_page import write_attacks_html
+from leaderboards.attack_plots import AUC, attack_points, auc_svg, audited_svg, external_point
 from leaderboards.board import Board, Section
 from leaderboards.events_text import describe
 from leaderboards.groups import reproduce_command
-from leaderboards.metrics import is_distance, metric_name, scored_things
-from leaderboards.plot import marker_svg, privacy_utility_svg, series_styles
+from leaderboards.plot import privacy_utility_svg, series_styles
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import TaskTable, first_per_query, has_per_query
-from leaderboards.text import (
-    PER_QUERY_NOTE,
-    epsilon_text,
-    interval_text,
-    names_text,
-    queries_text,
-    queries_words,
-    recovery_text,
-    score_text,
-    seeds_text,
-    visible,
-)
+from leaderboards.text import PER_QUERY_NOTE, bound_text, epsilon_text, interval_text, queries_words, recovery_text
 
-_TEMPLATES = Path(__file__).resolve().parent / "templates"
+__all__ = ["MOST_ANSWERS", "render_html", "write_attacks_html", "write_html"]
+
 #: Released answers that the page shows of a row and seed; result files hold them all.
 MOST_ANSWERS = 200
 #: The packages whose versions the page shows; result files hold them all.
@@ -49,71 +30,13 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 
 def write_html(board: Board, folder: Path) -> Path:
     """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
-    page = render_html(board)
-    target = Path(folder) / "index.html"
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".index", suffix=".html")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(page)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError as error:
-        raise ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.") from error
-    return target
+    return page.write(render_html(board), folder)
 
 
 def render_html(board: Board) -> str:
     """The whole page as text."""
-    style, script = (_TEMPLATES / "board.css").read_text("utf-8"), (_TEMPLATES / "board.js").read_text("utf-8")
-    policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
-        " img-src data:; base-uri 'none'; form-action 'none'"
-    )
-    return (
-        _environment()
-        .get_template("board.html")
-        .render(
-            board=board,
-            sections=[_section(section, i) for i, section in enumerate(board.sections)],
-            policy=policy,
-            style=Markup(style),
-            script=Markup(script),
-            per_query_note=PER_QUERY_NOTE,
-        )
-    )
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
-    )
-    environment.filters |= {
-        "epsilon": epsilon_text,
-        "score": score_text,
-        "recovery": recovery_text,
-        "queries": queries_text,
-        "seeds": seeds_text,
-        "names": names_text,
-        "metric": _metric,
-        "scored": scored_things,
-        "interval": interval_text,
-        "sentence": lambda text: text[:1].upper() + text[1:],
-    }
-    return environment
-
-
-def _metric(metric: str) -> str:
-    return metric_name(metric) + (" (lower is better)" if is_distance(metric) else "")
+    sections = [_section(section, i) for i, section in enumerate(board.sections)]
+    return page.render("board.html", board=board, sections=sections, per_query_note=PER_QUERY_NOTE)
 
 
 def _section(section: Section, number: int) -> dict[str, Any]:
@@ -122,14 +45,35 @@ def _section(section: Section, number: int) -> dict[str, Any]:
     anchors = {id(row): f"row-{number}-{i}" for i, row in enumerate(_all_rows(section))}
     return {
         "section": section,
-        "legend": [(label, marker_svg(style)) for label, style in styles.items()],
+        "legend": [(label, svg.key(style)) for label, style in styles.items()],
         "plots": {table.task: privacy_utility_svg(table, styles) for table in section.tables},
+        "audited_plot": _audited_plot(section, styles),
+        "auc_plots": list(_auc_plots(section, styles)),
         "absent": {table.task: list(_absent(table)) for table in section.tables},
         "has_per_query": has_per_query,
         "explained": first_per_query(section.tables),
         "anchor": lambda row: anchors[id(row)],
         "detail": lambda row: _detail(section, row),
     }
+
+
+def _audited_plot(section: Section, styles: dict[str, int]) -> Markup | None:
+    """Audited against proved ε of all rows; None without an attack that bounds ε."""
+    points = []
+    for row in _all_rows(section):
+        points += attack_points(row.label, row.audit.attacks)
+        points += [external_point(row.label, one, row.proved) for one in row.audit.external]
+    return audited_svg(points, styles) if points else None
+
+
+def _auc_plots(section: Section, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every membership attack on every task."""
+    for table in section.tables:
+        rows = (*table.in_order, *table.paper)
+        found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
+        for name in dict.fromkeys(one.attack for _, one in found):
+            title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
+            yield f"{table.task}: {name}", auc_svg([pair for pair in found if pair[1].attack == name], styles, title)
 
 
 def _all_rows(section: Section) -> Iterator[Row]:
@@ -156,6 +100,7 @@ def _detail(section: Section, row: Row) -> dict[str, Any]:
         "privacy": f"ε = {epsilon_text(row.proved)} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
         "covers": queries_words(row.queries),
         "per-query ε": epsilon_text(row.epsilon_per_query),
+        "audited ε": bound_text(row.audit.epsilon),
         "recovery": recovery_text(row.recovery),
         "95% interval of recovery": interval_text(row.recovery_interval),
         "noise": first.cell.noise,

@@ -11,19 +11,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
+from leaderboards import svg
 from leaderboards.rows import Row
 from leaderboards.standings import TaskTable
 from leaderboards.text import epsilon_text, visible
 
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 44
-#: Number of distinct series styles in the page's style sheet.
-STYLES = 8
 _INFINITY_GAP = 70  # room at the right for rows that were run without noise
 _DODGE = 9  # distance between mechanisms at the same epsilon
-_MARKER = 4.5
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class Scale:
 def series_styles(tables: Sequence[TaskTable]) -> dict[str, int]:
     """Label -> number of its style, the same on all plots of a section."""
     labels = sorted({row.label for table in tables for row in table.rows if row.epsilon > 0})
-    return {label: i % STYLES for i, label in enumerate(labels)}
+    return {label: i % svg.STYLES for i, label in enumerate(labels)}
 
 
 def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
@@ -72,18 +70,9 @@ def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     for row, name, offset in names:
         if row:
             text = f"{name}: {row.score:.3f}"
-            parts.append(_text("end", (LEFT + WIDTH - RIGHT) / 2, scale.y(row.score) + offset, text, "middle"))
+            parts.append(svg.text("end", (LEFT + WIDTH - RIGHT) / 2, scale.y(row.score) + offset, text, "middle"))
     title = f"{table.task}: score against ε, with 95% intervals"
-    return Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        WIDTH, HEIGHT, visible(title), Markup("").join(parts)
-    )
-
-
-def marker_svg(style: int) -> Markup:
-    """The marker of a series on its own, for the legend."""
-    return Markup('<svg class="key s{}" viewBox="0 0 14 14" aria-hidden="true">{}</svg>').format(
-        style, _marker(style, 7.0, 7.0)
-    )
+    return svg.figure(WIDTH, HEIGHT, title, parts)
 
 
 def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
@@ -102,16 +91,16 @@ def _axes(scale: Scale, rows: Sequence[Row]) -> Markup:
     step = 0.1 if scale.high - scale.low <= 0.65 else 0.2
     for i in range(math.ceil(scale.low / step - 1e-9), math.floor(scale.high / step + 1e-9) + 1):
         y = scale.y(i * step)
-        lines.append(_line("grid", LEFT, y, WIDTH - RIGHT, y))
-        lines.append(_text("tick", LEFT - 6, y + 4, f"{i * step:.1f}", "end"))
+        lines.append(svg.line("grid", LEFT, y, WIDTH - RIGHT, y))
+        lines.append(svg.text("tick", LEFT - 6, y + 4, f"{i * step:.1f}", "end"))
     bottom = HEIGHT - BOTTOM
     for epsilon in sorted({row.epsilon for row in rows}):
         x = scale.x(epsilon)
-        lines.append(_line("axis", x, bottom, x, bottom + 5))
-        lines.append(_text("tick", x, bottom + 18, epsilon_text(epsilon), "middle"))
-    lines.append(_line("axis", LEFT, bottom, WIDTH - RIGHT, bottom))
+        lines.append(svg.line("axis", x, bottom, x, bottom + 5))
+        lines.append(svg.text("tick", x, bottom + 18, epsilon_text(epsilon), "middle"))
+    lines.append(svg.line("axis", LEFT, bottom, WIDTH - RIGHT, bottom))
     lines.append(
-        _text("name", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "ε asked for (logarithmic), proved ≤ ε", "middle")
+        svg.text("name", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "ε asked for (logarithmic), proved ≤ ε", "middle")
     )
     return Markup("").join(lines)
 
@@ -122,7 +111,7 @@ def _end_line(scale: Scale, row: Row) -> Markup:
     band = Markup('<rect class="band" x="{}" y="{:.1f}" width="{}" height="{:.1f}"/>').format(
         LEFT, top, WIDTH - RIGHT - LEFT, max(bottom - top, 0.0)
     )
-    return band + _line("end", LEFT, y, WIDTH - RIGHT, y)
+    return band + svg.line("end", LEFT, y, WIDTH - RIGHT, y)
 
 
 def _series(scale: Scale, rows: Sequence[Row], style: int, shift: float) -> Markup:
@@ -132,30 +121,6 @@ def _series(scale: Scale, rows: Sequence[Row], style: int, shift: float) -> Mark
     ]
     for row, (x, y) in zip(rows, points, strict=True):
         hint = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
-        whisker = _line("whisker", x, scale.y(row.low), x, scale.y(row.high))
-        parts.append(Markup("<g><title>{}</title>{}{}</g>").format(visible(hint), whisker, _marker(style, x, y)))
+        whisker = svg.line("whisker", x, scale.y(row.low), x, scale.y(row.high))
+        parts.append(Markup("<g><title>{}</title>{}{}</g>").format(visible(hint), whisker, svg.marker(style, x, y)))
     return Markup('<g class="s{}">{}</g>').format(style, Markup("").join(parts))
-
-
-def _marker(style: int, x: float, y: float) -> Markup:
-    """Shapes differ as well as colours: circle, square, triangle, diamond."""
-    r = _MARKER
-    if style % 4 == 0:
-        return Markup('<circle class="marker" cx="{:.1f}" cy="{:.1f}" r="{}"/>').format(x, y, r)
-    corners = {
-        1: [(-r, -r), (r, -r), (r, r), (-r, r)],
-        2: [(0, -1.2 * r), (1.2 * r, r), (-1.2 * r, r)],
-        3: [(0, -1.3 * r), (1.3 * r, 0), (0, 1.3 * r), (-1.3 * r, 0)],
-    }[style % 4]
-    points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
-    return Markup('<polygon class="marker" points="{}"/>').format(points)
-
-
-def _line(name: str, x1: float, y1: float, x2: float, y2: float) -> Markup:
-    return Markup('<line class="{}" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>').format(name, x1, y1, x2, y2)
-
-
-def _text(name: str, x: float, y: float, text: str, anchor: str) -> Markup:
-    return Markup('<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}">{}</text>').format(
-        name, x, y, anchor, escape(visible(text))
-    )

@@ -15,6 +15,7 @@ import numpy as np
 
 from harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from harness.results import Result
+from leaderboards.audits import Audit
 from leaderboards.text import epsilon_text, seeds_text
 
 ZERO_SHOT = "zero_shot"
@@ -57,6 +58,7 @@ class Row:
     skipped: Mapping[str, str]
     unranked: str
     results: tuple[Result, ...] = field(repr=False)
+    audit: Audit = field(default_factory=Audit, repr=False)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -90,3 +90,17 @@ def names_text(names: Iterable[str]) -> str:
 def counted(results: int) -> str:
     """'1 result', '2 results'."""
     return f"{results:,} result" + ("" if results == 1 else "s")
+
+
+def bound_text(epsilon: float | None) -> str:
+    """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
+    if epsilon is None:
+        return "–"
+    if math.isinf(epsilon):
+        return "∞"
+    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}"
+
+
+def confidence_text(confidence: float) -> str:
+    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be."""
+    return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"

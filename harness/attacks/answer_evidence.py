@@ -9,7 +9,7 @@ import numpy as np
 
 from harness.attacks.audit_rules import Evidence, Fit, Rule, frequencies, linear, reference_vector, table
 from harness.attacks.audit_runs import AnswerRuns, Seen
-from harness.attacks.canaries import canary, held_out
+from harness.attacks.canaries import canary
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, FinalPrompt
 from harness.models.embeddings import EmbeddingModel, load_embeddings
@@ -18,7 +18,7 @@ from harness.privacy.calibration import Calibration
 from harness.privacy.events import is_gaussian
 from harness.privacy.ledger import Ledger
 from harness.releasing import Report
-from harness.seeds import streams
+from harness.task import Record
 
 if TYPE_CHECKING:
     from harness.attacks.audit import Audit
@@ -31,6 +31,7 @@ SIDES = (True, False)
 class AnswerEvidence:
     """Answers to one question (Q = 1) from ``settings.runs`` deals on each side, dealt once for all epsilons.
 
+    private: the private set. other: the record that the canary is made of.
     sizes: public ones. records: n. notes: what a reader of a result must know.
     """
 
@@ -38,15 +39,15 @@ class AnswerEvidence:
         self,
         mechanism: AnswerMechanism,
         task: Task,
+        private: Sequence[Record],
+        other: Record,
         model: LanguageModel,
         settings: Audit,
         outputs: OutputCache,
         report: Report,
     ) -> None:
         self._mechanism, self._settings, self._report = mechanism, settings, report
-        expected = mechanism.slots * mechanism.examples_per_slot
-        self.records = settings.records or expected
-        private, other = held_out(task.train, self.records, streams(settings.seed).stream("audit:records"))
+        expected, self.records = mechanism.slots * mechanism.examples_per_slot, len(private)
         self._canary = canary(
             settings.question, task, other, private, model, self._embeddings, settings.words, settings.repeats
         )

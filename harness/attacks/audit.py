@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness import manifest
 from harness.attacks.answer_evidence import AnswerEvidence
 from harness.attacks.audit_rules import Evidence
+from harness.attacks.canaries import held_out
 from harness.attacks.demonstration_evidence import DemonstrationEvidence
 from harness.attacks.lower_bounds import split_bounds
 from harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
@@ -34,6 +35,7 @@ from harness.privacy import accountants
 from harness.privacy.calibration import Calibration, calibrate
 from harness.releasing import Release, Report
 from harness.results import Cost
+from harness.seeds import streams
 from harness.write_up import manifest_of, privacy_of
 
 if TYPE_CHECKING:
@@ -132,7 +134,7 @@ def audit(
     for epsilon in epsilons:
         calibration = calibrate(mechanism, runs.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
-        bound, separate = _bounds(evidence, settings)
+        bound, separate = bounds_of(evidence, settings)
         subject = Subject(
             mechanism=mechanism.name,
             options=dict(options),
@@ -148,7 +150,7 @@ def audit(
             members=runs.records,
         )
         own = settings.described(mechanism)
-        release = _release(calibration, runs.sizes, evidence)
+        release = release_of(calibration, runs.sizes, evidence)
         yield AttackResult(
             id=attack_id("audit", settings.access, own, subject),
             attack="audit",
@@ -174,19 +176,21 @@ def _runs(
     mechanism: Mechanism, task: Task, model: LanguageModel, settings: Audit, outputs: OutputCache, report: Report
 ) -> AnswerEvidence | DemonstrationEvidence:
     if isinstance(mechanism, AnswerMechanism):
-        return AnswerEvidence(mechanism, task, model, settings, outputs, report)
+        count = settings.records or mechanism.slots * mechanism.examples_per_slot
+        private, other = held_out(task.train, count, streams(settings.seed).stream("audit:records"))
+        return AnswerEvidence(mechanism, task, private, other, model, settings, outputs, report)
     if isinstance(mechanism, DemonstrationMechanism):
         return DemonstrationEvidence(mechanism, task, model, settings, report)
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 
-def _release(calibration: Calibration, sizes: Sizes, evidence: Evidence) -> Release:
+def release_of(calibration: Calibration, sizes: Sizes, evidence: Evidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
     return Release(calibration, sizes, [], None, evidence.ledger, bounds)
 
 
-def _bounds(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str, Any]]:
+def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str, Any]]:
     """The bound, and those of both methods from limits of TPR and FPR on their own.
 
     Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of redraws of the

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from harness.errors import UsageError
 from harness.mechanism import Mechanism
 from harness.task import Record, Task
@@ -47,14 +47,14 @@ class Brainwash(Attack):
         return cannot_answer(mechanism, task)
 
     def run(self, scene: Scene) -> Finding:
-        candidates, asked = scene.candidates, self.repeats + 1
-        texts = [self.query_text(scene.task, record, n) for record in candidates for n in range(asked)]
-        target, answers = ask_all(scene, lambda task: task, texts)
-        score = {
-            record: float(flips_after(answers[at * asked : (at + 1) * asked], record.label))
-            for at, record in enumerate(candidates)
-        }
-        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+        return ask_and_score(
+            scene,
+            look=lambda task: task,
+            questions=lambda record: [self.query_text(scene.task, record, n) for n in range(self.repeats + 1)],
+            score=lambda candidates, answers: [
+                flips_after(own, record.label) for record, own in zip(candidates, answers, strict=True)
+            ],
+        )
 
     def query_text(self, task: Task, record: Record, times: int) -> str:
         """The text of a query that shows the record ``times`` times with the label that follows its own in the task's

@@ -13,7 +13,7 @@ from functools import cache
 from rouge_score.rouge_scorer import RougeScorer
 
 from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from harness.errors import UsageError
 from harness.mechanism import Mechanism
 from harness.task import Task
@@ -40,14 +40,15 @@ class Gap(Attack):
         return cannot_answer(mechanism, task)
 
     def run(self, scene: Scene) -> Finding:
-        candidates = scene.candidates
-        texts = [first_words(record.text, self.words) for record in candidates]
-        target, answers = ask_all(scene, lambda task: task, texts)
-        kind = scene.task.kind
-        score = {
-            record: rightness(kind, answer, record.label) for record, answer in zip(candidates, answers, strict=True)
-        }
-        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+        return ask_and_score(
+            scene,
+            look=lambda task: task,
+            questions=lambda record: [first_words(record.text, self.words)],
+            score=lambda candidates, answers: [
+                rightness(scene.task.kind, answer, record.label)
+                for record, (answer,) in zip(candidates, answers, strict=True)
+            ],
+        )
 
 
 def rightness(kind: str, answer: str, reference: str) -> float:

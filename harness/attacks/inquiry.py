@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_all, cannot_answer, first_words, membership_finding, scored
+from harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from harness.attacks.views import YES, free_text, yes_or_no
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, Mechanism
@@ -41,13 +41,13 @@ class Inquiry(Attack):
         return cannot_answer(mechanism, task, _look(mechanism, task))
 
     def run(self, scene: Scene) -> Finding:
-        candidates = scene.candidates
-        texts = [first_words(record.text, self.words) for record in candidates]
-        if _in_words(scene.mechanism, scene.task):
-            texts = [_QUESTION.format(text=text) for text in texts]
-        target, answers = ask_all(scene, lambda task: _look(scene.mechanism, task), texts)
-        score = {record: said_yes(answer) for record, answer in zip(candidates, answers, strict=True)}
-        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+        form = _QUESTION if _in_words(scene.mechanism, scene.task) else "{text}"
+        return ask_and_score(
+            scene,
+            look=lambda task: _look(scene.mechanism, task),
+            questions=lambda record: [form.format(text=first_words(record.text, self.words))],
+            score=lambda candidates, answers: [said_yes(answer) for (answer,) in answers],
+        )
 
 
 def said_yes(answer: str) -> float:

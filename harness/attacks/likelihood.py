@@ -9,7 +9,8 @@ record can look less likely than another one of its label, since small models co
 * A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other coins,
   other records); all candidates of each are scored.
 * Real demonstrations (no noise, epsilon = infinity): what is released is a record itself. In each of ``trials`` trials
-  one member is the whole private set, so that it is the demonstration, and is scored beside one other of its label.
+  one member is the whole private set, so that it is the demonstration (with more shots: some members are), and is
+  scored beside one other of its label.
 """
 
 from __future__ import annotations
@@ -18,20 +19,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 from scipy.special import log_softmax
 
 from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import Scores, cannot_answer, first_words, membership_finding, scored
-from harness.cells import fixed_epsilon
+from harness.attacks.membership import (
+    Scores,
+    cannot_answer,
+    first_words,
+    membership_finding,
+    scored,
+    shown_finding,
+    shows_records,
+)
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, Mechanism
 from harness.task import Record, Task
 
 if TYPE_CHECKING:
     from harness.attacks.targets import Target
-
-_NO_COINS = "no lower bound on epsilon: in every trial the member is the whole private set, and no coin decides"
 
 
 @dataclass(frozen=True)
@@ -64,8 +69,8 @@ class Likelihood(Attack):
         return cannot_answer(mechanism, task)
 
     def run(self, scene: Scene) -> Finding:
-        if fixed_epsilon(scene.mechanism) == np.inf:
-            return self._one_by_one(scene)
+        if shows_records(scene.mechanism):
+            return shown_finding(scene, self.log_likelihoods, releases=self.trials)
         found: list[Scores] = []
         targets: list[Target] = []
         for number in range(self.generations):
@@ -76,28 +81,6 @@ class Likelihood(Attack):
             targets.append(target)
             scene.report(number + 1, self.generations, "releases")
         return membership_finding(targets[0], found, scene.terms.delta, scene.terms.seed)
-
-    def _one_by_one(self, scene: Scene) -> Finding:
-        if scene.terms.shots != 1:
-            raise UsageError(
-                f"{scene.mechanism.name} shows one member in each trial; leave --shots out, or set it to 1."
-            )
-        if not scene.members or not scene.others:
-            raise UsageError("A trial needs a member and another record; raise --members or --others.")
-        targets: list[Target] = []
-        values: list[float] = []
-        for trial in range(self.trials):
-            member = scene.members[trial % len(scene.members)]
-            other = scene.others[trial % len(scene.others)]
-            target = scene.face((member,))
-            values += self.log_likelihoods(target, (member, other))
-            targets.append(target)
-            scene.report(trial + 1, self.trials, "trials")
-        inside = np.tile([True, False], self.trials)
-        scores = Scores(np.array(values), inside, np.zeros(len(inside), dtype=bool))
-        return membership_finding(
-            targets[0], [scores], scene.terms.delta, scene.terms.seed, notes=[_NO_COINS], bound=False
-        )
 
     def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Natural logarithm of the probability of each candidate's label (all its tokens)."""

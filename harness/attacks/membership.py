@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,20 +14,26 @@ from harness.attacks import rates
 from harness.attacks.base import Finding
 from harness.attacks.one_run import OneRun, one_run_bound
 from harness.attacks.results import Estimate, LowerBound
-from harness.errors import ModelError
+from harness.cells import fixed_epsilon
+from harness.errors import ModelError, UsageError
 from harness.mechanism import AnswerMechanism, Mechanism, Partition, Query
+from harness.seeds import streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from harness.attacks.base import Scene
-    from harness.attacks.targets import Target
+    from harness.attacks.targets import Look, Target
     from harness.record_sets import Record
     from harness.task import Task
+
+#: What a candidate is asked about: one or more texts of queries.
+Questions = Callable[["Record"], Sequence[str]]
+#: The scores of candidates from the answers to their questions.
+Score = Callable[[Sequence["Record"], Sequence[Sequence[str]]], Sequence[float]]
 
 CONFIDENCE = 0.95
 #: Why a result has no lower bound on epsilon.
 COUNTED = "no lower bound on epsilon: the noise was calibrated to the counted number of records, which the coins decide"
+SHOWN = "no lower bound on epsilon: all members of a release are shown, and no coin decides who they are"
 FEW_COINS = "no lower bound on epsilon: fewer than two candidates were members by a coin of their own"
 
 
@@ -47,8 +55,7 @@ def scored(scene: Scene, target: Target, score: Mapping[Record, float]) -> Score
     """The scores of all candidates of a scene, after ``target`` has released. Raises ModelError for a NaN."""
     members, candidates = set(scene.members), scene.candidates
     values = np.array([score[record] for record in candidates], dtype=np.float64)
-    if np.isnan(values).any():
-        raise ModelError(f"Model {scene.model.identity.name} gives NaN for a candidate; load it in float32.")
+    _check(values, scene)
     return Scores(
         values,
         np.array([record in members for record in candidates]),
@@ -116,11 +123,98 @@ def measures_of(found: rates.Membership) -> dict[str, Estimate]:
     return measures
 
 
-def ask_all(scene: Scene, look: Callable[[Task], Task], texts: Sequence[str]) -> tuple[Target, list[str]]:
-    """The target made from the members, and its answers to ``texts``, all in one release, in the same order."""
-    target = scene.target()
+def ask_and_score(scene: Scene, look: Look, questions: Questions, score: Score, notes: Sequence[str] = ()) -> Finding:
+    """Puts the questions of every candidate to the target, all in one release, and scores the answers.
+
+    Where the target shows records as they are, a release is made of a few members who are all shown (`shown_groups`).
+    """
+    if not shows_records(scene.mechanism):
+        target, candidates = scene.target(), scene.candidates
+        values = score(candidates, _answers(target, look, candidates, questions))
+        one = scored(scene, target, dict(zip(candidates, values, strict=True)))
+        return membership_finding(target, [one], scene.terms.delta, scene.terms.seed, notes)
+
+    def ask(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
+        return score(candidates, _answers(target, look, candidates, questions))
+
+    return shown_finding(scene, ask, notes)
+
+
+def shown_finding(
+    scene: Scene,
+    values: Callable[[Target, Sequence[Record]], Sequence[float]],
+    notes: Sequence[str] = (),
+    releases: int | None = None,
+) -> Finding:
+    """The finding about a mechanism that shows records: values(target, candidates) scores those of one release.
+
+    releases: how many, None for as many as the scene's own members make. Raises UsageError where there is none.
+    """
+    targets: list[Target] = []
+    found: list[Scores] = []
+    for target, members, others in shown_groups(scene, releases):
+        own = np.array(values(target, (*members, *others)), dtype=np.float64)
+        _check(own, scene)
+        found.append(Scores(own, np.arange(len(own)) < len(members), np.zeros(len(own), dtype=bool)))
+        targets.append(target)
+        scene.report(len(found), releases or len(scene.members) // scene.terms.shots, "releases")
+    if not found:
+        raise UsageError(
+            f"{scene.mechanism.name} shows {scene.terms.shots} members in a release and there are too few of their"
+            " labels; raise --members and --others, or lower --shots."
+        )
+    return membership_finding(
+        targets[0], found, scene.terms.delta, scene.terms.seed, notes=[*notes, SHOWN], bound=False
+    )
+
+
+def shown_groups(
+    scene: Scene, releases: int | None = None
+) -> Iterator[tuple[Target, tuple[Record, ...], tuple[Record, ...]]]:
+    """Targets whose private set are as many members as they show, with these members and as many others.
+
+    Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one scene; more
+    ``releases`` than a scene makes come from others of its kind.
+    """
+    made = 0
+    for number in range(1 if releases is None else releases):
+        own = scene if number == 0 or scene.again is None else scene.again(number)
+        labels = own.task.plan_shots(own.terms.shots, streams(own.terms.seed).stream("shots"))
+        wanted = Counter(labels if own.task.partitioned else [""] * own.terms.shots)
+        for members, others in zip(_groups(own, own.members, wanted), _groups(own, own.others, wanted), strict=False):
+            if made == releases:
+                return
+            made += 1
+            yield own.face(members), members, others
+
+
+def shows_records(mechanism: Mechanism) -> bool:
+    """Whether a mechanism releases records as they are: it has no noise and its epsilon is infinite."""
+    return not isinstance(mechanism, AnswerMechanism) and fixed_epsilon(mechanism) == math.inf
+
+
+def _groups(scene: Scene, records: Sequence[Record], wanted: Counter[str]) -> Iterator[tuple[Record, ...]]:
+    """Disjoint groups with ``wanted`` records of each label ('' where labels make no groups), while there are any."""
+    stock = {label: [r for r in records if not scene.task.partitioned or r.label == label] for label in wanted}
+    for at in range(len(records)):
+        group = tuple(r for label, n in wanted.items() for r in stock[label][at * n : (at + 1) * n])
+        if len(group) < wanted.total():
+            return
+        yield group
+
+
+def _answers(target: Target, look: Look, candidates: Sequence[Record], questions: Questions) -> list[list[str]]:
+    """The answers to each candidate's questions; an answer mechanism gets all of them at once."""
+    asked = [questions(record) for record in candidates]
+    texts = [text for own in asked for text in own]
     answers = target.answers(look, [Query(str(at), text) for at, text in enumerate(texts)])
-    return target, [answers[str(at)] for at in range(len(texts))]
+    said = iter(answers[str(at)] for at in range(len(texts)))
+    return [[next(said) for _ in own] for own in asked]
+
+
+def _check(values: np.ndarray, scene: Scene) -> None:
+    if np.isnan(values).any():
+        raise ModelError(f"Model {scene.model.identity.name} gives NaN for a candidate; load it in float32.")
 
 
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:

@@ -13,19 +13,17 @@ A result holds rates and counts. No string that was found, and no text, is kept 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from harness.attacks.base import Attack, Finding, Scene
 from harness.attacks.copying import copied_spans, overlaps
-from harness.attacks.membership import cannot_answer
+from harness.attacks.membership import cannot_answer, shows_records
 from harness.attacks.pii_patterns import Extraction, extraction, found
 from harness.attacks.results import Estimate
 from harness.attacks.targets import Target
 from harness.attacks.views import free_text
-from harness.cells import fixed_epsilon
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Query
 from harness.registry import find_mechanism, load_mechanisms
@@ -76,7 +74,7 @@ class Pii(Attack):
             released = [said[query.id] for query in queries]
             alone = self._answers(scene.task, scene.model, [()])
         else:
-            shown = scene.members[: scene.terms.shots] if fixed_epsilon(scene.mechanism) == math.inf else None
+            shown = scene.members[: scene.terms.shots] if shows_records(scene.mechanism) else None
             released = self._written(target, shown)
             alone = self._written(self._without_examples(scene))
         return measured(target, released, alone, [record.text for record in scene.members])

@@ -9,15 +9,16 @@ the question, and every completion that repeats them would look near.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_all, cannot_answer, membership_finding, scored
+from harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from harness.attacks.views import View, free_text
 from harness.errors import UsageError
 from harness.mechanism import Mechanism
 from harness.models.embeddings import check_name, load_embeddings
-from harness.task import Task
+from harness.task import Record, Task
 
 _QUESTION = "Complete the following text as in the examples above.\nText: {start}"
 
@@ -46,17 +47,24 @@ class Repeat(Attack):
         return cannot_answer(mechanism, task, self._look(task))
 
     def run(self, scene: Scene) -> Finding:
-        candidates = scene.candidates
-        split = [record.text.split() for record in candidates]
-        texts = [_QUESTION.format(start=" ".join(words[: self.words])) for words in split]
-        rest = [" ".join(words[self.words : self.words + self.room]) for words in split]
-        target, answers = ask_all(scene, self._look, texts)
+        short = sum(not self._rest(record) for record in scene.candidates)
+        return ask_and_score(
+            scene,
+            look=self._look,
+            questions=lambda record: [_QUESTION.format(start=first_words(record.text, self.words))],
+            score=self.nearness,
+            notes=[f"{short} candidates have no more than {self.words} words and score 0"] if short else [],
+        )
+
+    def nearness(self, candidates: Sequence[Record], answers: Sequence[Sequence[str]]) -> list[float]:
+        """Cosine of each candidate's completion and the words that really follow; 0 where one of them is empty."""
         embeddings = load_embeddings(self.embedding)
-        near = (embeddings.encode(answers) * embeddings.encode(rest)).sum(axis=1)
-        score = dict(zip(candidates, near.tolist(), strict=True))
-        short = sum(not each for each in rest)
-        notes = [f"{short} candidates have no more than {self.words} words and score 0"] if short else []
-        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed, notes)
+        said = embeddings.encode([answer for (answer,) in answers])
+        near: list[float] = (said * embeddings.encode([self._rest(r) for r in candidates])).sum(axis=1).tolist()
+        return near
+
+    def _rest(self, record: Record) -> str:
+        return " ".join(record.text.split()[self.words : self.words + self.room])
 
     def _look(self, task: Task) -> View:
         return free_text(task, self.room)

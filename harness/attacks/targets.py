@@ -48,6 +48,7 @@ class Target:
     ) -> None:
         self.mechanism, self.task, self.model, self.terms = mechanism, task, model, terms
         self.releases: list[Release] = []
+        self.outputs = outputs
         self._releaser = Releaser(model, outputs, report)
         self._demonstrations: list[Demonstration] | None = None
 

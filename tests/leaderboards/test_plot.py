@@ -7,7 +7,8 @@ from xml.etree import ElementTree
 import pytest
 
 from leaderboards.board import build_board
-from leaderboards.plot import HEIGHT, WIDTH, Scale, marker_svg, privacy_utility_svg, series_styles
+from leaderboards.plot import HEIGHT, WIDTH, Scale, privacy_utility_svg, series_styles
+from leaderboards.svg import key
 from tests.leaderboards.factory import ends, make_result
 
 _COORDINATES = ("x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "width", "height")
@@ -77,11 +78,20 @@ def test_names_are_escaped():
     assert "<script>" not in privacy_utility_svg(table, series_styles([table]))
 
 
+def test_names_cannot_turn_the_reading_direction_of_a_plot():
+    label = "evil\x1b[2J\u202ename"
+    results = [*ends(), make_result("tang", 0.6, label=label), make_result("public", 0.5, label=label, epsilon=0.0)]
+    (table,) = build_board(results).sections[0].tables
+    text = privacy_utility_svg(table, series_styles([table]))
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
 def test_a_label_has_the_same_style_on_every_plot():
     results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
     styles = series_styles(build_board(results).sections[0].tables)
     assert styles == {"pta": 0, "tang": 1}
-    assert 's1"' in marker_svg(styles["tang"])
+    assert 's1"' in key(styles["tang"])
 
 
 def test_a_control_at_epsilon_zero_is_a_line_without_a_place_on_the_logarithmic_axis():

@@ -1,0 +1,113 @@
+"""The reference vector: what leaves the mechanism with the canary and without it differs by a direction that can be
+learned; a release is projected on it.
+
+Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here it is made on
+whatever leaves the doors of an answer mechanism: sums of ballots or of embeddings, marked words, clusters. Half of the
+runs teach the direction, the others are told apart. Unlike them, no bound is read off an accuracy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from harness.attacks import rates
+from harness.attacks.answer_evidence import AnswerEvidence
+from harness.attacks.audit import Audit, bounds_of, release_of
+from harness.attacks.audit_rules import Evidence, reference_vector
+from harness.attacks.base import Attack, Finding, Scene
+from harness.attacks.lower_bounds import halves
+from harness.attacks.membership import CONFIDENCE, measures_of
+from harness.attacks.results import Access
+from harness.errors import UsageError
+from harness.mechanism import AnswerMechanism
+from harness.privacy.calibration import calibrate
+from harness.seeds import streams
+
+if TYPE_CHECKING:
+    from harness.mechanism import Mechanism
+    from harness.task import Task
+
+
+@dataclass(frozen=True)
+class ReferenceVector(Attack):
+    """runs: with the canary, and as many without; each deals the members anew. question: what is asked, see
+    harness.attacks.canaries. words: of the canary that are asked about."""
+
+    name: ClassVar[str] = "reference_vector"
+    access: ClassVar[Access] = "white-box"
+    source: ClassVar[str] = "Choi et al. 2025, arXiv 2512.16059"
+    summary: ClassVar[str] = "what leaves the mechanism, projected on the learned difference that one record makes"
+
+    runs: int = 100
+    question: str = "lookup"
+    words: int = 12
+
+    def __post_init__(self) -> None:
+        if self.runs < 16:
+            raise UsageError(f"Option runs of reference_vector must be at least 16, not {self.runs}.")
+
+    def skip(self, mechanism: Mechanism, task: Task) -> str | None:
+        """See Attack."""
+        if not isinstance(mechanism, AnswerMechanism):
+            return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
+        return mechanism.skip(task)
+
+    def run(self, scene: Scene) -> Finding:
+        """See Attack. Members are not of interest one by one here: the private set has as many records as published,
+        and the canary is made of one more."""
+        assert isinstance(scene.mechanism, AnswerMechanism)
+        terms, pool = scene.terms, [*scene.members, *scene.others]
+        size = sum(scene.sizes.values()) if scene.sizes else len(scene.members)
+        if len(pool) <= size:
+            raise UsageError("The reference vector needs one record beside the private set; raise --others.")
+        private, other = pool[:size], pool[size]
+        target = scene.face(private)
+        settings = Audit(
+            question=self.question,
+            runs=self.runs,
+            redraws=1,
+            confidence=CONFIDENCE,
+            delta=terms.delta,
+            seed=terms.seed,
+            words=self.words,
+        )
+        runs = AnswerEvidence(
+            scene.mechanism,
+            scene.task,
+            private,
+            other,
+            scene.model,
+            settings,
+            target.outputs(),
+            scene.report,
+        )
+        calibration = calibrate(scene.mechanism, runs.sizes, terms.epsilon, terms.delta)
+        evidence = runs.evidence(calibration)
+        evidence.rule.fits = {"reference vector": reference_vector}
+        bound, _ = bounds_of(evidence, settings)
+        target.releases.append(release_of(calibration, runs.sizes, evidence))
+        inside, outside = _projected(evidence, terms.seed)
+        return Finding(
+            target=target,
+            bound=bound,
+            measures=measures_of(rates.membership(inside, outside, terms.delta, CONFIDENCE, terms.seed)),
+            counts={"runs with the canary": len(inside), "runs without it": len(outside)},
+            notes=(*runs.notes, "one canary in many deals of the members, not many members of one release"),
+        )
+
+
+def _projected(evidence: Evidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy scores [n] of the runs that did not teach the direction, with the canary and without."""
+    (teach_in, judge_in), (teach_out, judge_out) = (halves(runs, seed) for runs in (evidence.members, evidence.others))
+    score = reference_vector(teach_in, teach_out)
+    noise = streams(seed).stream("reference vector")
+    found = []
+    for runs in (judge_in, judge_out):
+        values = score(runs)
+        found.append(
+            values[:, 0] if values.ndim > 1 else values + (evidence.rule.sd or 0.0) * noise.normal(size=len(values))
+        )
+    return found[0], found[1]

@@ -1,0 +1,215 @@
+"""Attacks on pages and in `dpicl board`: complete, safe whatever external files say, damaged files named."""
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from harness.attacks import store
+from harness.attacks.results import external_from_text
+from harness.cells import resolve_options
+from harness.cli import main
+from harness.paths import find_suite
+from harness.registry import load_mechanisms
+from harness.store import Store
+from harness.suite import load_suite
+from leaderboards.attack_page import render_attacks_html
+from leaderboards.board import Evidence, attacks_json, build_attacks, build_board, render_attacks, render_terminal
+from leaderboards.html import render_html
+from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.test_html import HOSTILE, Page, shape
+
+COUNTS = {"addresses released": 3, "of them in the baseline": 1}
+
+
+def some_attacks():
+    membership = [
+        make_attack(name, epsilon, 0.0, attack="inquiry", access="black-box", measures=AUC)
+        for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0), ("real_demonstrations", 1.0))
+    ]
+    pii = make_attack("pta", audited=None, task="enron", attack="pii", access="black-box", counts=COUNTS)
+    return [make_attack(audited=0.4, notes=["one query"]), *membership, pii]
+
+
+def suite_page(attacks=(), external=()):
+    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0)]
+    return render_html(build_board(results, evidence=Evidence(tuple(attacks), tuple(external))))
+
+
+def words(page):
+    return " ".join(" ".join(Page(page).texts).split())
+
+
+def test_the_page_has_number_attack_details_and_plots():
+    page = suite_page(some_attacks(), [make_external(0.3)])
+    text = words(page)
+    assert "0.4 white-box audit, 95%" in text
+    assert "What attacks show" in text
+    assert "0.61 [0.48, 0.73]" in text
+    assert "16 records, any number of queries" in text
+    assert "shadow models (external)" in text
+    assert "A. Author and B. Author" in text
+    labels = [attributes.get("aria-label") for tag, attributes in Page(page).tags if tag == "svg"]
+    assert "audited ε against proved ε" in labels
+    assert "agnews: AUC of inquiry against ε, with 95% intervals" in labels
+
+
+def test_a_row_without_an_audit_shows_the_command_and_one_with_an_audit_does_not():
+    text = words(suite_page([make_attack()]))
+    assert "dpicl audit tang --task agnews --epsilon 8 --model embedded --source synthetic" in text
+    assert "dpicl audit tang --task agnews --epsilon 1 " not in text
+    assert "What attacks show" not in words(suite_page())
+
+
+def test_a_refuted_row_is_struck_and_says_why():
+    page = suite_page([make_attack(audited=2.1)])
+    assert "Refuted: audited ε 2.1 exceeds proved ε 0.99: white-box audit, 95%." in words(page)
+    assert [tag for tag, attributes in Page(page).tags if attributes.get("class") == "flagged"] == ["tr"]
+
+
+@cache
+def pages_with_external(text):
+    fields = ("attack", "authors", "reference", "code", "note")
+    named = make_external(0.3, **dict.fromkeys(fields, text))
+    lost = make_external(0.3, suite="quick", label=text, task=text, model=text, version=text)
+    both = [named, lost]
+    return suite_page(some_attacks(), both), render_attacks_html(build_attacks(some_attacks(), both))
+
+
+@cache
+def pages_with_attack(text):
+    measures = {"auc": AUC["auc"], text: AUC["auc"]}
+    attack = make_attack(attack=text, measures=measures, counts={text: 1}, notes=[text])
+    return suite_page([attack]), render_attacks_html(build_attacks([attack], []))
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_external_evaluations_change_no_tag_and_no_attribute(value):
+    for hostile, harmless in zip(pages_with_external(value), pages_with_external("plain"), strict=True):
+        assert shape(hostile) == shape(harmless)
+        assert "\u202e" not in hostile
+        assert "\x1b" not in hostile
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_names_of_attacks_change_no_tag_and_no_attribute(value):
+    for hostile, harmless in zip(pages_with_attack(value), pages_with_attack("plain"), strict=True):
+        assert shape(hostile) == shape(harmless)
+
+
+def test_hostile_external_evaluations_cannot_move_the_cursor_nor_widen_a_table():
+    evil = "evil\x1b[2J\u202e[bold]" + "x" * 1900
+    fields = ("attack", "authors", "reference", "code", "note")
+    external = [make_external(0.3, **dict.fromkeys(fields, evil)), make_external(0.3, label=evil)]
+    results = [*ends(), make_result("tang", 0.6)]
+    board = build_board(results, evidence=Evidence((make_attack(),), tuple(external)))
+    for text in (render_terminal(board, color=False), render_attacks(build_attacks([], external), color=False)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert max(map(cell_len, text.splitlines())) <= 110
+
+
+def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_not():
+    board = build_attacks(some_attacks(), [make_external(label="nobody")])
+    assert [table.title for table in board.tables] == ["audit on agnews", "inquiry on agnews", "pii on enron"]
+    inquiry = board.tables[1]
+    assert [one.subject.mechanism for one in inquiry.results] == ["zero_shot", "tang", "tang", "real_demonstrations"]
+    for text in (render_attacks(board, color=False), words(render_attacks_html(board))):
+        assert "addresses released" in text
+        assert "0.61 [0.48, 0.73]" in text
+        assert "one query" in text
+        assert "nobody" in text
+        assert "A report on attacks, 2026, table 3" in text
+    labels = [attributes.get("aria-label") for tag, attributes in Page(render_attacks_html(board)).tags if tag == "svg"]
+    assert (
+        "inquiry on agnews, synthetic records, embedded: AUC against ε, with 95% intervals".replace(
+            "embedded", board.tables[1].model
+        )
+        in labels
+    )
+
+
+def test_attacks_on_other_weights_never_share_a_table():
+    board = build_attacks([make_attack(), make_attack(weights="0" * 64)], [])
+    assert len(board.tables) == 2
+
+
+def test_attacks_on_a_simulated_model_stand_apart():
+    def simulated(result):
+        model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
+        return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+
+    fake = simulated(make_attack(model="sim"))
+    board = build_attacks([make_attack(), fake], [])
+    assert board.notes == ("Left out: 1 attack on a simulated model.",)
+    assert len(board.tables) == 1
+    assert "simulated" in build_attacks([fake], []).notes[0]
+
+
+def test_attacks_as_json_are_strict_json():
+    document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks(), [make_external()])), allow_nan=False))
+    assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
+    assert document["attacks"][-1]["counts"] == COUNTS
+    assert document["attacks"][4]["epsilon_proved"] == "Infinity"
+    assert document["external"][0]["date"] == "2026-05-01"
+
+
+def test_the_example_in_the_documentation_is_an_external_evaluation():
+    page = (Path(__file__).parents[2] / "docs" / "board.md").read_text("utf-8")
+    (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
+    assert external_from_text(example).label == "tang"
+
+
+def test_no_attacks_make_a_board_that_says_what_to_run():
+    empty = build_attacks([], [])
+    assert "dpicl audit" in render_attacks(empty)
+    assert "dpicl audit" in render_attacks_html(empty)
+
+
+@pytest.fixture
+def results_folder(tmp_path):
+    """Results of the suite quick under its own hash, with an attack, an external evaluation and two damaged files."""
+    suite = load_suite(find_suite("quick"))
+    folder = tmp_path / "results"
+    given = next(entry.options for entry in suite.mechanisms if entry.name == "tang")
+    options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
+    kept = Store(folder, "quick")
+    for result in (*ends(), make_result("tang", 0.6, options=options)):
+        kept.write(result.model_copy(update={"suite": result.suite.model_copy(update={"hash": suite.hash})}))
+    store.write(folder, make_attack(audited=2.1))
+    (folder / "external" / "quick").mkdir(parents=True)
+    (folder / "external" / "quick" / "ours.json").write_text(make_external(0.3).model_dump_json())
+    (folder / "external" / "quick" / "half.json").write_text('{"schema_version": 1')
+    (folder / "attacks" / "audit" / "old.json").write_text('{"schema_version": 99}')
+    return folder
+
+
+def test_board_command_reads_attacks_and_external_evaluations(results_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    arguments = ["board", "quick", "--source", "synthetic", "--results", str(results_folder)]
+    assert main([*arguments, "--html", str(tmp_path / "site")]) == 0
+    out, err = capsys.readouterr()
+    assert "2.1 !" in out
+    assert "shadow models" in out
+    assert "half.json is no external evaluation" in err
+    assert "old.json is no attack result" in err
+    assert "A. Author" in (tmp_path / "site" / "index.html").read_text()
+
+
+def test_board_attacks_command(results_folder, tmp_path, capsys):
+    arguments = ["board", "attacks", "--results", str(results_folder)]
+    assert main([*arguments, "--json", "--html", str(tmp_path / "site")]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [one["epsilon"] for one in document["attacks"]] == [2.1]
+    assert document["external"][0]["attack"] == "shadow models"
+    assert "audit on agnews" in (tmp_path / "site" / "index.html").read_text()
+    assert main([*arguments, "--source", "local"]) == 0
+    out, err = capsys.readouterr()
+    assert "white-box" not in out
+    assert "1 attack with another model or source left out" in err
+    assert main([*arguments, "--limit", "3"]) == 2
+    assert "--limit" in capsys.readouterr().err

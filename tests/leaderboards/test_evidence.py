@@ -1,0 +1,204 @@
+"""Which attack stands on which row, and what a refuted row loses."""
+
+import pytest
+
+from leaderboards.board import Evidence, board_json, build_board, render_terminal
+from tests.leaderboards.attack_factory import AUC, make_attack, make_external, rule
+from tests.leaderboards.factory import ends, make_result
+
+OTHER = {
+    "task version": {"task_version": 2},
+    "source of records": {"source": "local"},
+    "model weights": {"weights": "0" * 64},
+    "δ": {"delta": 1e-6},
+    "accounting": {"mode": "paper"},
+    "plug-in file": {"plugin": "e" * 64},
+}
+
+
+def board(results, attacks=(), external=(), defaults=None):
+    return build_board(results, evidence=Evidence(tuple(attacks), tuple(external), lambda *_: defaults or {}))
+
+
+def row_of(built, label, epsilon=1.0, task="agnews"):
+    rows = [row for section in built.sections for table in section.tables for row in (*table.in_order, *table.paper)]
+    return next(row for row in rows if (row.label, row.epsilon, row.task) == (label, epsilon, task))
+
+
+def ranks(built):
+    (ranking,) = built.sections[0].rankings
+    return {(one.label, one.epsilon): one.rank for one in ranking.standings}
+
+
+def test_an_attack_stands_on_its_row_and_on_no_other():
+    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.6, epsilon=8.0), make_result("pta", 0.5)]
+    built = board(results, [make_attack(audited=0.4)])
+    assert row_of(built, "tang").audit.epsilon == 0.4
+    assert row_of(built, "tang", 8.0).audit.epsilon is None
+    assert row_of(built, "pta").audit.epsilon is None
+
+
+@pytest.mark.parametrize("what", OTHER)
+def test_attacks_on_another_version_are_left_out_and_named(what):
+    built = board([*ends(), make_result("tang", 0.6)], [make_attack(audited=5.0, **OTHER[what])])
+    assert row_of(built, "tang").audit.attacks == ()
+    assert f"Left out 1 attack on tang at ε = 1, agnews: other {what}." in built.notes
+    assert ranks(built)["tang", 1.0] == 1
+
+
+def test_attacks_on_what_has_no_row_leave_no_note():
+    built = board([*ends(), make_result("tang", 0.6)], [make_attack("pta"), make_attack(task="enron")])
+    assert built.notes == ()
+
+
+def test_sizes_may_differ_and_are_shown():
+    result = make_result("tang", 0.6, options={"slots": 16, "style": "chat"})
+    attack = make_attack(options={"slots": 8, "tokens": 4}, members=8, queries=1)
+    built = board([*ends(), result], [attack], defaults={"tokens": 50, "style": "chat"})
+    audit = row_of(built, "tang").audit
+    assert audit.epsilon == 0.4
+    assert audit.settings[attack.id] == "8 records, 1 query, slots = 8 (row: 16), tokens = 4 (row: 50)"
+    assert "slots = 8 (row: 16)" in render_terminal(built)
+
+
+def test_of_several_rows_of_a_mechanism_the_ones_with_the_same_words_and_switches_are_meant():
+    """Numbers are sizes; a word or a switch chooses another algorithm, and its default counts as given."""
+    rows = [
+        make_result("voting", 0.6, options={"slots": 4}),
+        make_result("voting", 0.6, label="voting_once", options={"partition": "once"}),
+    ]
+    attack = make_attack("voting", options={"slots": 99, "partition": "per_query"})
+    built = board([*ends(), *rows], [attack], defaults={"partition": "per_query", "slots": 20})
+    assert row_of(built, "voting").audit.attacks == (attack,)
+    assert row_of(built, "voting_once").audit.attacks == ()
+
+
+def test_the_only_row_of_a_mechanism_takes_an_attack_at_other_words_and_shows_them():
+    attack = make_attack("voting", options={"calibrate": False})
+    built = board([*ends(), make_result("voting", 0.6, options={"calibrate": True})], [attack])
+    assert row_of(built, "voting").audit.settings[attack.id].endswith("calibrate = False (row: True)")
+
+
+def test_ends_of_the_scale_take_attacks_whatever_epsilon_was_asked():
+    built = board([*ends(), make_result("tang", 0.6)], [make_attack("zero_shot", audited=0.0, attack="gap")])
+    assert row_of(built, "zero_shot", 0.0).audit.epsilon == 0.0
+
+
+def test_a_refuted_row_leaves_the_ranking_and_the_next_one_moves_up():
+    results = [*ends(), make_result("tang", 0.7), make_result("pta", 0.6)]
+    assert ranks(board(results)) == {
+        ("zero_shot", 0.0): None,
+        ("tang", 1.0): 1,
+        ("pta", 1.0): 2,
+        ("real_demonstrations", float("inf")): None,
+    }
+    built = board(results, [make_attack(audited=2.1)])
+    assert ranks(built)["pta", 1.0] == 1
+    assert ("tang", 1.0) not in ranks(built)
+    note = "tang at ε = 1 on agnews is not ranked: audited ε 2.1 exceeds proved ε 0.99: white-box audit, 95%."
+    assert note in built.sections[0].notes
+
+
+def test_a_row_that_is_refuted_on_one_task_leaves_the_ranking_and_takes_no_task_from_the_others():
+    results = [r for task in ("agnews", "trec") for r in (*ends(task), make_result("tang", 0.7, task=task))]
+    results += [make_result("pta", 0.6, task=task) for task in ("agnews", "trec")]
+    built = board(results, [make_attack(audited=2.1)])
+    (ranking,) = built.sections[0].rankings
+    assert ranking.tasks == ("agnews", "trec")
+    assert "tang" not in {one.label for one in ranking.standings}
+    assert row_of(built, "tang", task="trec").unranked.startswith("on agnews its audited ε 2.1 exceeds")
+
+
+def test_other_levels_of_a_refuted_row_stay():
+    results = [*ends(), make_result("tang", 0.7), make_result("tang", 0.7, epsilon=8.0)]
+    built = board(results, [make_attack(audited=2.1)])
+    assert ranks(built)["tang", 8.0] == 1
+
+
+def test_refuted_ends_and_paper_rows_are_named():
+    results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.6, mode="paper", proved=1.7)]
+    attacks = [
+        make_attack("zero_shot", audited=0.5, attack="gap"),
+        make_attack(audited=2.1, mode="paper", proved=1.7, attack="gap"),
+    ]
+    notes = board(results, attacks).sections[0].notes
+    assert "zero_shot at ε = 0 on agnews: audited ε 0.5 exceeds proved ε 0: white-box gap, 95%." in notes
+    assert "tang at ε = 1 on agnews: audited ε 2.1 exceeds proved ε 1.7: white-box gap, 95%." in notes
+
+
+def test_doubts_are_noted_and_the_row_stays():
+    attacks = [make_attack(audited=2.1), make_attack(audited=0.0, access="black-box")]
+    built = board([*ends(), make_result("tang", 0.6)], attacks)
+    assert ranks(built)["tang", 1.0] == 1
+    assert any(note.startswith("tang at ε = 1 on agnews in doubt: audited ε 2.1") for note in built.sections[0].notes)
+
+
+def test_an_external_evaluation_stands_beside_ours_and_is_marked():
+    built = board([*ends(), make_result("tang", 0.6)], [make_attack(audited=0.4)], [make_external(0.7)])
+    audit = row_of(built, "tang").audit
+    assert (audit.epsilon, [one.audited for one in audit.external]) == (0.4, [0.7])
+    text = render_terminal(built)
+    assert "shadow models" in text
+    assert "(external)" in text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"label": "nobody"}, {"epsilon": 3.0}, {"task": "trec"}, {"model": "hf:gpt2"}, {"version": 2}],
+    ids=["label", "epsilon", "task", "model", "version"],
+)
+def test_an_external_evaluation_that_names_no_row_is_never_lost(change):
+    built = board([*ends(), make_result("tang", 0.6)], external=[make_external(9.0, **change)])
+    (note,) = built.notes
+    assert "names no row of this board" in note
+    assert str(next(iter(change.values()))).removesuffix(".0") in note
+    assert ranks(built)["tang", 1.0] == 1
+
+
+def test_external_evaluations_of_other_suites_are_no_business_of_this_board():
+    assert board([*ends(), make_result("tang", 0.6)], external=[make_external(suite="classification")]).notes == ()
+
+
+def test_terminal_shows_the_column_the_attack_and_the_command_where_there_is_none():
+    results = [*ends(), make_result("tang", 0.6), make_result("prism", 0.5, options={"style": "completion"})]
+    text = render_terminal(board(results, [make_attack(audited=0.4567, measures=AUC)]), color=False)
+    tang = next(line.split() for line in text.splitlines() if line.split()[:1] == ["tang"])
+    assert tang[1:5] == ["1", "0.99", "–", "0.456"]
+    assert "0.61 [0.48, 0.73]" in text
+    command = (
+        "dpicl audit prism --task agnews --epsilon 1 --model embedded --source synthetic --option style=completion"
+    )
+    assert command in [line.strip() for line in text.splitlines()]
+    assert "dpicl audit tang" not in text
+
+
+def test_the_command_names_words_that_are_no_default_and_no_sizes():
+    options = {"slots": 10, "calibrate": True, "partition": "once", "candidates": "spans"}
+    results = [*ends(delta=1e-6), make_result("voting", 0.6, options=options, epsilon=8.0, delta=1e-6)]
+    built = board(results, defaults={"partition": "per_query", "candidates": "spans", "calibrate": False})
+    assert row_of(built, "voting", 8.0).audit.command == (
+        "dpicl audit voting --task agnews --epsilon 8 --model embedded --source synthetic --delta 1e-06"
+        " --option calibrate=true --option partition=once"
+    )
+
+
+def test_a_refuted_row_is_marked_in_the_terminal():
+    text = render_terminal(board([*ends(), make_result("tang", 0.6)], [make_attack(audited=2.1)]), color=False)
+    assert "2.1 !" in text
+
+
+def test_json_carries_claimed_proved_and_audited():
+    own = make_attack(audited=0.4, measures=AUC, decision=rule(0.6, 0.4, trials=50))
+    attacks = [own, make_attack(audited=0.1, access="black-box")]
+    built = board([*ends(), make_result("tang", 0.6, claimed=1.7)], attacks, [make_external(0.7)])
+    rows = board_json(built)["sections"][0]["tasks"][0]["rows"]
+    row = next(row for row in rows if row["label"] == "tang")
+    assert (row["claimed"], row["proved"]) == (1.7, 0.99)
+    audited = row["audited"]
+    assert (audited["epsilon"], audited["confidence"]) == (0.4, 0.95)
+    assert (audited["attack"], audited["access"], audited["flag"]) == ("audit", "white-box", "")
+    assert audited["trials"] == "50 + 50"
+    assert [one["epsilon"] for one in audited["attacks"]] == [0.4, 0.1]
+    assert audited["attacks"][0]["measures"]["auc"]["value"] == 0.61
+    assert audited["external"][0]["authors"] == "A. Author and B. Author"
+    assert rows[0]["audited"]["epsilon"] is None
