@@ -88,6 +88,8 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$")]
 Options = dict[str, Any]
 
 
+#: Folders beside those of suites: harness.attacks.store.
+_RESERVED = ("attacks", "external")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 
 
@@ -136,6 +138,13 @@ class Suite(BaseModel):
         if self.queries is not None and self.test_records is not None and self.queries < self.test_records:
             raise ValueError(f"queries: {self.queries} does not cover test_records: {self.test_records}; raise it")
         return self
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value in _RESERVED:
+            raise ValueError(f"'{value}' is the name of a results folder of its own; choose another")
+        return value
 
     @field_validator("epsilons")
     @classmethod

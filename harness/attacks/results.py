@@ -24,7 +24,7 @@ T = TypeVar("T", bound=Part)
 class Subject(Part):
     """What was attacked: one mechanism at one epsilon on one private set. Field names as in `harness.cells.Cell`.
 
-    members: number of private records. options: all that differ from the mechanism's own defaults.
+    members: number of private records. options: all of them.
     """
 
     mechanism: str
@@ -128,7 +128,7 @@ Short = Annotated[str, AfterValidator(_short)]
 
 
 class External(Part):
-    """Somebody else's attack on a row of a board: results/external/<suite>/<anything>.json (docs/attacks.md).
+    """Somebody else's attack on a row of a board: results/external/<suite>/<anything>.json (docs/board.md).
 
     suite, version, task, label, model, epsilon: name the row. audited: their lower bound at `delta` and `confidence`.
     reference: where it is described. code: where it can be run again.

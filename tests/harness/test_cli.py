@@ -15,7 +15,9 @@ from harness.engines import Done
 from tests.harness.test_registry import PLUGIN
 from tests.leaderboards.factory import make_result
 
-COMMANDS = ("run", "plan", "list", "calibrate", "account", "board", "lm-eval", "cache", "doctor")
+COMMANDS = (
+    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "lm-eval", "cache", "doctor",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -129,6 +129,7 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
         (TEXT.replace("[1, 8]", "[1, -8]"), 6, "epsilon must be above 0"),
         (TEXT.replace("[1, 8]", "[1, .nan]"), 6, "epsilon must be above 0"),
         (TEXT.replace("[1, 8]", "[1, 1]"), 6, "twice"),
+        ("name: attacks\n" + "\n".join(TEXT.splitlines()[1:]) + "\n", 1, "a results folder of its own"),
         (TEXT + "delta: 1\n", 15, "delta must lie between 0 and 1"),
         (TEXT + "delta: soon\n", 15, "number"),
         (TEXT + "shots: true\n", 15, "whole number"),
