@@ -52,7 +52,7 @@ REPEATS: Final = 5
 SIZES: Final[Mapping[str, Any]] = {
     "slots": 4,
     "examples_per_slot": 2,
-    "record_tokens": 64,
+    "record_tokens": 110,
     "public_slots": 8,
 }
 DEMONSTRATION_SIZES: Final[Mapping[str, Any]] = {
