@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -75,6 +75,30 @@ class PairedBounds:
         return self.gdp if gaussian else self.rates
 
 
+@dataclass(frozen=True)
+class _Rule:
+    """What the choosing runs decided; see PairedBound."""
+
+    threshold: float
+    above: bool
+    slope: float = 0.0
+    swapped: bool = False
+
+    def bound(self, p: np.ndarray, q: np.ndarray, limit: float, epsilon: float, mu: float) -> PairedBound:
+        return PairedBound(
+            epsilon=epsilon,
+            mu=mu,
+            threshold=self.threshold,
+            above=self.above,
+            swapped=self.swapped,
+            slope=self.slope,
+            limit=limit,
+            tpr=float(p.mean()),
+            fpr=float(q.mean()),
+            pairs=len(p),
+        )
+
+
 def paired_bounds(
     members: np.ndarray,
     others: np.ndarray,
@@ -98,41 +122,26 @@ def paired_bounds(
     tried = candidates(choosing_in, choosing_out)
     p, q = (decide(runs, tried).astype(np.float64) for runs in (choosing_in, choosing_out))
 
-    def judge(index: int, above: bool) -> tuple[np.ndarray, np.ndarray]:
-        one = tried[[index]]
+    def judged(rule: _Rule) -> tuple[np.ndarray, np.ndarray]:
+        one = np.array([rule.threshold])
         inside, outside = (decide(runs, one).astype(np.float64)[:, 0] for runs in (judging_in, judging_out))
-        return (inside, outside) if above else (1 - inside, 1 - outside)
+        return (inside, outside) if rule.above else (1 - inside, 1 - outside)
 
     index, above, slope = _gdp_rule(p, q)
-    gdp = _gdp(*judge(index, above), slope, float(tried[index]), above, delta, alpha)
+    steep = _Rule(float(tried[index]), above, slope=slope)
     index, above, swapped = _rates_rule(p, q, delta)
-    rates = _rates(*judge(index, above), swapped, float(tried[index]), above, delta, alpha)
-    return PairedBounds(gdp, rates)
+    plain = _Rule(float(tried[index]), above, swapped=swapped)
+    return PairedBounds(_gdp(steep, *judged(steep), delta, alpha), _rates(plain, *judged(plain), delta, alpha))
 
 
-def _gdp(
-    p: np.ndarray, q: np.ndarray, slope: float, threshold: float, above: bool, delta: float, alpha: float
-) -> PairedBound:
-    limit = float(_limits(p[:, None], q[:, None], np.array([slope]), alpha)[0])
-    mu = _mu_at(limit, slope)
-    return PairedBound(
-        epsilon=epsilon_of_mu(mu, delta),
-        mu=mu,
-        threshold=threshold,
-        above=above,
-        swapped=False,
-        slope=slope,
-        limit=limit,
-        tpr=float(p.mean()),
-        fpr=float(q.mean()),
-        pairs=len(p),
-    )
+def _gdp(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
+    limit = float(_limits(p[:, None], q[:, None], np.array([rule.slope]), alpha)[0])
+    mu = _mu_at(limit, rule.slope)
+    return rule.bound(p, q, limit, epsilon_of_mu(mu, delta), mu)
 
 
-def _rates(
-    p: np.ndarray, q: np.ndarray, swapped: bool, threshold: float, above: bool, delta: float, alpha: float
-) -> PairedBound:
-    left, right = (1 - q, 1 - p) if swapped else (p, q)
+def _rates(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
+    left, right = (1 - q, 1 - p) if rule.swapped else (p, q)
     coarse = _refuted(left, right, _COARSE, delta, alpha)
     epsilon = 0.0
     if coarse:
@@ -140,18 +149,7 @@ def _rates(
         fine = np.linspace(_COARSE[coarse - 1], _COARSE[last], _FINE)
         epsilon = float(fine[max(_refuted(left, right, fine, delta, alpha) - 1, 0)])
     limit = float(_limits(left[:, None], right[:, None], np.array([epsilon]), alpha)[0])
-    return PairedBound(
-        epsilon=epsilon,
-        mu=0.0,
-        threshold=threshold,
-        above=above,
-        swapped=swapped,
-        slope=epsilon,
-        limit=limit,
-        tpr=float(p.mean()),
-        fpr=float(q.mean()),
-        pairs=len(p),
-    )
+    return replace(rule, slope=epsilon).bound(p, q, limit, epsilon, 0.0)
 
 
 def _gdp_rule(p: np.ndarray, q: np.ndarray) -> tuple[int, bool, float]:
