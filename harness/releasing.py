@@ -117,7 +117,7 @@ class Releaser:
         self, mechanism: AnswerMechanism, task: Task, terms: Terms, queries: Sequence[Query], randomness: Streams
     ) -> Release:
         budget = terms.queries or len(queries)
-        sizes = Sizes.of_queries(len(task.train), budget)
+        sizes = Sizes.of_queries(task.size, budget)
         calibration = self._calibrate(mechanism, sizes, terms)
         ledger = Ledger(calibration.event, terms.epsilon, terms.delta)
         private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=_coins(mechanism, randomness))

@@ -194,6 +194,11 @@ class Task:
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
+    @property
+    def size(self) -> int:
+        """n, the number of private records: a public constant."""
+        return len(self.train)
+
     def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses."""
         if not self.partitioned:

@@ -28,6 +28,11 @@ class View(Task):
 
     base: Task = field(kw_only=True, repr=False)
 
+    @property
+    def size(self) -> int:
+        """As the base task's: it may be published and not counted."""
+        return self.base.size
+
     def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
         """The examples as the base task shows them, with its instruction."""
         return self.base.icl_prefix(demonstrations)
@@ -73,6 +78,11 @@ class Published(Task):
     """
 
     constants: Mapping[Partition, int] = field(kw_only=True)
+
+    @property
+    def size(self) -> int:
+        """n as published."""
+        return sum(self.constants.values())
 
     def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
         """n_y as published; raises DataError for a group without records to expect."""

@@ -30,7 +30,7 @@ from harness.conformance.watched import (
     WatchedSet,
     WatchedStreams,
 )
-from harness.errors import UsageError
+from harness.errors import PluginError, UsageError
 from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Sizes
 from harness.output_cache import OutputCache
 from harness.privacy.calibration import calibrate
@@ -62,7 +62,7 @@ class Run:
     """How a run differs from the ordinary one.
 
     records: None for the bench's own. knob: None for the calibrated one. coins, noise: seeds. script: what leaves the
-    doors in the noise's place. presence: of the last record, in each sample.
+    doors in the noise's place. presence: of the last record, in each sample. single: one query or shot, not all.
     """
 
     records: Sequence[Record] | None = None
@@ -121,7 +121,7 @@ class Bench:
         return "epsilon is 0: nothing is released from records" if free else "epsilon is infinite whatever is asked"
 
     @property
-    def open(self) -> bool:
+    def unbounded(self) -> bool:
         """Whether epsilon is infinite whatever is asked."""
         return self.mechanism.knob is None and not isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
 
@@ -132,10 +132,9 @@ class Bench:
         records = self.task.train if how.records is None else how.records
         watched = tuple(WatchedRecord(number, record, ward) for number, record in enumerate(records))
         knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
-        ledger = Ledger(None, math.inf, DELTA)
         private = WatchedSet(
             watched,
-            ledger,
+            Ledger(None, math.inf, DELTA),
             sizes=dict(self.sizes(how.single).records),
             coins=StableCoins(how.coins),
             transcript=transcript,
@@ -151,7 +150,6 @@ class Bench:
         except Exception as error:  # whatever somebody's mechanism raises is a finding
             transcript.error = error
         keeper.collect_loose()
-        transcript.charged = ledger.event()
         return transcript
 
     def _release(
@@ -163,7 +161,10 @@ class Bench:
             reader = SlotReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
             context = AnswerContext(task, reader, knob, streams, noise)
             return tuple(answer_all(mechanism, queries, private, context, len(queries)).items())
-        assert isinstance(mechanism, DemonstrationMechanism)
+        if not isinstance(mechanism, DemonstrationMechanism):
+            raise PluginError(
+                f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism."
+            )
         shots = self.shots[:1] if single else self.shots
         demonstrations = mechanism.release(private, Context(task, self.model, shots, knob, streams, noise))
         return tuple((d.label, d.text) for d in demonstrations)

@@ -98,7 +98,6 @@ class Transcript:
     revealed: bool = False
     released: tuple[Item, ...] | None = None
     error: Exception | None = None
-    charged: dp.DpEvent = field(default_factory=dp.NoOpDpEvent)
 
     @property
     def public(self) -> tuple[object, ...]:

@@ -26,7 +26,7 @@ def budget(evidence: Evidence) -> Verdict:
     """The harness's own release, for one query or shot and for several, stays within the target."""
     bench = evidence.bench
     fixed = bench.fixed
-    target = EPSILON if fixed is None else math.inf if bench.open else 0.0
+    target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
     answers = isinstance(bench.mechanism, AnswerMechanism)
     releaser = Releaser(bench.model, lambda: OutputCache(None))
     proved = []
@@ -45,7 +45,7 @@ def ledger(evidence: Evidence) -> Verdict:
     """Every release is backed by an event that was spent from its sample; a mechanism that costs nothing does
     nothing."""
     bench = evidence.bench
-    if bench.open:
+    if bench.unbounded:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
     for run in evidence.runs:
         unpaid = [number for number, passage in enumerate(run.passages) if passage.spend is None]

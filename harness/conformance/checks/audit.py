@@ -61,7 +61,10 @@ def audit(evidence: Evidence) -> Verdict:
     pair = max(evidence.pairs, key=_worth)
     if _worth(pair) == 0:
         return passed(f"{exact}; none moves a first release, so no experiment was made")
-    claim, bounds = _experiment(evidence, pair)
+    found = _experiment(evidence, pair)
+    if found is None:
+        return failed("Some runs pass no door and others do, with the same public inputs; see `no-crash` and `seeds`.")
+    claim, bounds = found
     if max(bounds) > claim:
         return failed(
             f"Neighbours can be told apart at epsilon = {max(bounds):.3g} (confidence {1 - FALSE_ALARM:.2%}), and"
@@ -93,8 +96,9 @@ def _worth(pair: Pair) -> float:
     return share + 1000.0 * (pair.without.public != pair.with_it.public)
 
 
-def _experiment(evidence: Evidence, pair: Pair) -> tuple[float, list[float]]:
-    """(epsilon charged for one query or shot, without amplification; lower bounds by both scores)."""
+def _experiment(evidence: Evidence, pair: Pair) -> tuple[float, list[float]] | None:
+    """(epsilon charged for one query or shot, without amplification; lower bounds by both scores); None where a run
+    passes no door."""
     bench = evidence.bench
     assert bench.mechanism.knob is not None
     without = replace(pair.base, script=None, single=True, knob=bench.single_knob)
@@ -105,6 +109,8 @@ def _experiment(evidence: Evidence, pair: Pair) -> tuple[float, list[float]]:
     with_it = replace(without, records=pair.records, presence=pair.presence)
     outside = [bench.run(replace(without, noise=seed)) for seed in range(1, RUNS + 1)]
     inside = [bench.run(replace(with_it, noise=seed)) for seed in range(RUNS + 1, 2 * RUNS + 1)]
+    if not all(run.passages for run in (*inside, *outside)):
+        return None
     confidence = 1 - FALSE_ALARM / 2
     scores = (_first_release(inside, outside), _answers(inside, outside))
     bounds = [audit_bound(a, b, DELTA, confidence, seed=bench.seed).pure.epsilon for a, b in scores]

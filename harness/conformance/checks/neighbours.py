@@ -49,7 +49,7 @@ def sensitivity(evidence: Evidence) -> Verdict:
 
 def private_reads(evidence: Evidence) -> Verdict:
     """Records are read only out of samples, and only for the releases that were charged for that sample."""
-    if evidence.bench.open:
+    if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
     for run in [evidence.plain, *(pair.with_it for pair in evidence.pairs)]:
         if run.strangers:

@@ -19,7 +19,7 @@ _SCRIPTS = ("random", "ties", "whole")
 def post_processing(evidence: Evidence) -> Verdict:
     """Same releases, any private set: same outcome."""
     bench = evidence.bench
-    if bench.open:
+    if bench.unbounded:
         return not_applicable("epsilon is infinite: the release may depend on records in any way")
     compared = 0
     for at, kind in enumerate(_SCRIPTS):
@@ -52,7 +52,7 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
 def public_labels(evidence: Evidence) -> Verdict:
     """No text or label of a record in a release; demonstrations carry the public labels they were asked for."""
     bench = evidence.bench
-    if bench.open:
+    if bench.unbounded:
         return not_applicable("epsilon is infinite: records may be shown")
     records = planted(bench.task.train, labels=not bench.task.partitioned)
     for at in range(6):
@@ -77,7 +77,7 @@ def public_labels(evidence: Evidence) -> Verdict:
 def no_crash(evidence: Evidence) -> Verdict:
     """No private set makes a run fail."""
     bench = evidence.bench
-    if bench.open:
+    if bench.unbounded:
         return not_applicable("epsilon is infinite: a failure may depend on records")
     train = bench.task.train
     sets = {

@@ -1,0 +1,285 @@
+"""`dpicl attack` as a user meets it: ends, resuming, refusals, tables, and what is never written."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import harness.models
+from harness.attacks import store
+from harness.attacks.results import attack_from_text, external_from_text
+from harness.registry import find_attack, load_attacks
+from harness.task import Task
+from tests.harness.attacks.copying_model import CopyingLM
+from tests.harness.test_registry import PLUGIN
+
+LOAD = Task.load
+SIM = ("--model", "sim", "--source", "synthetic")
+SMALL = (*SIM, "--task", "agnews", "--members", "12", "--others", "12")
+TINY_TANG = ("--mechanism", "tang", "--option", "slots=2", "--option", "tokens=2")
+
+ATTACK_PLUGIN = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from harness.attacks.base import Attack, Finding
+from harness.attacks.membership import membership_finding, scored
+
+
+@dataclass(frozen=True)
+class Longest(Attack):
+    name = "longest"
+    access = "black-box"
+    source = "nowhere"
+    summary = "takes long texts for members"
+    power: float = 1.0
+
+    def skip(self, mechanism, task):
+        return None
+
+    def run(self, scene):
+        target = scene.target()
+        target.demonstrations()
+        score = {record: len(record.text) ** self.power for record in scene.candidates}
+        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+"""
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(monkeypatch):
+    """Every command loads its task; here all of them share it."""
+    monkeypatch.setattr(Task, "load", staticmethod(_load))
+
+
+@cache
+def _load(name, source):
+    return LOAD(name, source)
+
+
+@pytest.fixture
+def results(tmp_path):
+    return tmp_path / "results"
+
+
+def test_both_ends_stand_beside_the_mechanisms_and_nothing_is_made_twice(dpicl, results):
+    words = ("attack", "inquiry", *SMALL, *TINY_TANG, "--results", results, "--json")
+    first = dpicl(*words, "--epsilon", 1)
+    assert first.code == 0
+    assert first.json["made"] == 3
+    assert [row["subject"]["mechanism"] for row in first.json["results"]] == [
+        "zero_shot",
+        "tang",
+        "real_demonstrations",
+    ]
+    assert [row["subject"]["epsilon"] for row in first.json["results"]] == [0.0, 1.0, "Infinity"]
+    again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
+    assert again.json["made"] == 1
+    assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
+    assert "already there" in again.err
+    for row in again.json["results"]:
+        text = (results.parent / row["path"]).read_text()
+        assert attack_from_text(text).id == row["id"]
+        assert row["privacy"]["epsilon_proved"] in (0.0, "Infinity") or row["privacy"]["epsilon_proved"] <= 1.0
+
+
+def test_a_damaged_result_is_set_aside_and_made_again(dpicl, results):
+    words = ("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--no-ends", "--results", results, "--json")
+    path = results.parent / dpicl(*words).json["results"][0]["path"]
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2])
+    again = dpicl(*words)
+    assert again.json["made"] == 1
+    assert "set aside" in again.err
+    assert attack_from_text(path.read_text()).measures == attack_from_text(whole).measures
+    assert (path.parent / "set_aside" / path.name).is_file()
+    found, damaged = store.load_attacks(results)
+    assert (len(found), damaged) == (1, [])
+
+
+def test_other_settings_are_other_results(dpicl, results):
+    words = ("attack", "inquiry", *SMALL, "--mechanism", "zero_shot", "--no-ends", "--results", results, "--json")
+    ids = {
+        dpicl(*words, *more).json["results"][0]["id"]
+        for more in ((), ("--seed", 1), ("--set", "words=5"), ("--others", 13), ("--members", 13), ("--shots", 3))
+    }
+    assert len(ids) == 6
+
+
+def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl, results):
+    words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 2, "--results", results)
+    table = dpicl(*words).out
+    for heading in ("mechanism", "epsilon", "proved", "AUC", "TPR@1%", "TPR@0.1%", "advantage", "audited epsilon"):
+        assert heading in table.splitlines()[0]
+    assert "no false positive among" in table
+    shown = dpicl("attack", "gap", "--show", "--results", results)
+    rows = [line.split()[0] for line in shown.out.splitlines()[1:4]]
+    assert sorted(rows) == ["real_demonstrations", "tang", "zero_shot"]
+    assert (
+        dpicl("attack", "gap", "--show", "--mechanism", "tang", "--results", results).out.splitlines()[1][:4] == "tang"
+    )
+
+
+def test_without_ends_only_what_was_asked(dpicl, results):
+    words = ("attack", "gap", *SMALL, "--mechanism", "real_demonstrations", "--no-ends", "--results", results, "--json")
+    assert [row["subject"]["mechanism"] for row in dpicl(*words).json["results"]] == ["real_demonstrations"]
+
+
+def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
+    words = ("attack", "repeat", *SMALL, "--set", "embedding=sim", "--results", results, "--epsilon", 1, "--json")
+    some = dpicl(*words, *TINY_TANG, "--mechanism", "voting")
+    assert some.code == 0
+    assert "too many" in some.json["skipped"]["voting"]
+    assert "voting is left out" in some.err
+    none = dpicl(*words, "--mechanism", "voting")
+    assert none.code == 2
+    assert "voting: it votes among few public answers" in none.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("inquire", *SMALL, *TINY_TANG), "Did you mean 'inquiry'"),
+        (("gap", *SMALL, "--mechanism", "tangg", "--epsilon", "1"), "Did you mean 'tang'"),
+        (("gap", *SMALL, "--mechanism", "tang"), "add --epsilon"),
+        (("gap", *SIM, "--task", "agnewz", "--mechanism", "zero_shot"), "Did you mean 'agnews'"),
+        (("gap", *SIM, "--mechanism", "zero_shot"), "Name a task and a mechanism"),
+        (("gap", *SIM, "--task", "agnews"), "Name a task and a mechanism"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "word=3"), "Did you mean 'words'"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "words=0"), "at least 1"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "words=few"), "Option words"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--set", "repeat.words=4"), "another attack"),
+        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slotz=3"), "Did you mean 'slots'"),
+        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "voting.slots=3"), "Unknown mechanism 'voting'"),
+        (("gap", *SMALL, *TINY_TANG, "--epsilon", "1", "--option", "slots=50", "--no-ends"), "does not fit"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "99999"), "lower --members"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "0"), "at least 1"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--members", "4", "--others", "1"), "at least 4"),
+        (("gap", *SMALL, "--mechanism", "zero_shot", "--epsilon", "nan"), "epsilon must be above 0"),
+        (("pii", *SIM, "--task", "enron", "--mechanism", "zero_shot", "--others", "5"), "leave --others out"),
+        (("gap", "--show", "--results", "nowhere"), "no such result"),
+        (("gap", *SMALL, "--mechanism", "real_demonstrations", "--shots", "40", "--no-ends"), "or lower --shots"),
+    ],
+)
+def test_bad_use_says_what_to_do(dpicl, results, words, message):
+    answer = dpicl("attack", *words, *(() if "--results" in words else ("--results", results)))
+    assert answer.code == 2
+    assert message in answer.err
+    assert len([line for line in answer.err.splitlines() if line.startswith("dpicl: ")]) == 1
+    assert not list(results.rglob("*.json"))
+
+
+def test_a_model_that_answers_with_no_number_leaves_no_result(dpicl, results):
+    answer = dpicl(
+        *("attack", "gap", "--source", "synthetic", "--task", "agnews", "--members", 12, "--others", 12),
+        *("--mechanism", "zero_shot", "--model", "sim:nan", "--results", results),
+    )
+    assert answer.code == 2
+    assert not list(results.rglob("*.json"))
+
+
+def test_what_was_made_before_a_failure_is_kept(dpicl, results):
+    words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 1, "--option", "slots=50", "--results", results)
+    assert dpicl(*words).code == 2
+    assert [path.parts[-3] for path in results.rglob("*.json")] == ["zero_shot"]
+
+
+def test_the_documented_external_evaluation_can_be_read():
+    page = (Path(__file__).parents[3] / "docs" / "attacks.md").read_text(encoding="utf-8")
+    found = external_from_text(page.partition("```json\n")[2].partition("```")[0])
+    assert (found.suite, found.label, found.audited) == ("quick", "tang", 1.7)
+
+
+def test_attacks_are_listed_and_known_by_name(dpicl):
+    rows = {row["name"]: row for row in dpicl("list", "attacks", "--json").json}
+    assert {"inquiry", "gap", "brainwash", "repeat", "likelihood", "pii"} <= set(rows)
+    assert rows["brainwash"]["options"] == {"repeats": 6, "words": 20}
+    assert all(row["access"] in ("black-box", "white-box") and row["does"] and row["source"] for row in rows.values())
+    assert find_attack("gap", load_attacks()).plugin_hash is None
+
+
+def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(ATTACK_PLUGIN)
+    words = ("--plugin", path, *SMALL, *TINY_TANG, "--epsilon", 1, "--no-ends", "--results", results, "--json")
+    row = dpicl("attack", "longest", *words, "--set", "power=2").json["results"][0]
+    assert row["settings"]["power"] == 2.0
+    assert len(row["settings"]["plugin"]) == 64
+    other = tmp_path / "theirs.py"
+    other.write_text(ATTACK_PLUGIN.replace("power: float = 1.0", "power: float = 2.0"))
+    again = dpicl("attack", "longest", *(other if word is path else word for word in words)).json["results"][0]
+    assert again["settings"]["power"] == 2.0
+    assert again["id"] != row["id"]
+
+
+def test_a_plugin_without_mechanism_or_attack_is_refused(dpicl, results, tmp_path):
+    path = tmp_path / "empty.py"
+    path.write_text("WORDS = 3\n")
+    answer = dpicl("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results)
+    assert answer.code == 2
+    assert "defines no mechanism" in answer.err
+    path.write_text(ATTACK_PLUGIN.replace('    summary = "takes long texts for members"\n', ""))
+    answer = dpicl("attack", "longest", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results)
+    assert answer.code == 2
+    assert "summary" in answer.err
+
+
+def test_a_mechanism_of_ones_own_is_attacked(dpicl, results, tmp_path):
+    path = tmp_path / "my_method.py"
+    path.write_text(PLUGIN)
+    words = ("--mechanism", "nothing", "--plugin", path, "--no-ends", "--results", results, "--json")
+    row = dpicl("attack", "gap", *SMALL, *words).json["results"][0]
+    assert len(row["subject"]["plugin"]) == 64
+    assert row["bound"]["epsilon"] == 0
+
+
+@pytest.fixture
+def planted(tmp_path, monkeypatch):
+    """E-mails with strings that occur nowhere else; the words that must not be found again."""
+    words = [f"zq{number}planted" for number in range(60)]
+    folder = tmp_path / "data" / "enron"
+    folder.mkdir(parents=True)
+    for split, part in (("train", words[:50]), ("test", words[50:])):
+        rows = [
+            {"text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} deal."}
+            for at, word in enumerate(part)
+        ]
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(Task, "load", LOAD)
+    monkeypatch.setattr(harness.models, "load", lambda name, **settings: CopyingLM())
+    return words
+
+
+@pytest.mark.parametrize("attack", ["pii", "inquiry", "repeat"])
+def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
+    """The model copies private texts, the attack finds them, and only numbers of that leave."""
+    own = ("--set", "embedding=sim") if attack == "repeat" else ()
+    more = () if attack == "pii" else ("--others", 12)
+    words = ("attack", attack, "--task", "enron", "--source", "local", "--members", 20, *more, *own)
+    said = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results, "--json")
+    shown = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results)
+    assert (said.code, shown.code) == (0, 0)
+    if attack == "pii":
+        last = said.json["results"][-1]
+        assert last["subject"]["mechanism"] == "real_demonstrations"
+        assert last["counts"]["unexplained_addresses"] > 0
+    files = list(results.rglob("*"))
+    written = [path.read_text() for path in files if path.is_file()]
+    assert len(written) == 3
+    for text in (*written, said.out, said.err, shown.out, shown.err, *map(str, files)):
+        assert sum(word in text for word in planted) == 0
+        assert "415-555" not in text
+        assert "415555" not in text
+
+
+def test_an_error_shows_no_private_text(dpicl, results, planted):
+    answer = dpicl(
+        *("attack", "pii", "--task", "enron", "--source", "local", "--members", 20, "--results", results),
+        *("--mechanism", "tang", "--option", "slots=500", "--epsilon", 1),
+    )
+    assert answer.code == 2
+    assert sum(word in answer.err for word in planted) == 0

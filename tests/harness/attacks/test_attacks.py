@@ -1,0 +1,306 @@
+"""Attacks succeed on a model that copies its prompt, fail where nothing private is shown, and score as written."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from harness.attacks import membership
+from harness.attacks.brainwash import Brainwash, flips_after
+from harness.attacks.driver import Attacker, Setting, jobs_of
+from harness.attacks.gap import Gap, rightness
+from harness.attacks.inquiry import Inquiry, said_yes
+from harness.attacks.likelihood import Likelihood
+from harness.attacks.membership import COUNTED, FEW_COINS, SHOWN, first_words
+from harness.attacks.pii import Pii
+from harness.attacks.repeat import Repeat
+from harness.errors import ModelError
+from harness.mechanism import Query
+from harness.registry import load_mechanisms
+from harness.task import Record, Task
+from tests.harness.attacks.copying_model import CopyingLM
+
+MECHANISMS = load_mechanisms()
+#: Shows every member for sure to one slot: at epsilon = infinity the answer is that of the model with all members.
+ALL_IN_ONE = {"slots": 1, "examples_per_slot": 12, "partition": "once", "calibrate": False}
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
+
+
+@pytest.fixture(scope="module")
+def samsum():
+    return Task.load("samsum", "synthetic", limit_train=40, limit_test=4)
+
+
+@pytest.fixture(scope="module")
+def enron():
+    return Task.load("enron", "synthetic", limit_train=60, limit_test=4)
+
+
+class Attacked(Attacker):
+    """With a model that is there already."""
+
+    def __init__(self, model):
+        super().__init__("given")
+        self._model = model
+
+
+def attack(own, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
+    setting = Setting(attack=own, task=task, model="copying", **{"members": 12, "others": 12, **setting})
+    job = jobs_of(setting, MECHANISMS, mechanism, [epsilon], options or {})[0]
+    return Attacked(model or CopyingLM()).run(job)
+
+
+@pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
+def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
+    """Every release is made of members who are all shown; the copying model knows them and nobody else.
+
+    Without knowledge it says the first label, which is right for a quarter of the others.
+    """
+    result = attack(own, agnews, "real_demonstrations", members=24, others=24)
+    assert result.measures["auc"].value == (0.875 if own.name == "gap" else 1.0)
+    assert result.counts["members"] == result.counts["others"] == 4 * result.counts["releases"]
+    assert result.counts["releases"] >= 3
+    assert math.isinf(result.privacy.epsilon_proved)
+    assert result.bound is None
+    assert SHOWN in result.notes
+
+
+def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, own_cache):
+    for task, shots in ((agnews, 4), (agnews, 6), (samsum, 3)):
+        game = Setting(attack=Gap(), task=task, model="copying", members=20, others=20, shots=shots)
+        job = jobs_of(game, MECHANISMS, "real_demonstrations", [], {})[0]
+        model = CopyingLM()
+        scene = Attacked(model)._scene(job, model, lambda *_: None)
+        groups = list(membership.shown_groups(scene))
+        assert len(groups) >= 1
+        for target, members, others in groups:
+            assert len(members) == len(others) == shots
+            assert sorted(r.label for r in members) == sorted(r.label for r in others) or not task.partitioned
+            assert {d.text for d in target.demonstrations()} == {record.text for record in members}
+        members = [record for _, group, _ in groups for record in group]
+        assert len(set(members)) == len(members)
+        assert set(members) <= set(scene.members)
+        assert {record for _, _, group in groups for record in group} <= set(scene.others)
+        assert len(list(membership.shown_groups(scene, 7))) == 7
+
+
+@pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
+def test_zero_shot_says_nothing_about_members(own, agnews, own_cache):
+    """Its answers do not depend on who is in: with the roles of members and others swapped every score stays."""
+    scores = []
+    for seed in (0, 0):
+        result = attack(own, agnews, "zero_shot", seed=seed)
+        scores.append(result.measures)
+        assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
+        assert result.privacy.epsilon_proved == 0
+        assert result.bound is not None
+        assert result.bound.epsilon == 0
+    assert scores[0] == scores[1]
+
+
+def test_voting_without_noise_gives_away_members_and_with_noise_does_not(agnews, own_cache):
+    bare = attack(Inquiry(), agnews, "voting", options=ALL_IN_ONE)
+    noisy = attack(Inquiry(), agnews, "voting", options=ALL_IN_ONE, epsilon=0.5)
+    assert bare.measures["auc"].value == 1.0
+    assert noisy.measures["auc"].low < 0.5 < noisy.measures["auc"].high
+    assert noisy.privacy.epsilon_proved <= 0.5
+
+
+def test_brainwash_is_paid_for_with_all_its_questions(agnews, own_cache):
+    result = attack(Brainwash(repeats=6), agnews, "voting", options=ALL_IN_ONE, epsilon=4.0)
+    assert result.privacy.queries == 7 * 24
+    assert result.privacy.epsilon_proved <= 4.0
+    assert attack(Brainwash(), agnews, "voting", options=ALL_IN_ONE).measures["auc"].value == 1.0
+
+
+def test_one_shown_member_at_a_time_is_more_likely_to_have_its_label(agnews, own_cache):
+    result = attack(Likelihood(trials=30), agnews, "real_demonstrations", shots=1)
+    assert result.measures["auc"].value == 1.0
+    assert result.counts == {"members": 30, "others": 30, "releases": 30}
+    assert result.bound is None
+    assert any("no coin decides" in note for note in result.notes)
+
+
+def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_coins_of_their_own(agnews, own_cache):
+    result = attack(Likelihood(generations=3), agnews, "tang", epsilon=1.0, shots=1)
+    assert result.counts["releases"] == 3
+    assert result.counts["members"] + result.counts["others"] == 3 * 24
+    assert result.measures["auc"].low < 0.5 < result.measures["auc"].high
+    assert result.bound is not None
+    assert result.bound.method == "one run"
+    assert result.bound.epsilon <= result.privacy.epsilon_proved
+    assert result.details["candidates"] == 72
+
+
+def test_likelihood_is_the_probability_of_the_label_among_all_words_or_among_the_labels(agnews, own_cache):
+    class Fixed:
+        """A target that answers with the same row for every text."""
+
+        task = agnews
+
+        def label_log_probs(self, look, texts):
+            return np.log(np.tile([0.1, 0.2, 0.05, 0.15], (len(texts), 1)))
+
+    candidates = [Record("any text", agnews.labels[1]), Record("another", agnews.labels[2])]
+    assert Likelihood().log_likelihoods(Fixed(), candidates) == pytest.approx(np.log([0.2, 0.05]))
+    among_labels = Likelihood(normalised=True).log_likelihoods(Fixed(), candidates)
+    assert among_labels == pytest.approx(np.log([0.4, 0.1]))
+
+
+def test_texts_of_answer_mechanisms_are_attacked_too(samsum, own_cache):
+    options = {"slots": 1, "examples_per_slot": 12, "partition": "once", "embedding": "sim"}
+    for own in (Repeat(embedding="sim"), Inquiry(), Gap()):
+        result = attack(own, samsum, "esa", epsilon=1.0, options=options)
+        assert result.privacy.queries == 24
+        assert result.privacy.epsilon_proved <= 1.0
+
+
+def test_personal_data_comes_out_of_real_mails_and_not_of_the_public_prompt(enron, own_cache):
+    real = attack(Pii(), enron, "real_demonstrations", members=30)
+    none = attack(Pii(), enron, "zero_shot", members=30)
+    assert real.counts["unexplained_addresses"] > 0
+    assert real.counts["leaking_texts"] > 0
+    assert real.measures["leaking"].value == real.counts["leaking_texts"] / real.counts["texts"]
+    assert none.counts["unexplained_addresses"] == none.counts["leaking_texts"] == 0
+    assert none.counts["private_addresses"] == real.counts["private_addresses"] > 0
+    assert real.bound is None
+
+
+def test_what_the_model_says_by_itself_is_subtracted(enron, own_cache):
+    class Knows(CopyingLM):
+        """Says one of the private addresses whatever it is asked."""
+
+        def generate(self, prompts, *settings, **more):
+            return ["write to " + known] * len(prompts)
+
+    from harness.attacks.pii_patterns import addresses
+
+    known = next(iter(sorted(set().union(*(addresses(record.text) for record in enron.train)))))
+    result = attack(Pii(), enron, "tang", epsilon=1.0, members=len(enron.train), model=Knows())
+    assert result.counts["baseline_extracted_addresses"] == 1
+    assert result.counts["extracted_addresses"] == 1
+    assert result.counts["unexplained_addresses"] == 0
+
+
+def test_pii_asks_answer_mechanisms_and_pays(enron, own_cache):
+    options = {"slots": 2, "examples_per_slot": 4, "embedding": "sim"}
+    result = attack(Pii(), enron, "esa", epsilon=1.0, options=options, members=30)
+    assert result.privacy.queries == result.counts["texts"] == 3
+    assert result.privacy.epsilon_proved <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("own", "mechanism", "task", "reason"),
+    [
+        (Likelihood(), "voting", "agnews", "no probability"),
+        (Likelihood(), "real_demonstrations", "samsum", "no labels"),
+        (Brainwash(), "esa", "samsum", "no wrong one"),
+        (Repeat(), "voting", "agnews", "too many"),
+        (Gap(), "tang", "enron", "no record has a right answer"),
+        (Pii(), "tang", "agnews", "enron"),
+        (Pii(), "voting", "enron", "too many"),
+        (Inquiry(), "tang", "samsum", "one text for a public label"),
+    ],
+)
+def test_what_an_attack_cannot_use_is_skipped_with_its_reason(own, mechanism, task, reason):
+    assert reason in own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task))
+
+
+@pytest.mark.parametrize(
+    ("own", "mechanism", "task"),
+    [
+        (Inquiry(), "voting", "agnews"),
+        (Inquiry(), "sga", "samsum"),
+        (Gap(), "voting", "mit_d"),
+        (Brainwash(), "voting", "trec"),
+        (Repeat(), "ksa", "xsum"),
+        (Repeat(), "prism", "agnews"),
+        (Likelihood(), "pta", "dbpedia"),
+        (Pii(), "prism", "enron"),
+    ],
+)
+def test_what_an_attack_can_use_is_not_skipped(own, mechanism, task):
+    assert own.skip(MECHANISMS[mechanism].cls(), Task.without_records(task)) is None
+
+
+def test_words_of_answers():
+    assert [said_yes(text) for text in ("Yes", "No", "yes, it is", "No. Yes.", "I know", "", "NO!")] == [
+        *(1.0, 0.0, 1.0, 0.0, 0.5, 0.5, 0.0)
+    ]
+    assert rightness("classification", "World", "World") == 1.0
+    assert rightness("classification", "World", "Sports") == 0.0
+    assert rightness("extraction", "Ann Lee \nmore", "Ann Lee") == 1.0
+    assert rightness("extraction", "ann lee", "Ann Lee") == 0.0
+    assert rightness("generation", "the cat sat", "the cat ran") == pytest.approx(2 / 3)
+    assert flips_after(["a", "a", "b", "a"], "a") == 2
+    assert flips_after(["b"], "a") == 0
+    assert flips_after(["a"] * 7, "a") == 7
+    assert first_words("one  two\nthree", 2) == "one two"
+    assert first_words("one  two", None) == "one  two"
+
+
+def test_brainwash_repeats_the_next_label(agnews):
+    record = Record("alpha beta gamma", agnews.labels[-1])
+    asked = agnews.query(Brainwash(words=2).query_text(agnews, record, 2))
+    wrong = f"Article: alpha beta\nAnswer: {agnews.labels[0]}\n\n"
+    assert asked == wrong * 2 + "Article: alpha beta\nAnswer:"
+    assert Brainwash(words=None).query_text(agnews, record, 0) == record.text
+
+
+def test_repeat_scores_the_cosine_with_the_words_that_follow():
+    own = Repeat(words=2, room=3, embedding="sim")
+    candidates = [Record("a b c d e f", ""), Record("a b c d e f", ""), Record("a b", "")]
+    near = own.nearness(candidates, [["c d e"], ["nothing alike"], ["c d e"]])
+    assert near[0] == pytest.approx(1.0)
+    assert abs(near[1]) < 0.9
+    assert near[2] == 0.0
+
+
+def test_a_model_that_answers_nan_gives_no_result(agnews, own_cache):
+    class Broken(CopyingLM):
+        def score(self, prefix, continuations):
+            return [[math.nan] * len(endings) for _, endings in continuations]
+
+    with pytest.raises(ModelError, match="not finite"):
+        attack(Likelihood(generations=1), agnews, "zero_shot", model=Broken())
+
+
+def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_cache):
+    """So one run bounds epsilon."""
+    result = attack(Gap(), agnews, "voting", epsilon=1.0, options={"slots": 2, "examples_per_slot": 2}, seed=3)
+    assert result.counts["members"] != 12
+    assert COUNTED not in result.notes
+    assert result.bound is not None
+    assert result.bound.epsilon <= result.privacy.epsilon_proved
+
+
+def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cache):
+    """The released sizes say what the noise was calibrated to."""
+
+    game = Setting(attack=Gap(), task=agnews, model="copying", members=12, others=12, seed=3)
+    job = jobs_of(game, MECHANISMS, "voting", [1.0], {"slots": 2, "examples_per_slot": 2})[0]
+    scene = Attacked(CopyingLM())._scene(job, CopyingLM(), lambda *_: None)
+    counted = scene.face(scene.members)
+    counted.answers(lambda task: task, [Query("0", "a text")])
+    assert membership.follows_the_count(scene, counted) == (len(scene.members) != 12)
+
+
+def test_no_bound_without_coins():
+    scores = membership.Scores(np.arange(8.0), np.arange(8) < 4, np.zeros(8, dtype=bool))
+    finding = membership.membership_finding(None, [scores], 1e-5, 0)
+    assert finding.bound is None
+    assert FEW_COINS in finding.notes
+
+
+def test_the_same_seed_makes_the_same_attack(agnews, own_cache):
+    own = {"epsilon": 1.0, "options": {"slots": 2, "tokens": 4}}
+    first, again = (attack(Inquiry(), agnews, "tang", **own) for _ in range(2))
+    other = attack(Inquiry(), agnews, "tang", seed=9, **own)
+    assert (first.id, first.measures, first.counts) == (again.id, again.measures, again.counts)
+    assert first.id != other.id

@@ -1,0 +1,103 @@
+"""The bound of one run against the theorem written out, against randomised response, and on scores that say nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.attacks.one_run import RULES, epsilon_lower, one_run_bound, p_value
+from harness.errors import UsageError
+
+
+def slow_p_value(candidates, guesses, correct, epsilon, delta):
+    """The theorem, one term at a time."""
+    q = math.exp(epsilon) / (1 + math.exp(epsilon))
+    pmf = [math.comb(guesses, k) * q**k * (1 - q) ** (guesses - k) for k in range(guesses + 1)]
+    at_least = sum(pmf[correct:])
+    terms = [
+        sum(pmf[k] for k in range(guesses + 1) if correct > k >= correct - i) / i for i in range(1, candidates + 1)
+    ]
+    return min(1.0, at_least + 2 * candidates * delta * max(terms))
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-5, 1e-2])
+def test_p_value_is_the_theorem(delta):
+    for candidates, guesses, correct in ((20, 20, 15), (50, 10, 10), (30, 12, 0), (40, 40, 1)):
+        for epsilon in (0.0, 0.3, 1.0, 4.0):
+            expected = slow_p_value(candidates, guesses, correct, epsilon, delta)
+            assert float(p_value(candidates, guesses, correct, epsilon, delta)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_without_privacy_loss_guesses_are_fair_coins():
+    for correct in range(11):
+        assert float(p_value(10, 10, correct, 0.0, 0.0)) == pytest.approx(
+            stats.binomtest(correct, 10, 0.5, alternative="greater").pvalue
+        )
+
+
+def test_delta_and_fewer_right_guesses_weaken_the_bound():
+    bounds = [epsilon_lower(100, 100, correct, 0.0, 0.05) for correct in (100, 90, 70, 50)]
+    assert bounds == sorted(bounds, reverse=True)
+    assert bounds[0] == pytest.approx(math.log(0.05 ** (1 / 100) / (1 - 0.05 ** (1 / 100))), abs=0.01)
+    assert bounds[-1] == 0.0
+    assert epsilon_lower(100, 100, 90, 1e-3, 0.05) < bounds[1]
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0])
+def test_it_never_exceeds_the_true_epsilon_beyond_its_level(epsilon):
+    """Randomised response on every coin: the case in which the theorem is tight. 200 runs; 95% confidence; so many
+    exceed with probability below 1e-3 if each does with 5%."""
+    generator = np.random.default_rng(11)
+    truth = math.exp(epsilon) / (1 + math.exp(epsilon))
+    exceeding = 0
+    for _ in range(200):
+        inside = generator.random(80) < 0.5
+        told = np.where(generator.random(80) < truth, inside, ~inside)
+        exceeding += one_run_bound(told.astype(float), inside, 0.0).epsilon > epsilon
+    assert exceeding <= stats.binom.isf(1e-3, 200, 0.05)
+
+
+def test_a_perfect_attack_is_found_and_a_blind_one_is_not():
+    generator = np.random.default_rng(5)
+    inside = generator.random(200) < 0.5
+    seen = one_run_bound(inside + generator.random(200) / 2, inside, 1e-5)
+    assert seen.epsilon > 3
+    assert seen.correct >= 0.9 * seen.guesses
+    assert one_run_bound(np.zeros(200), inside, 1e-5).epsilon < 1
+    assert one_run_bound(-inside.astype(float), inside, 1e-5).epsilon == 0
+
+
+def test_equal_scores_are_ordered_by_what_the_caller_says():
+    inside = np.arange(100) < 50
+    assert one_run_bound(np.zeros(100), inside, 0.0).epsilon > 2  # the order of the scores gives it away
+    shuffled = np.random.default_rng(0).permutation(100)
+    assert one_run_bound(np.zeros(100), inside, 0.0, order=shuffled).epsilon < 0.5
+
+
+def test_every_rule_fits_few_candidates():
+    assert len(RULES) == len(set(RULES))
+    for count in range(2, 20):
+        inside = np.arange(count) % 2 == 0
+        assert 0 <= one_run_bound(inside.astype(float), inside, 1e-5).correct <= count
+
+
+@pytest.mark.parametrize(
+    ("scores", "inside", "settings", "message"),
+    [
+        ([1.0], [True], {}, "at least two"),
+        ([1.0, 2.0], [True], {}, "one coin"),
+        ([1.0, math.nan], [True, False], {}, "NaN"),
+        ([1.0, 2.0], [True, False], {"confidence": 1.0}, "Confidence"),
+    ],
+)
+def test_refusals(scores, inside, settings, message):
+    with pytest.raises(UsageError, match=message):
+        one_run_bound(scores, inside, 1e-5, **settings)
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(UsageError, match="not possible"):
+        p_value(10, 5, 6, 1.0, 0.0)

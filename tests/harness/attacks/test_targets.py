@@ -1,0 +1,177 @@
+"""What an attacker faces, who is in by coins, and what is public about a private set of random size."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.attacks.games import deal
+from harness.attacks.targets import target
+from harness.attacks.views import Published, free_text, with_records, yes_or_no
+from harness.errors import DataError, UsageError
+from harness.mechanism import Query
+from harness.models.simulated import load_simulated
+from harness.record_sets import fingerprint
+from harness.registry import load_mechanisms
+from harness.releasing import Terms
+from harness.seeds import streams
+from harness.task import Task
+
+MECHANISMS = load_mechanisms()
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
+
+
+@pytest.fixture(scope="module")
+def samsum():
+    return Task.load("samsum", "synthetic", limit_train=60, limit_test=4)
+
+
+@pytest.fixture
+def model():
+    return load_simulated("")
+
+
+def face(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
+    chosen = task.train[:records]
+    return target(MECHANISMS[mechanism].cls(**options), task, chosen, model, Terms(epsilon, 1e-5, shots=2), sizes=sizes)
+
+
+def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, model, own_cache):
+    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    first = own.demonstrations()
+    own.label_log_probs(lambda task: task, ["some text"])
+    own.answers(yes_or_no, [Query("0", "some text")])
+    assert own.demonstrations() is first
+    assert len(own.releases) == 1
+    assert not own.answers_queries
+
+
+def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, model, own_cache):
+    own = face("voting", agnews, model, epsilon=2.0, slots=2, examples_per_slot=2)
+    answers = own.answers(yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
+    assert set(answers) == set("01234")
+    assert set(answers.values()) <= {"Yes", "No"}
+    assert own.releases[0].sizes.queries == 5
+    assert own.releases[0].bounds.upper <= 2.0
+    with pytest.raises(UsageError, match="asked once"):
+        own.answers(yes_or_no, [Query("9", "again")])
+    with pytest.raises(UsageError, match="releases no demonstrations"):
+        own.demonstrations()
+
+
+def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, model, own_cache):
+    own = face("voting", agnews, model, slots=2, examples_per_slot=2)
+    with pytest.raises(UsageError, match="too many"):
+        own.answers(free_text, [Query("0", "say something")])
+    assert own.releases == []
+
+
+def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model, own_cache):
+    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    texts = ["first text", "another one"]
+    rows = own.label_log_probs(lambda task: task, texts)
+    assert rows.shape == (2, 4)
+    for row, text in zip(rows, texts, strict=True):
+        prompt = model.encode(agnews.icl_prefix(own.demonstrations()) + agnews.query(text))
+        whole = [model.encode(" " + label) for label in agnews.labels]
+        direct = model.score(model.prefix([]), [(prompt, whole)])[0]
+        assert row == pytest.approx(direct)
+
+
+def test_answers_of_released_examples_are_the_most_likely_label(agnews, model, own_cache):
+    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    texts = [record.text for record in agnews.test]
+    best = own.label_log_probs(lambda task: task, texts).argmax(axis=1)
+    answers = own.answers(lambda task: task, [Query(str(i), text) for i, text in enumerate(texts)])
+    assert [answers[str(i)] for i in range(len(texts))] == [agnews.labels[at] for at in best]
+
+
+def test_a_view_changes_the_question_and_not_the_examples(agnews):
+    seen = yes_or_no(agnews)
+    examples = agnews.train[:2]
+    assert seen.icl_prefix(examples) == agnews.icl_prefix(examples)
+    assert seen.query("hello") != agnews.query("hello")
+    assert seen.labels == ("Yes", "No")
+    assert not seen.partitioned
+    assert agnews.labels == ("World", "Sports", "Business", "Technology")
+
+
+def test_free_text_is_cut_to_its_room(samsum):
+    assert free_text(samsum, 7).config["generation_kwargs"]["max_gen_toks"] == 7
+    assert free_text(samsum).kind == "generation"
+
+
+def test_other_records_have_another_fingerprint(agnews):
+    few = with_records(agnews, agnews.train[:3])
+    assert few.train == agnews.train[:3]
+    assert few.fingerprint == fingerprint(agnews.train[:3], agnews.test, agnews.public) != agnews.fingerprint
+    assert few.test == agnews.test
+
+
+def test_published_sizes_do_not_follow_the_records(agnews, samsum):
+    """One record more or less changes neither n_y nor, therefore, the noise."""
+    sizes = dict.fromkeys(agnews.labels, 9)
+    shots = agnews.labels[:2]
+    for count in (20, 21):
+        task = with_records(agnews, agnews.train[:count], sizes)
+        assert isinstance(task, Published)
+        assert dict(task.sizes(shots).records) == dict.fromkeys(shots, 9)
+    assert dict(with_records(samsum, samsum.train[:20], {None: 7}).sizes(("x",)).records) == {None: 7}
+    with pytest.raises(DataError, match="to be expected"):
+        with_records(agnews, agnews.train, {"World": 9}).sizes(("Sports",))
+
+
+def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_cache):
+    sizes = dict.fromkeys(agnews.labels, 10)
+    knobs = set()
+    for count in (30, 31, 60):
+        own = face("tang", agnews, model, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
+        own.demonstrations()
+        knobs.add(own.releases[0].calibration.knob)
+    assert len(knobs) == 1
+
+
+def test_a_deal_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
+    game = deal(agnews, 10, 10, 2, seed=4)
+    shots = agnews.plan_shots(2, streams(4).stream("shots"))
+    assert not set(game.members) & set(game.others)
+    assert len(game.members) + len(game.others) == len(game.canaries) == 20
+    assert {record.label for record in game.canaries} == set(shots)
+    assert dict(game.sizes) == dict.fromkeys(shots, 5)
+    assert game == deal(agnews, 10, 10, 2, seed=4)
+    assert game != deal(agnews, 10, 10, 2, seed=5)
+
+
+@pytest.mark.parametrize(("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)])
+def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_out):
+    game = deal(samsum, members, others, 1, seed=0)
+    assert len(set(game.members) - game.canaries) == sure_in
+    assert len(set(game.others) - game.canaries) == sure_out
+    assert len(game.canaries) == 2 * min(members, others)
+    assert dict(game.sizes) == {None: members}
+
+
+def test_coins_are_fair_and_independent(samsum):
+    """200 deals of 60 records: every record's share, and the spread of the number of members, are binomial (1e-4)."""
+    games = [deal(samsum, 30, 30, 1, seed) for seed in range(200)]
+    counts = Counter(record for game in games for record in game.members)
+    statistic = sum((counts[record] - 100) ** 2 / 50 for record in samsum.train[:60])
+    assert stats.chi2.isf(1 - 5e-5, 60) < statistic < stats.chi2.isf(5e-5, 60)
+    sizes = np.array([len(game.members) for game in games])
+    assert stats.chi2.isf(1 - 5e-5, 200) < ((sizes - 30) ** 2 / 15).sum() < stats.chi2.isf(5e-5, 200)
+
+
+@pytest.mark.parametrize(
+    ("members", "others", "shots", "message"), [(100, 100, 2, "lower --members"), (1, 5, 4, "raise --members")]
+)
+def test_deals_that_do_not_fit_are_refused(agnews, members, others, shots, message):
+    with pytest.raises(UsageError, match=message):
+        deal(agnews, members, others, shots, 0)

@@ -1,0 +1,111 @@
+"""Two small mechanisms that are right, step by step. Each broken one in broken/ gets one step wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from harness.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
+from harness.mechanism import AnswerContext, AnswerMechanism, Context, Demonstration, DemonstrationMechanism, Knob
+from harness.privacy.doors import noisy_sum
+from harness.privacy.events import gaussian, parallel
+from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from harness.privacy.private_set import sampling_rate
+
+
+@dataclass(frozen=True)
+class SoundVoting(AnswerMechanism):
+    """Every slot votes for its likeliest label; the argmax of the noisy counts is the answer."""
+
+    name = "sound_voting"
+    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+
+    def skip(self, task):
+        return None if task.kind == "classification" else "it votes for labels"
+
+    def release(self, knob):
+        return gaussian(knob)
+
+    def answer(self, query, sample, context):
+        scores = context.reader.label_scores(query, sample.slots, calibrated=False)
+        rows = np.zeros(scores.shape)
+        says = np.isfinite(scores).all(axis=1)
+        rows[says, scores[says].argmax(axis=1)] = 1.0
+        sample.spend(self.release(context.knob))
+        return context.task.labels[self.winner(rows.sum(axis=0), context)]
+
+    def winner(self, counts: np.ndarray, context: AnswerContext) -> int:
+        return int(np.argmax(self.noisy(counts, context)))
+
+    def noisy(self, counts: np.ndarray, context: AnswerContext) -> np.ndarray:
+        return noisy_sum(counts, SIMPLEX_DIAMETER, context.knob, context.noise)
+
+
+@dataclass(frozen=True)
+class SoundTokens(DemonstrationMechanism):
+    """Token by token: the argmax of the noisy sum of the slots' distributions over a public vocabulary."""
+
+    name = "sound_tokens"
+    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    slots: int = 5
+    tokens: int = 5
+    top_k: int = 10
+    #: Samples that are charged for a token.
+    draws = 1
+
+    def skip(self, task):
+        return "it writes one text for a label" if task.kind == "generation" else None
+
+    def events(self, knob, sizes):
+        def one(group):
+            return dp.PoissonSampledDpEvent(sampling_rate(self.slots, sizes.records[group], group), gaussian(knob))
+
+        times = self.tokens * self.draws
+        return parallel({g: dp.SelfComposedDpEvent(one(g), times * shots) for g, shots in sizes.shots.items()})
+
+    def release(self, private, context):
+        return context.for_each_shot(lambda label: self.write(label, private, context))
+
+    def write(self, label, private, context: Context) -> Demonstration:
+        model, noise, group = context.model, self.source(context), private.partition_of(label)
+        sampler = private.poisson_slots(
+            self.slots,
+            self.slots,
+            partition=group,
+            releases=gaussian(context.knob),
+            times=self.tokens * self.draws,
+        )
+        prompts = PromptWriter(context.task, model, label, self.tokens, None, "completion")
+        text = ReleasedText(context.task, model)
+        while not text.ended and len(text.tokens) < self.tokens:
+            public = public_log_probs(model.next_token_log_probs([[*prompts.public, *text.tokens]]), model)[0]
+            sample, slots = self.drawn(sampler, private, group)
+            asked = [[*prompts.private(slot), *text.tokens] for slot in slots]
+            rows = np.exp(model.next_token_log_probs(asked).double().numpy())
+            if self.stops(rows, model):
+                break
+            allowed = self.vocabulary(public, rows)
+            sample.spend(gaussian(context.knob))
+            text.append(int(allowed[np.argmax(self.noisy(rows[:, allowed], context.knob, noise))]))
+        return text.demonstration(self.label(label, sample))
+
+    def source(self, context):
+        return context.noise
+
+    def drawn(self, sampler, private, group):
+        sample = sampler.draw()
+        return sample, sample.slots
+
+    def stops(self, rows, model):
+        return False
+
+    def vocabulary(self, public, rows):
+        return public_vocabulary(public, self.top_k, None)
+
+    def noisy(self, rows, knob, noise):
+        return noisy_sum(project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER, knob, noise)
+
+    def label(self, label, sample):
+        return label

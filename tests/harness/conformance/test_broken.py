@@ -1,0 +1,100 @@
+"""Deliberately broken mechanisms: each is caught, by the check that names what is wrong, and their sound twins pass."""
+
+from pathlib import Path
+
+import pytest
+
+from harness.conformance.bench import set_up
+from harness.conformance.evidence import Evidence
+from harness.conformance.kit import CHECKS, check_mechanism
+from harness.registry import load_plugin
+from tests.harness.conformance.sound import SoundTokens, SoundVoting
+
+FOLDER = Path(__file__).parent / "broken"
+#: file -> (the check that names it, a task, part of its sentence, other checks that a full run fails as well)
+BROKEN = {
+    "noise_missing_on_one_label": ("post-processing", "agnews", "is released in place of", ()),
+    "noise_masked_at_its_source": ("noise", "agnews", "Coordinate 0 of a noisy sum of 4 has no noise", ()),
+    "noise_outside_the_doors": ("noise", "agnews", "drawn outside of the doors", ("post-processing",)),
+    "noise_reused_across_tokens": ("noise", "agnews", "older", ()),
+    "noise_from_the_global_generator": ("seeds", "agnews", "same seeds differ", ("noise",)),
+    "noise_that_never_ends": ("non-private", "agnews", "still have noise", ()),
+    "sigma_divided_by_m_twice": ("noise", "agnews", "the event's multiplier times the sensitivity, once", ("audit",)),
+    "ties_broken_by_true_counts": ("post-processing", "agnews", "is released in place of", ()),
+    "sensitivity_one_for_root_two": ("sensitivity", "agnews", "by 1.414 (L2 norm), and 1 is stated", ("audit",)),
+    "normalising_after_averaging": ("sensitivity", "agnews", "and 0.2828 is stated", ("audit",)),
+    "stopping_on_a_private_eos": ("post-processing", "agnews", "doors are passed in place of", ()),
+    "data_dependent_vocabulary": (
+        "post-processing",
+        "agnews",
+        "what it is chosen from",
+        ("audit", "private-reads", "sensitivity"),
+    ),
+    "private_keyword_copied": ("public-labels", "mit_g", "only a private record holds", ("audit", "post-processing")),
+    "reading_past_the_sampler": ("private-reads", "agnews", "that no sample held", ("post-processing",)),
+    "fixed_size_sample": ("sampling", "agnews", "not Poisson: the size of a sample", ("private-reads",)),
+    "samples_kept_when_full": (
+        "sampling",
+        "agnews",
+        "not Poisson: the size of a sample",
+        ("audit", "private-reads", "sensitivity"),
+    ),
+    "per_query_budget_spent_q_times": ("budget", "agnews", "must cover every query", ()),
+    "two_releases_for_one_event": ("ledger", "agnews", "2 noisy sums were released for one spent event", ("audit",)),
+    "a_slot_that_fails_stops_the_run": ("no-crash", "agnews", "raises ValueError", ("audit",)),
+}
+
+
+def broken(name):
+    (registered,) = load_plugin(FOLDER / f"{name}.py")
+    return registered.cls
+
+
+def test_every_file_of_the_folder_is_listed_and_every_check_but_the_audit_is_named_by_one():
+    assert {path.stem for path in FOLDER.glob("*.py")} == set(BROKEN)
+    assert {check for check, _, _, _ in BROKEN.values()} == set(CHECKS) - {"audit"}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_mechanism_is_named_by_the_right_check(name):
+    check, task, sentence, _ = BROKEN[name]
+    verdict = CHECKS[check](Evidence(set_up(broken(name), task, {}, seed=0)))
+    assert verdict.status == "failed"
+    assert sentence in verdict.why
+
+
+@pytest.fixture(scope="module", params=[SoundVoting, SoundTokens])
+def sound(request):
+    return Evidence(set_up(request.param, "agnews", {}, seed=0))
+
+
+@pytest.mark.parametrize("check", [check for check in CHECKS if check != "audit"])
+def test_a_sound_twin_passes_the_same_check(sound, check):
+    assert CHECKS[check](sound).status == "passed"
+
+
+@pytest.mark.parametrize("name", ["two_releases_for_one_event", "sensitivity_one_for_root_two"])
+def test_the_exact_audit_adds_up_what_neighbours_cost(name):
+    """Twice the charged zCDP: two releases for one event, and a sum that moves by sqrt(2) in place of 1."""
+    verdict = CHECKS["audit"](Evidence(set_up(broken(name), "agnews", {}, seed=0)))
+    assert verdict.status == "failed" and "cost 2 times" in verdict.why
+
+
+def test_the_experimental_audit_sees_a_leak_that_is_in_no_noisy_sum():
+    verdict = CHECKS["audit"](Evidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
+    assert verdict.status == "failed" and "can be told apart" in verdict.why
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_full_run_fails_these_checks_and_no_other(name):
+    check, _, _, others = BROKEN[name]
+    findings = check_mechanism(broken(name))
+    assert {finding.check for finding in findings if finding.status == "failed"} == {check, *others}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", [SoundVoting, SoundTokens])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_sound_mechanism_passes_everything(cls, seed):
+    assert {finding.status for finding in check_mechanism(cls, seed=seed)} == {"passed"}

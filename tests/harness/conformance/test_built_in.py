@@ -1,0 +1,49 @@
+"""Every mechanism that is built in passes the kit."""
+
+import pytest
+
+from harness.conformance.bench import set_up
+from harness.conformance.evidence import Evidence
+from harness.conformance.kit import CHECKS, check_mechanism, tasks_of
+from harness.privacy.dealing import WAYS
+from harness.registry import load_mechanisms
+
+BUILT_IN = {name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"}
+ENDS = ("zero_shot", "public_demonstrations", "real_demonstrations")
+#: Needs most of a full run's time on tasks of many tokens; the slow test has it.
+LONG = ("audit",)
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_mechanism_passes_on_its_first_task(name):
+    cls = BUILT_IN[name]
+    evidence = Evidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0))
+    verdicts = {check: run(evidence) for check, run in CHECKS.items() if check not in LONG}
+    assert {check: v.why for check, v in verdicts.items() if v.status == "failed"} == {}
+    if name not in ENDS:
+        assert {v.status for v in verdicts.values()} == {"passed"}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_the_ends_of_the_scale_have_nothing_to_check_where_they_release_no_noise(name):
+    cls = BUILT_IN[name]
+    status = {finding.check: finding.status for finding in check_mechanism(cls, task="agnews")}
+    assert "failed" not in status.values()
+    assert all(status[check] == "not applicable" for check in ("sensitivity", "noise", "non-private", "audit"))
+    expected = "not applicable" if name == "real_demonstrations" else "passed"
+    assert status["post-processing"] == status["private-reads"] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_a_built_in_mechanism_passes_everything_on_every_kind_of_task(name):
+    findings = check_mechanism(BUILT_IN[name])
+    assert {f.check: f.why for f in findings if f.status == "failed"} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ["voting", "esa", "ksa", "sga", "sga_histogram"])
+def test_every_way_of_dealing_passes(name, way):
+    findings = check_mechanism(BUILT_IN[name], options={"partition": way})
+    assert {f.check: f.why for f in findings if f.status == "failed"} == {}

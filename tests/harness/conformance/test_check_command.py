@@ -1,0 +1,60 @@
+"""`dpicl check`: exit codes, one line a check, and one sentence for a bad use."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.conformance.kit import CHECKS
+
+BROKEN = Path(__file__).parent / "broken"
+
+
+def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capsys):
+    assert main(["check", "public_demonstrations", "--task", "agnews"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(CHECKS)]] == list(CHECKS)
+    assert "all checks passed on agnews" in out
+    assert "public_demonstrations on agnews" in err
+
+
+def test_a_broken_file_exits_with_1_and_json_says_why(capsys):
+    path = str(BROKEN / "sensitivity_one_for_root_two.py")
+    assert main(["check", path, "--json", "--seed", "2"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False and document["seed"] == 2
+    (found,) = document["mechanisms"]
+    assert found["mechanism"] == "sensitivity_one_for_root_two" and found["tasks"] == ["agnews"]
+    by_name = {check["check"]: check for check in found["checks"]}
+    assert list(by_name) == list(CHECKS)
+    assert by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
+    assert "1 is stated" in by_name["sensitivity"]["why"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["votin"], "Did you mean 'voting'?"),
+        (["voting", "--task", "agnew"], "Unknown task 'agnew'"),
+        (["voting", "--task", "samsum"], "voting cannot do samsum"),
+        (["voting", "--option", "slot=3"], "Unknown option of voting 'slot'"),
+        (["voting", "--option", "tang.slots=3"], "Unknown mechanism 'tang'"),
+        (["missing.py"], "missing.py is not a file"),
+        (["voting", "--seed", "-1"], "whole number of at least 0"),
+    ],
+)
+def test_a_bad_use_is_one_sentence(words, sentence, capsys):
+    assert main(["check", *words]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capsys):
+    source = (
+        "from mechanisms.zero_shot import ZeroShot\nfrom mechanisms.public_demonstrations import PublicDemonstrations\n"
+    )
+    source += "class First(ZeroShot):\n    name = 'first'\nclass Second(PublicDemonstrations):\n    name = 'second'\n"
+    path = tmp_path / "two.py"
+    path.write_text(source, encoding="utf-8")
+    assert main(["check", str(path), "--task", "agnews", "--option", "second.tokens=2", "--json"]) == 0
+    assert [found["mechanism"] for found in json.loads(capsys.readouterr().out)["mechanisms"]] == ["first", "second"]

@@ -1,0 +1,230 @@
+"""The kit itself: it judges what it saw, says so when it saw nothing, and its watch changes nothing."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from harness.conformance.bench import Run, set_up
+from harness.conformance.checks import sampling
+from harness.conformance.checks.noise import noise
+from harness.conformance.checks.sampling import _chi_square
+from harness.conformance.evidence import Evidence
+from harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
+from harness.conformance.kit import CHECKS, check_mechanism, tasks_of
+from harness.conformance.transcript import Drawn
+from harness.conformance.watched import StableCoins
+from harness.errors import ModelError, UsageError
+from harness.output_cache import OutputCache
+from harness.releasing import Releaser, Terms
+from tests.harness.conformance.sound import SoundTokens, SoundVoting
+
+
+@pytest.fixture(scope="module")
+def bench():
+    return set_up(SoundVoting, "agnews", {}, seed=0)
+
+
+def test_a_mechanism_that_does_not_run_fails_one_check_and_the_others_do_not_apply():
+    class Raises(SoundVoting):
+        name = "raises"
+
+        def answer(self, query, sample, context):
+            raise KeyError("no such thing")
+
+    findings = {f.check: f for f in check_mechanism(Raises, task="agnews")}
+    assert findings["no-crash"].status == "failed"
+    assert "On ordinary records it raises KeyError" in findings["no-crash"].why
+    assert {f.status for f in findings.values() if f.check != "no-crash"} == {"not applicable"}
+
+
+def test_a_release_that_was_not_charged_is_named_by_the_budget():
+    class SpendsTwice(SoundVoting):
+        name = "spends_twice"
+
+        def noisy(self, counts, context):
+            self.sample.spend(self.release(context.knob))
+
+        def answer(self, query, sample, context):
+            object.__setattr__(self, "sample", sample)
+            return super().answer(query, sample, context)
+
+    findings = {f.check: f for f in check_mechanism(SpendsTwice, task="agnews")}
+    assert findings["budget"].status == "failed" and "was not charged" in findings["budget"].why
+
+
+def test_nothing_that_passes_a_door_is_a_failure_not_a_pass():
+    class Constant(SoundVoting):
+        name = "constant"
+
+        def answer(self, query, sample, context):
+            return context.task.labels[0]
+
+    findings = {f.check: f for f in check_mechanism(Constant, task="agnews")}
+    assert findings["noise"].status == "failed" and "nothing passed a door" in findings["noise"].why
+    assert findings["sensitivity"].status == findings["audit"].status == "not applicable"
+
+
+def test_records_that_move_nothing_are_a_failure_not_a_pass():
+    class Deaf(SoundVoting):
+        name = "deaf"
+
+        def winner(self, counts, context):
+            return super().winner(0 * counts, context)
+
+    verdict = CHECKS["sensitivity"](Evidence(set_up(Deaf, "agnews", {}, seed=0)))
+    assert verdict.status == "failed" and "nothing was tested" in verdict.why
+
+
+def test_a_knob_without_an_end_is_named():
+    class Restless(SoundVoting):
+        name = "restless"
+
+        def winner(self, counts, context):
+            extra = context.noise.gumbel(len(counts)) if context.knob == 0 else 0
+            return super().winner(counts + extra, context)
+
+    assert CHECKS["non-private"](Evidence(set_up(Restless, "agnews", {}, seed=0))).status == "failed"
+
+
+def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
+    """Noise that every other test takes for fresh: drawn at the door, by the source that was given."""
+    evidence = Evidence(bench)
+    assert noise(evidence).status == "passed"
+    generator, forged = np.random.default_rng(0), []
+    for run in evidence.runs:
+        passages = []
+        for passage in run.passages:
+            values = generator.laplace(0, passage.shape.scale / np.sqrt(2), passage.clean.size)
+            drawn = (replace(passage.noise[0], values=values),)
+            passages.append(replace(passage, noise=drawn, released=passage.clean + values))
+        forged.append(replace(run, passages=passages))
+    evidence.runs = forged
+    verdict = noise(evidence)
+    assert verdict.status == "failed" and "Kolmogorov-Smirnov" in verdict.why
+
+
+def test_a_run_under_watch_answers_as_the_releaser_does():
+    """At q = 1 the coins decide only the slots; with one slot they decide nothing but the order."""
+    bench = set_up(SoundVoting, "agnews", {"partition": "once", "slots": 1, "examples_per_slot": 200}, seed=0)
+    task = replace(bench.task, train=bench.task.train[:1])
+    bench.task = task
+    released = Releaser(bench.model, lambda: OutputCache(None)).release(
+        bench.mechanism, task, Terms(float("inf"), 1e-5), bench.queries
+    )
+    assert bench.run(Run(knob=0.0)).released == tuple(released.answers.items())
+
+
+def test_the_added_record_is_where_it_was_put_and_changes_nobody_elses_coin(bench):
+    base = list(bench.task.train)
+    for present in (True, False):
+        without = bench.run(Run(coins=3))
+        with_it = bench.run(Run(coins=3, records=[*base, base[0]], presence=lambda at, present=present: present))
+        for a, b in zip(without.samples, with_it.samples, strict=True):
+            added = {len(base)} if present else set()
+            assert set(b.members) == set(a.members) | added
+            places = dict(zip(b.members, b.slots, strict=True))
+            assert all(places[member] == slot for member, slot in zip(a.members, a.slots, strict=True))
+
+
+def test_coins_are_stable_under_one_more():
+    one, two = StableCoins(1), StableCoins(1)
+    for _ in range(3):
+        np.testing.assert_array_equal(one.uniform(5), two.uniform(6)[:5])
+    two.last = 0.0
+    assert two.uniform(4)[-1] == 0.0 and two.uniform(4)[-1] != 0.0
+
+
+def test_reads_are_noted_only_where_no_sample_gave_the_record(bench):
+    class Looks(SoundTokens):
+        name = "looks"
+
+        def label(self, label, sample):
+            _ = [record.text for slot in sample.slots for record in slot]
+            return label
+
+    assert not bench.run().strangers
+    assert not set_up(Looks, "agnews", {}, seed=0).run().strangers
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4])
+def test_poisson_samples_pass_and_fixed_ones_of_the_same_mean_do_not(rate, monkeypatch):
+    generator, n, draws = np.random.default_rng(0), 40, 400
+
+    def drawn(members):
+        return Drawn(None, tuple(members), tuple(generator.integers(0, 4, len(members)).tolist()), n, rate, 4)
+
+    poisson = [drawn(np.flatnonzero(generator.random(n) < rate).tolist()) for _ in range(draws)]
+    fixed = [drawn(generator.permutation(n)[: round(n * rate)].tolist()) for _ in range(draws)]
+    favoured = [
+        drawn(np.flatnonzero(generator.random(n) < rate * (np.arange(n) % 2) * 2).tolist()) for _ in range(draws)
+    ]
+    assert sampling._sizes(poisson) > 1e-3 and sampling._inclusion(poisson) > 1e-3 and sampling._slots(poisson) > 1e-3
+    assert sampling._sizes(fixed) < 1e-6
+    assert sampling._inclusion(favoured) < 1e-6
+    crowded = [replace(sample, slots=tuple(slot // 2 for slot in sample.slots)) for sample in poisson]
+    assert sampling._slots(crowded) < 1e-6
+
+
+def test_the_chi_square_test_is_scipys_where_no_cell_is_small():
+    observed, expected = np.array([18, 22, 31, 29]), np.array([25.0, 25.0, 25.0, 25.0])
+    assert _chi_square(observed, expected) == pytest.approx(stats.chisquare(observed, expected).pvalue)
+    assert _chi_square(np.array([3]), np.array([3.0])) is None
+
+
+def test_sizes_of_poisson_samples_are_rejected_no_more_often_than_stated():
+    """2,000 repetitions at level 1%: a binomial of mean 20; 45 has probability below 1e-6."""
+    generator = np.random.default_rng(0)
+    rejected = 0
+    for _ in range(2000):
+        sizes = generator.binomial(40, 0.15, size=120)
+        expected = stats.binom.pmf(np.arange(41), 40, 0.15) * 120
+        rejected += _chi_square(np.bincount(sizes, minlength=41), expected) < 0.01
+    assert rejected < 45
+
+
+def test_the_hostile_model_is_a_function_of_the_prompt_and_markers_decide_what_it_says():
+    model, again = HostileModel(), HostileModel()
+    prompts = [model.encode(f"Anna brings the {what} tomorrow") for what in ("cake", "water", "city")]
+    np.testing.assert_array_equal(model.next_token_log_probs(prompts), again.next_token_log_probs(prompts))
+    assert model.generate(prompts, 8) == again.generate(prompts, 8)
+    assert all(
+        set(text.split()) <= set(model.decode(p).split())
+        for text, p in zip(model.generate(prompts, 8), prompts, strict=True)
+    )
+    rows = model.next_token_log_probs(prompts).exp()
+    np.testing.assert_allclose(rows.sum(dim=1), 1.0, rtol=1e-4)
+    assert model.next_token_log_probs([model.encode(f"a {NAN} b")]).isnan().all()
+    assert model.next_token_log_probs([model.encode(f"a {ENDING} b")]).argmax() == model.eos_token_id
+    assert model.next_token_log_probs([model.encode(f"a {CERTAIN} b")]).exp().max() == 1.0
+    assert model.generate([model.encode(f"a {NAN} b")], 4, broken="empty") == [""]
+    with pytest.raises(ModelError):
+        model.generate([model.encode(f"a {NAN} b")], 4)
+
+
+def test_options_that_nobody_sets_are_small_and_groups_grow_until_the_sample_fits():
+    small = set_up(SoundTokens, "agnews", {}, seed=0)
+    assert small.mechanism.slots == 5 and len(small.task.train) == 120
+    large = set_up(SoundTokens, "agnews", {"slots": 64, "tokens": 2}, seed=0)
+    assert large.mechanism.slots == 64 and len(large.task.train) == 480
+    with pytest.raises(UsageError, match="does not fit the bench"):
+        set_up(SoundTokens, "agnews", {"slots": 5000}, seed=0)
+
+
+def test_a_task_that_a_mechanism_cannot_do_is_one_sentence():
+    assert tasks_of(SoundTokens, None, {}) == ["agnews", "mit_g", "wikimovies"]
+    with pytest.raises(UsageError, match=r"sound_tokens cannot do samsum: it writes one text for a label; name a task"):
+        check_mechanism(SoundTokens, task="samsum")
+
+
+def test_an_event_without_a_door_is_named():
+    @dataclass(frozen=True)
+    class Charges(SoundVoting):
+        name = "charges"
+
+        def noisy(self, counts, context):
+            return counts
+
+    verdict = CHECKS["noise"](Evidence(set_up(Charges, "agnews", {}, seed=0)))
+    assert verdict.status == "failed" and "nothing passed a door for it" in verdict.why
