@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.audit_rules import Evidence, Fit, Rule, frequencies, linear, reference_vector, table
+from harness.attacks.audit_rules import Evidence, Fit, Rule, frequencies, linear, noise_p_value, reference_vector, table
 from harness.attacks.audit_runs import AnswerRuns, Seen
 from harness.attacks.canaries import canary
 from harness.errors import UsageError
@@ -66,14 +66,18 @@ class AnswerEvidence:
         seen = {side: [rows[0] for rows in self._redrawn(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
         gaussian = is_gaussian(ledger.event())
-        if not any(run.passages for run in runs):
-            raise UsageError(f"{self._mechanism.name} released nothing through a door, so there is nothing to audit.")
+        if not all(run.passages for run in runs):
+            raise UsageError(
+                f"{self._mechanism.name} released nothing through a door in some runs; `dpicl check` says what that is."
+            )
         if self._settings.access == "black-box":
-            return self._black_box(knob, gaussian, ledger)
+            return self._black_box(knob, ledger)
         if all([passage.door.kind for passage in run.passages] == ["gaussian"] for run in runs):
             clean = [np.array([run.passages[0].door.clean.ravel() for run in seen[side]]) for side in SIDES]
             rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].passages[0].door.scale)
-            return Evidence(clean[0], clean[1], rule, gaussian, ledger)
+            return Evidence(
+                clean[0], clean[1], rule, gaussian, ledger, noise_p_value([run.passages[0] for run in runs])
+            )
         drawn = [
             np.array([[_features(one) for one in rows] for rows in self._redrawn(knob, side, self._settings.redraws)])
             for side in SIDES
@@ -100,7 +104,7 @@ class AnswerEvidence:
             found["answers"] = linear(ends[0] - ends[1])
         return {**found, "reference vector": reference_vector}
 
-    def _black_box(self, knob: float, gaussian: bool, ledger: Ledger) -> Evidence:
+    def _black_box(self, knob: float, ledger: Ledger) -> Evidence:
         said = [
             [self._texts([one.released for one in rows]) for rows in self._redrawn(knob, side, self._settings.redraws)]
             for side in SIDES
@@ -109,7 +113,7 @@ class AnswerEvidence:
         codes = {text: i for i, text in enumerate(answers)}
         inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
         fits = {"answers": table(self._towards(answers)), "frequencies": frequencies(len(codes))}
-        return Evidence(inside, outside, Rule(fits, None), gaussian, ledger)
+        return Evidence(inside, outside, Rule(fits, None), False, ledger)
 
     def _texts(self, released: Sequence[str | FinalPrompt]) -> list[str]:
         prompts = list(dict.fromkeys(one.prompt for one in released if isinstance(one, FinalPrompt)))

@@ -19,14 +19,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from harness import manifest
 from harness.attacks.answer_evidence import AnswerEvidence
 from harness.attacks.audit_rules import Evidence
 from harness.attacks.canaries import held_out
 from harness.attacks.demonstration_evidence import DemonstrationEvidence
-from harness.attacks.lower_bounds import split_bounds
+from harness.attacks.lower_bounds import Bound, split_bounds
 from harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
-from harness.attacks.paired import paired_bounds
+from harness.attacks.paired import PairedBound, paired_bounds
 from harness.attacks.results import Access, AttackResult, Decision, LowerBound, Subject, attack_id
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, DemonstrationMechanism, Mechanism, Sizes
@@ -197,35 +199,36 @@ def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str
     noise, pairs of runs say more (harness.attacks.paired).
     """
     rule, gaussian = evidence.rule, evidence.gaussian
+    if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):
+        raise UsageError("A run gave NaN, and a run cannot be left out afterwards; `dpicl check` looks for the reason.")
     terms = (evidence.members, evidence.others, rule.decide, rule.candidates, settings.delta, settings.confidence)
     separate = split_bounds(*terms, settings.seed)
-    limits = separate.valid(gaussian)
-    decision = Decision(
-        threshold=limits.threshold,
-        side="above" if limits.above else "below",
-        tpr=limits.tpr,
-        tpr_lower=limits.tpr_lower,
-        fpr=limits.fpr,
-        fpr_upper=limits.fpr_upper,
-        trials_in=limits.trials_in,
-        trials_out=limits.trials_out,
-    )
-    epsilon, mu = limits.epsilon, limits.mu if gaussian else None
+    found: Bound | PairedBound = separate.valid(gaussian)
+    trials = separate.gdp.trials_in, separate.gdp.trials_out
     if evidence.probabilities:
-        paired = paired_bounds(*terms, settings.seed).valid(gaussian)
-        epsilon, mu = paired.epsilon, paired.mu if gaussian else None
+        found = paired_bounds(*terms, settings.seed).valid(gaussian)
     bound = LowerBound(
-        epsilon=epsilon,
+        epsilon=found.epsilon,
         delta=settings.delta,
         confidence=settings.confidence,
         method="gaussian" if gaussian else "rates",
-        mu=mu,
-        decision=decision,
+        mu=found.mu if gaussian else None,
+        decision=Decision(
+            threshold=found.threshold,
+            side="above" if found.above else "below",
+            tpr=found.tpr,
+            tpr_lower=found.tpr_lower,
+            fpr=found.fpr,
+            fpr_upper=found.fpr_upper,
+            trials_in=trials[0],
+            trials_out=trials[1],
+        ),
     )
     return bound, {
         "score": rule.chosen,
         "noise_std": rule.sd,
         "limits": "pairs of runs" if evidence.probabilities else "Clopper-Pearson",
+        "noise_p_value": evidence.noise_p,
         "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.pure.epsilon},
     }
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
 from harness.attacks.lower_bounds import score_thresholds, shares_above
 from harness.attacks.mixtures import exceedance
+from harness.attacks.watchers import Passage
 from harness.privacy.ledger import Ledger
 
 #: Runs -> scores [n] or [n, m]; a larger one speaks for membership.
@@ -104,9 +106,10 @@ def frequencies(answers: int) -> Fit:
 class Evidence:
     """What the runs showed at one epsilon.
 
-    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether everything
-    seen is a Gaussian release of the whole private set or was made from such: then a bound on mu is one on epsilon.
-    ledger: what one run charged.
+    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether what is seen
+    are Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (What is made of them, such as
+    the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
+    ledger: what one run charged. noise_p: see `noise_p_value`; None where no noise was drawn, or none is known.
     """
 
     members: np.ndarray
@@ -114,8 +117,18 @@ class Evidence:
     rule: Rule
     gaussian: bool
     ledger: Ledger
+    noise_p: float | None = None
 
     @property
     def probabilities(self) -> bool:
         """Whether a run gives the probability of a decision, or a share of redraws, and not one decision."""
         return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
+
+
+def noise_p_value(passages: Sequence[Passage]) -> float | None:
+    """p-value that released - clean is N(0, scale^2) at these doors (Kolmogorov-Smirnov): the closed forms of an audit
+    take the noise as the doors state it. None without noise."""
+    if not passages[0].door.scale > 0:
+        return None
+    noise = [(passage.released - passage.door.clean).ravel() / passage.door.scale for passage in passages]
+    return float(stats.kstest(np.concatenate(noise), stats.norm.cdf).pvalue)

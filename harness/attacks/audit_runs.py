@@ -150,19 +150,19 @@ class DemonstrationRuns:
         self.release(self._private, calibration.knob, 0, Recording(), ledger=ledger)
         return ledger
 
-    def worst_text(self, knob: float, rank: int) -> tuple[str, list[int]]:
+    def worst_text(self, knob: float, rank: int, run: int) -> tuple[str, list[int]]:
         """(the canary's text, the index that each door was made to release).
 
         rank: of a sum, the position in the public order of its coordinates; of a choice, the rank of the score without
-        the canary. Where a token ends the text, the next better rank takes its place. Raises UsageError when no text is
-        released by a choice among public tokens.
+        the canary in a deal that no run has (``run``). Where a token ends the text, the next better rank takes its
+        place. Raises UsageError when no text is released by a choice among public tokens.
         """
         ranks: dict[int, int] = {}
         forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
         longest = 0
         for _ in range(_MOST_TRIES):
             forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
-            text = self.release(self._private, knob, 0, forcing).text
+            text = self.release(self._private, knob, run, forcing).text
             longest = max(longest, len(forcing.forced))
             tokens = getattr(self.mechanism, "tokens", longest)
             if not forcing.forced or len(forcing.forced) >= tokens or ranks.get(len(forcing.forced) - 1, rank) == 0:

@@ -60,17 +60,18 @@ class DemonstrationEvidence:
         """The runs at one epsilon."""
         knob = calibration.knob
         if self._canary is None:
-            text, self._indices = self._runs.worst_text(knob, self._settings.rank)
+            text, self._indices = self._runs.worst_text(knob, self._settings.rank, self._settings.runs)
             self._canary = Record(text, self._runs.label)
         ledger = self._runs.charged(calibration)
         gaussian = is_gaussian(ledger.event())
         if self._settings.access == "black-box":
             texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
-            return Evidence(inside, outside, Rule({"overlap": as_it_is}, None), gaussian, ledger)
-        if self._doors is None:
+            return Evidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
+        first = self._forced(knob, False, 0)
+        if self._doors is None or not _same_clean(first, self._doors[False][0]):
             self._doors = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
-        scales = [door.scale for door in self._forced(knob, False, 0)]
+        scales = [door.scale for door in first]
         if self._doors[True][0][0].kind == "gaussian":
             return self._sums(self._doors, scales, gaussian, ledger)
         return self._choices(self._doors, scales, ledger)
@@ -137,6 +138,11 @@ class DemonstrationEvidence:
 
     def _free(self, knob: float, present: bool, run: int) -> str:
         return self._runs.free(self._canary if present else None, knob, run, 2 * run + present)
+
+
+def _same_clean(left: list[Door], right: list[Door]) -> bool:
+    """Whether the clean values depend on no knob, so that those of another epsilon serve."""
+    return len(left) == len(right) and all(np.array_equal(a.clean, b.clean) for a, b in zip(left, right, strict=True))
 
 
 def _chances(run: list[Door], scales: list[float]) -> Iterator[np.ndarray]:

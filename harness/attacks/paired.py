@@ -8,11 +8,11 @@ statement of differential privacy is about such differences (E p = TPR, E q = FP
   (Kairouz, Oh & Viswanath 2015, theorem 2.1);
 * mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
 
-One lower limit of one mean, by betting and at full level alpha, refutes them. For `rates` the tests of all epsilon are
-inverted: epsilon is refuted if its own limit exceeds delta, and the bound is where the first one is not refuted; if the
-truth is epsilon*, the bound exceeds it only if the test of epsilon* itself errs. For `gdp` the slope x is fixed on the
-choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and slope come from the choosing
-runs; the bound comes from the others alone.
+One lower limit of one mean, by betting and at full level alpha, refutes them. For `rates` a fixed list of rising
+epsilons is tested one after the other, each by its own limit, up to the first that is not refuted; the bound is the one
+before. A bound above the truth needs the first listed epsilon above it to be refuted: one event, at level alpha. For
+`gdp` the slope x is fixed on the choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and
+slope come from the choosing runs; the bound comes from the others alone.
 """
 
 from __future__ import annotations
@@ -25,14 +25,16 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from harness.attacks.limits import mean_lower
+from harness.attacks.limits import mean_lower, mean_upper
 from harness.attacks.lower_bounds import checked_alpha, halves
 from harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
 from harness.errors import UsageError
 
-#: Epsilons that are tested, first coarsely and then between two of these.
+#: Epsilons that are tested in this order, so many at a time.
+_TESTED = np.arange(1501) / 100
+_BLOCK = 25
+#: Epsilons that a rule is chosen by.
 _COARSE = np.linspace(0.0, 15.0, 61)
-_FINE = 26
 #: Slopes beyond this have one of both rates at the end of its range.
 _STEEPEST = 8.0
 #: How cautiously a slope is chosen: steep ones, and thresholds far out, look best where runs are few.
@@ -45,7 +47,8 @@ Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class PairedBound:
-    """epsilon, mu: lower bounds (mu is 0 for `rates`). tpr, fpr: realised rates of the rule on the judging runs.
+    """epsilon, mu: lower bounds (mu is 0 for `rates`). tpr, fpr: realised rates of the rule on the judging runs;
+    tpr_lower, fpr_upper: what they alone show at alpha/2 each (the bound comes from their difference, and says more).
 
     threshold, above: the rule. slope: x of the difference p - e^x q that refutes; swapped: whether it is that of the
     complements, (1 - q) - e^x (1 - p). limit: lower limit of its mean.
@@ -59,7 +62,9 @@ class PairedBound:
     slope: float
     limit: float
     tpr: float
+    tpr_lower: float
     fpr: float
+    fpr_upper: float
     pairs: int
 
 
@@ -84,7 +89,7 @@ class _Rule:
     slope: float = 0.0
     swapped: bool = False
 
-    def bound(self, p: np.ndarray, q: np.ndarray, limit: float, epsilon: float, mu: float) -> PairedBound:
+    def bound(self, p: np.ndarray, q: np.ndarray, limit: float, epsilon: float, mu: float, alpha: float) -> PairedBound:
         return PairedBound(
             epsilon=epsilon,
             mu=mu,
@@ -94,7 +99,9 @@ class _Rule:
             slope=self.slope,
             limit=limit,
             tpr=float(p.mean()),
+            tpr_lower=float(mean_lower(p, alpha / 2)),
             fpr=float(q.mean()),
+            fpr_upper=float(mean_upper(q, alpha / 2)),
             pairs=len(p),
         )
 
@@ -137,19 +144,21 @@ def paired_bounds(
 def _gdp(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
     limit = float(_limits(p[:, None], q[:, None], np.array([rule.slope]), alpha)[0])
     mu = _mu_at(limit, rule.slope)
-    return rule.bound(p, q, limit, epsilon_of_mu(mu, delta), mu)
+    return rule.bound(p, q, limit, epsilon_of_mu(mu, delta), mu, alpha)
 
 
 def _rates(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
     left, right = (1 - q, 1 - p) if rule.swapped else (p, q)
-    coarse = _refuted(left, right, _COARSE, delta, alpha)
-    epsilon = 0.0
-    if coarse:
-        last = min(coarse, len(_COARSE) - 1)
-        fine = np.linspace(_COARSE[coarse - 1], _COARSE[last], _FINE)
-        epsilon = float(fine[max(_refuted(left, right, fine, delta, alpha) - 1, 0)])
+    refuted = 0
+    for start in range(0, len(_TESTED), _BLOCK):
+        block = _TESTED[start : start + _BLOCK]
+        kept = _first_kept(_limits(left[:, None], right[:, None], block, alpha) > delta)
+        refuted += kept
+        if kept < len(block):
+            break
+    epsilon = float(_TESTED[max(refuted - 1, 0)])
     limit = float(_limits(left[:, None], right[:, None], np.array([epsilon]), alpha)[0])
-    return replace(rule, slope=epsilon).bound(p, q, limit, epsilon, 0.0)
+    return replace(rule, slope=epsilon).bound(p, q, limit, epsilon, 0.0, alpha)
 
 
 def _gdp_rule(p: np.ndarray, q: np.ndarray) -> tuple[int, bool, float]:
@@ -195,12 +204,8 @@ def _rough_limits(p: np.ndarray, q: np.ndarray, slopes: np.ndarray, caution: flo
     return means - np.sqrt(2 * variance * caution / runs) - (1 + a) * caution / (3 * runs)
 
 
-def _refuted(p: np.ndarray, q: np.ndarray, epsilons: np.ndarray, delta: float, alpha: float) -> int:
-    """How many of the rising epsilons are refuted before the first that is not."""
-    return _first_kept(_limits(p[:, None], q[:, None], epsilons, alpha) > delta)
-
-
 def _first_kept(refuted: np.ndarray) -> int:
+    """How many are refuted before the first that is not."""
     return len(refuted) if refuted.all() else int(np.argmin(refuted))
 
 

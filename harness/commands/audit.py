@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 ACCESSES = ("black-box", "white-box")
 QUESTIONS = ("inquiry", "lookup")
+#: Sound noise has a smaller p-value less often than this.
+_IMPOSSIBLE = 1e-6
 
 
 def add(subparsers: Subparsers) -> None:
@@ -133,12 +135,17 @@ def _audit(arguments: argparse.Namespace) -> int:
         output.emit_json([result.model_dump(mode="json") for result in results])
     else:
         _show(results)
-    return 1 if any(exceeds(result) for result in results) else 0
+    return 1 if any(failure(result) for result in results) else 0
 
 
-def exceeds(result: AttackResult) -> bool:
-    """Whether the audited bound is above what was proved for the audited release."""
-    return result.bound is not None and result.bound.epsilon > result.privacy.epsilon_proved
+def failure(result: AttackResult) -> str | None:
+    """Why the audited release is not what its events say, or None."""
+    bound, noise_p = result.bound, result.details.get("noise_p_value")
+    if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
+        return f"it is refuted at {bound.confidence:.0%} confidence"
+    if noise_p is not None and noise_p < _IMPOSSIBLE:
+        return f"the noise that was drawn is not the noise that its doors state (p = {noise_p:.1g})"
+    return None
 
 
 def _show(results: Sequence[AttackResult]) -> None:
@@ -154,9 +161,9 @@ def _show(results: Sequence[AttackResult]) -> None:
     for note in dict.fromkeys(note for result in results for note in result.notes):
         output.emit(f"note: {note}")
     for result in results:
-        if exceeds(result):
+        if reason := failure(result):
             output.emit(
-                f"FAILED: epsilon = {result.subject.epsilon:g} is refuted; the mechanism does not do what its events"
+                f"FAILED: epsilon = {result.subject.epsilon:g}: {reason}; the mechanism does not do what its events"
                 f" say. `dpicl check {result.subject.mechanism}` looks for the reason."
             )
 

@@ -15,6 +15,7 @@ from harness.attacks.audit_runs import AnswerRuns
 from harness.attacks.canaries import FAR_TEXTS, canary, held_out
 from harness.attacks.results import attack_from_text, to_text
 from harness.attacks.watchers import CoupledCoins
+from harness.commands.audit import failure
 from harness.errors import UsageError
 from harness.models.embeddings import load_embeddings
 from harness.output_cache import OutputCache
@@ -123,7 +124,8 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
     task = news if isinstance(mechanism, Voting) else chats
     result = audited(mechanism, task, sim, 2.0, question=question, access=access, runs=8, redraws=3)
     assert result.bound.epsilon <= result.privacy.epsilon_proved
-    assert result.bound.method == ("gaussian" if mechanism.name in ("voting", "esa") else "rates")
+    gaussian = access == "white-box" and mechanism.name in ("voting", "esa")
+    assert result.bound.method == ("gaussian" if gaussian else "rates")
     assert attack_from_text(to_text(result)) == result
 
 
@@ -139,6 +141,30 @@ def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism
     assert math.isinf(found[1].privacy.epsilon_proved)
     if access == "white-box" and mechanism.name == "tang":
         assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
+
+
+@dataclass(frozen=True)
+class FalseNoise(Parrot):
+    """States noise that its source does not give."""
+
+    name = "false_noise"
+
+    def answer(self, query, sample, context):
+        class Half:
+            seeded = True
+
+            def gaussian(self, scale, size):
+                return context.noise.gaussian(scale / 2, size)
+
+        rows = np.zeros((len(sample.slots), len(context.task.labels)))
+        return context.task.labels[GaussianSum(context.knob).choose(rows, sample, Half())]
+
+
+def test_noise_that_is_not_what_the_doors_state_is_seen(own_cache, news, sim) -> None:
+    sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
+    false = audited(FalseNoise(**SMALL), news, sim, 1.0, question="lookup", runs=40)
+    assert failure(sound) is None and sound.details["noise_p_value"] > 1e-3
+    assert "noise that was drawn" in failure(false)
 
 
 def test_a_sampled_set_is_bounded_by_its_rates(own_cache, news, sim) -> None:
@@ -244,7 +270,7 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
     answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "200", "--results", tmp_path)
     assert answer.code == 1
-    assert "FAILED: epsilon = 0.5 is refuted" in answer.out
+    assert "FAILED: epsilon = 0.5: it is refuted at 95% confidence" in answer.out
 
 
 @pytest.mark.parametrize(
