@@ -2,8 +2,9 @@
 
 Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A row leaves the
 ranking by a flag, so the flag is corrected: with k attacks on a row each must exceed the proved ε at confidence
-1 - 0.05/k (Bonferroni). A row that keeps what it proves is then flagged with probability 5% at most, however many
-attacks there are. Attacks of others (`External`) are a family of their own, so none of them weakens ours.
+1 - 0.05/k (Bonferroni). A row (of one task) that keeps what it proves is then flagged with probability 5% at most by
+ours, for the k that there are now. Attacks of others (`External`) are a family of their own, with another 5%, so none
+of them weakens ours.
 
 An excess that this correction does not confirm is a doubt: shown with the confidence that would settle it.
 """
@@ -22,8 +23,8 @@ from leaderboards.text import bound_text, confidence_text, epsilon_text
 
 #: A bound enters the column at this confidence; a flag is wrong with at most the rest.
 CONFIDENCE = 0.95
-#: `AttackResult.attack` of `dpicl audit`: the one whose trials are independent runs of the mechanism.
-AUDIT = "audit"
+#: Names of the attacks whose trials are independent runs of the mechanism.
+AUDITS = ("audit", "reference_vector")
 _ROUNDING = 1e-9
 
 
@@ -162,7 +163,7 @@ def bound_at(result: AttackResult, level: float) -> float | None:
     if bound.confidence >= level - _ROUNDING:
         return bound.epsilon
     rule = bound.decision
-    if rule is None or result.attack != AUDIT:
+    if rule is None or result.attack not in AUDITS:
         return None
     alpha = (1 - level) / 2
     tpr_lower = 1 - _chernoff_upper(1 - rule.tpr, rule.trials_in, alpha)

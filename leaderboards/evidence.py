@@ -16,7 +16,7 @@ from typing import Any
 
 from harness.attacks.results import AttackResult, External
 from leaderboards.attack_text import against_row, differing_options
-from leaderboards.audits import AUDIT, audit_of
+from leaderboards.audits import audit_of
 from leaderboards.groups import Group, audit_command
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import TaskTable
@@ -58,7 +58,7 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         audit = audit_of(attacks[id(row)], external, row.proved, group.delta)
         known = evidence.defaults(row.mechanism, row.task)
         settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
-        wanted = 0 < row.epsilon < math.inf and not any(one.attack == AUDIT for one in audit.attacks)
+        wanted = 0 < row.epsilon < math.inf and not any(one.attack == "audit" for one in audit.attacks)
         command = audit_command(group, row.results[0].cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from harness import models
 from harness.attacks.audit import Audit, audit, check
@@ -19,6 +20,7 @@ from harness.commands.audit import failure
 from harness.errors import UsageError
 from harness.models.embeddings import load_embeddings
 from harness.output_cache import OutputCache
+from harness.privacy import accountants
 from harness.privacy.doors import noisy_sum
 from harness.privacy.primitives import GaussianSum
 from harness.seeds import streams
@@ -141,6 +143,20 @@ def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism
     assert math.isinf(found[1].privacy.epsilon_proved)
     if access == "white-box" and mechanism.name == "tang":
         assert found[1].bound.epsilon > 0, "without noise the canary's tokens are plain to see"
+
+
+def test_the_label_that_won_leaks_less_than_the_noisy_votes() -> None:
+    """Four ballots for two labels at a proved epsilon of 4 (multiplier 1.081): why black-box bounds come from rates."""
+    multiplier = 1.081
+    wins = {lead: ndtr(lead / (2 * multiplier)) for lead in range(-4, 5)}  # each count has noise sqrt(2) * multiplier
+    worst = max(
+        math.log((wins[lead] - 1e-5) / wins[other])
+        for lead in wins
+        for other in wins
+        if abs(lead - other) <= 2 and wins[lead] > wins[other]
+    )
+    assert worst == pytest.approx(1.708, abs=1e-3)
+    assert accountants.epsilon(GaussianSum(multiplier).event, 1e-5).upper == pytest.approx(4, abs=0.01)
 
 
 @dataclass(frozen=True)

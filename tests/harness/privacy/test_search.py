@@ -29,7 +29,8 @@ def test_the_search_meets_any_falling_power_law(target: float, power: float, sca
         assert found is None
     elif scale * 1e-3**-power <= target:
         assert found is not None
-        assert found.x == pytest.approx(1e-3)
+        near = 0.99 * target <= scale * found.x**-power <= target  # then any such place is as good as the lower end
+        assert near or found.x == pytest.approx(1e-3)
     else:
         assert found is not None
         assert 0.99 * target <= scale * found.x**-power <= target * (1 + 1e-12)
