@@ -1,6 +1,7 @@
 """The board of all attacks: every attack result and external evaluation under a results folder, row of a suite or not.
 
-A table holds one attack on one task with one source of records and one model (hash of its weights).
+A table holds one attack, with one question where it has several, on one task with one source of records and one model
+(hash of its weights).
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ __all__ = ["AttackBoard", "AttackTable", "attacks_json", "build_attacks", "rende
 
 @dataclass(frozen=True)
 class AttackTable:
-    """Results of one attack that may be compared: by mechanism and rising ε."""
+    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one."""
 
     attack: str
+    question: str
     task: str
     source: str
     model: str
@@ -31,7 +33,8 @@ class AttackTable:
 
     @property
     def title(self) -> str:
-        return f"{self.attack} on {self.task}"
+        asked = f" ({self.question})" if self.question else ""
+        return f"{self.attack}{asked} on {self.task}"
 
     @property
     def measures(self) -> list[str]:
@@ -69,13 +72,14 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
         attacks = real
     elif attacks and not real:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
-    groups: dict[tuple[str, str, str, str, str], list[AttackResult]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
     for result in attacks:
         subject, model = result.subject, result.manifest.model
         weights = model.sha256 or model.revision or ""
-        groups[result.attack, subject.task, subject.source, model.name, weights].append(result)
+        question = str(result.settings.get("question", ""))
+        groups[result.attack, question, subject.task, subject.source, model.name, weights].append(result)
     tables = (
-        AttackTable(*key[:4], key[4] or None, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items())
+        AttackTable(*key[:5], key[5] or None, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items())
     )
     ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
     return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))

@@ -50,3 +50,21 @@ def test_the_example_answer_mechanism_runs_at_its_proved_epsilon(dpicl, sim_suit
     (row,) = table["rows"]
     assert row["mechanism"] == "shares" and row["queries"] == 12
     assert 0.98 * 2 <= row["proved"] <= 2
+
+
+@pytest.mark.parametrize(("page", "marker"), [("README.md", "class Vote"), ("docs/mechanisms.md", "class Shares")])
+def test_the_example_mechanisms_pass_the_conformance_kit(dpicl, tmp_path, page, marker):
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
+    (source,) = (block for block in blocks if marker in block)
+    plugin = tmp_path / "example.py"
+    plugin.write_text(source, encoding="utf-8")
+    checked = dpicl("check", plugin, "--task", "agnews")
+    assert checked.code == 0, checked.out
+
+
+def test_a_commit_holds_no_attack_result_that_cannot_be_read():
+    from harness.attacks.store import load_attacks
+
+    results, damaged = load_attacks(ROOT / "results")
+    assert damaged == []
+    assert {result.manifest.dirty for result in results} <= {False}
