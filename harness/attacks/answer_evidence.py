@@ -135,14 +135,16 @@ class AnswerEvidence:
 def _features(seen: Seen) -> np.ndarray:
     """float64[d] of one run: what left by the first door and, where it is another one, by the last.
 
-    Choices are marked among the K that could be chosen; sums of several clusters are added up. Both have public sizes.
+    What was chosen is marked among the K that could be, the first with 1 and the others with less and less; sums of
+    several clusters are added up. Both have public sizes.
     """
     ends = seen.passages[:1] if len(seen.passages) == 1 else [seen.passages[0], seen.passages[-1]]
     parts = []
     for passage in ends:
         if passage.door.kind == "choice":
             marked = np.zeros(passage.door.clean.size)
-            marked[passage.released.astype(np.int64)] = 1.0
+            count = len(passage.released)
+            marked[passage.released.astype(np.int64)] = 1.0 - np.arange(count) / count
             parts.append(marked)
         else:
             parts.append(passage.released.reshape(-1, passage.released.shape[-1]).sum(axis=0))
