@@ -104,6 +104,10 @@ class Audit:
         unused = ("rank",) if isinstance(mechanism, AnswerMechanism) else ("question", "words", "repeats")
         return {name: value for name, value in own.items() if name not in unused}
 
+    def id_of(self, mechanism: Mechanism, subject: Subject) -> str:
+        """The id of the result."""
+        return attack_id("audit", self.access, self.described(mechanism), subject)
+
 
 def check(mechanism: Mechanism, task: Task) -> None:
     """Raises UsageError where there is nothing to audit. ``task`` needs no records."""
@@ -116,6 +120,42 @@ def check(mechanism: Mechanism, task: Task) -> None:
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
+def subject_of(
+    mechanism: Mechanism,
+    task: Task,
+    model: str,
+    epsilon: float,
+    settings: Audit,
+    options: Mapping[str, Any],
+    plugin: str | None,
+) -> Subject:
+    """What is audited; known before the model is read."""
+    return Subject(
+        mechanism=mechanism.name,
+        options=dict(options),
+        plugin=plugin,
+        task=task.name,
+        task_version=task.version,
+        source=task.source,
+        model=model,
+        epsilon=epsilon,
+        delta=settings.delta,
+        seed=settings.seed,
+        shots=0 if isinstance(mechanism, AnswerMechanism) else 1,
+        members=settings.records or sample_size(mechanism),
+    )
+
+
+def sample_size(mechanism: Mechanism) -> int:
+    """The expected sample, by the mechanism's options. Raises UsageError where they do not say."""
+    size = getattr(mechanism, "prompts", None)
+    if size is None:
+        size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
+    if not size:
+        raise UsageError(f"{mechanism.name} has no option that says how many records a sample has; give --records.")
+    return int(size)
+
+
 def audit(
     mechanism: Mechanism,
     task: Task,
@@ -126,10 +166,12 @@ def audit(
     outputs: OutputCache | None = None,
     plugin: str | None = None,
     report: Report = lambda *_: None,
+    asked: str | None = None,
 ) -> Iterator[AttackResult]:
     """One result for each epsilon; the model is read for the first one.
 
-    options: all of the mechanism's, for the result. Raises UsageError where the settings do not fit the task.
+    options: all of the mechanism's, for the result. asked: the model as the user named it. Raises UsageError where the
+    settings do not fit the task.
     """
     start, tokens = time.perf_counter(), model.usage.tokens_read
     runs = _runs(mechanism, task, model, settings, outputs or OutputCache(None), report)
@@ -137,24 +179,11 @@ def audit(
         calibration = calibrate(mechanism, runs.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
         bound, separate = bounds_of(evidence, settings)
-        subject = Subject(
-            mechanism=mechanism.name,
-            options=dict(options),
-            plugin=plugin,
-            task=task.name,
-            task_version=task.version,
-            source=task.source,
-            model=model.identity.name,
-            epsilon=epsilon,
-            delta=settings.delta,
-            seed=settings.seed,
-            shots=0 if isinstance(mechanism, AnswerMechanism) else 1,
-            members=runs.records,
-        )
+        subject = subject_of(mechanism, task, asked or model.identity.name, epsilon, settings, options, plugin)
         own = settings.described(mechanism)
         release = release_of(calibration, runs.sizes, evidence)
         yield AttackResult(
-            id=attack_id("audit", settings.access, own, subject),
+            id=settings.id_of(mechanism, subject),
             attack="audit",
             access=settings.access,
             settings=own,
@@ -178,11 +207,12 @@ def _runs(
     mechanism: Mechanism, task: Task, model: LanguageModel, settings: Audit, outputs: OutputCache, report: Report
 ) -> AnswerEvidence | DemonstrationEvidence:
     if isinstance(mechanism, AnswerMechanism):
-        count = settings.records or mechanism.slots * mechanism.examples_per_slot
+        count = settings.records or sample_size(mechanism)
         private, other = held_out(task.train, count, streams(settings.seed).stream("audit:records"))
         return AnswerEvidence(mechanism, task, private, other, model, settings, outputs, report)
     if isinstance(mechanism, DemonstrationMechanism):
-        return DemonstrationEvidence(mechanism, task, model, settings, report)
+        count = settings.records or sample_size(mechanism)
+        return DemonstrationEvidence(mechanism, task, count, model, settings, report)
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 

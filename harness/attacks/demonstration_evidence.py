@@ -12,7 +12,6 @@ from scipy.special import softmax
 from harness.attacks.audit_rules import Evidence, Fit, Rule, as_it_is, linear, reference_vector
 from harness.attacks.audit_runs import DemonstrationRuns
 from harness.attacks.canaries import held_out
-from harness.errors import UsageError
 from harness.mechanism import DemonstrationMechanism
 from harness.privacy.calibration import Calibration
 from harness.privacy.doors import Door
@@ -42,12 +41,18 @@ class DemonstrationEvidence:
     """
 
     def __init__(
-        self, mechanism: DemonstrationMechanism, task: Task, model: LanguageModel, settings: Audit, report: Report
+        self,
+        mechanism: DemonstrationMechanism,
+        task: Task,
+        records: int,
+        model: LanguageModel,
+        settings: Audit,
+        report: Report,
     ) -> None:
         self._mechanism, self._settings, self._report, self._model = mechanism, settings, report, model
         label = task.labels[0] if task.labels else NEUTRAL_LABEL
         group = [record for record in task.train if record.label == label] if task.partitioned else list(task.train)
-        self.records = settings.records or _sample_size(mechanism)
+        self.records = records
         private, _ = held_out(group, self.records, streams(settings.seed).stream("audit:records"))
         self._runs = DemonstrationRuns(mechanism, task, private, label, model, settings.seed)
         self.sizes = self._runs.sizes
@@ -156,13 +161,3 @@ def _mean_chances(runs: list[list[Door]], scales: list[float]) -> np.ndarray:
     """float64[T, V]."""
     total: np.ndarray = sum((np.array(list(_chances(run, scales))) for run in runs), np.zeros(()))
     return total / len(runs)
-
-
-def _sample_size(mechanism: DemonstrationMechanism) -> int:
-    """The expected sample of one demonstration, by the mechanism's options. Raises UsageError where they do not say."""
-    size = getattr(mechanism, "prompts", None) or getattr(mechanism, "slots", 0) * getattr(
-        mechanism, "examples_per_slot", 1
-    )
-    if not size:
-        raise UsageError(f"{mechanism.name} has no option that says how many records a sample has; give --records.")
-    return int(size)

@@ -13,7 +13,7 @@ from harness.attacks.results import AttackResult, External, Subject, attack_from
 from harness.errors import ResultError
 from harness.files import write_whole
 from harness.paths import slug
-from harness.store import Damaged
+from harness.store import Damaged, Store
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -39,6 +39,16 @@ def read(path: Path) -> AttackResult | Damaged | None:
         return None
     found, damaged = _load([path], attack_from_text)
     return found[0] if found else damaged[0]
+
+
+def stored(results: Path, attack: str, subject: Subject, id: str, say: Callable[[str], None]) -> AttackResult | None:
+    """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells."""
+    found = read(path_for(results, attack, subject, id))
+    if found is not None and not isinstance(found, AttackResult):
+        Store(results, ATTACKS).set_aside([found])
+        say(f"dpicl: {found.path} is no result and was set aside: {found.reason}.")
+        return None
+    return found
 
 
 def write(results: Path, result: AttackResult) -> Path:

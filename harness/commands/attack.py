@@ -101,9 +101,11 @@ def _attack(arguments: argparse.Namespace) -> int:
         raise UsageError(f"The attack {attack.name} cannot be made on any of these mechanisms: {reasons}.")
     for name, reason in skipped.items():
         output.message(f"{name} is left out: {reason}.")
-    results, made = _made(jobs, arguments.results)
+    results, made, failed = _made(jobs, arguments.results)
+    if not results:
+        raise UsageError(failed[0])
     _emit(arguments, results, skipped, made)
-    return 0
+    return 2 if failed else 0
 
 
 def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> Setting:
@@ -183,31 +185,33 @@ def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {key: value for _, key, value in arguments.set}
 
 
-def _made(jobs: Sequence[Job], folder: Path) -> tuple[list[AttackResult], int]:
-    """(every result, how many of them were made now). A result is written as soon as it is there."""
+def _made(jobs: Sequence[Job], folder: Path) -> tuple[list[AttackResult], int, list[str]]:
+    """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
+    is there; a job that a user can mend does not stop the others."""
     from harness.attacks import store
     from harness.attacks.driver import Attacker
-    from harness.attacks.results import AttackResult
-    from harness.store import Store
 
-    attacker, results, made = Attacker(jobs[0].setting.model), [], 0
+    attacker, made = Attacker(jobs[0].setting.model), 0
+    results: list[AttackResult] = []
+    failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        path = store.path_for(folder, job.setting.attack.name, job.subject, job.id)
-        found = store.read(path)
-        if found is not None and not isinstance(found, AttackResult):
-            Store(folder, store.ATTACKS).set_aside([found])
-            output.message(f"dpicl: {found.path} is no result and was set aside: {found.reason}.")
-        if isinstance(found, AttackResult):
+        found = store.stored(folder, job.setting.attack.name, job.subject, job.id, output.message)
+        if found is not None:
             results.append(found)
             output.message(f"[{number}/{len(jobs)}] {job}: already there")
             continue
-        result = attacker.run(job, counting())
+        try:
+            result = attacker.run(job, counting())
+        except UsageError as error:
+            failed.append(f"{job}: {error}")
+            output.message(f"[{number}/{len(jobs)}] {failed[-1]}")
+            continue
         store.write(folder, result)
         results.append(result)
         made += 1
         seconds = output.duration(sum(result.cost.seconds.values()))
         output.message(f"[{number}/{len(jobs)}] {job}: {headline(result)} in {seconds}")
-    return results, made
+    return results, made, failed
 
 
 def _stored(arguments: argparse.Namespace) -> list[AttackResult]:

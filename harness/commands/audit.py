@@ -101,7 +101,7 @@ def _confidence(text: str) -> float:
 def _audit(arguments: argparse.Namespace) -> int:
     from harness import models
     from harness.attacks import store
-    from harness.attacks.audit import Audit, audit, check
+    from harness.attacks.audit import Audit, audit, check, subject_of
     from harness.cells import build
     from harness.commands.counting import counting
     from harness.output_cache import OutputCache, outputs_folder
@@ -124,13 +124,21 @@ def _audit(arguments: argparse.Namespace) -> int:
     mechanism = build(cls, options)
     check(mechanism, Task.without_records(arguments.task))
     task = Task.load(arguments.task, arguments.source, limit_test=1)
-    model = models.load(arguments.model)
-    results = []
-    plugin, outputs = mechanisms[cls.name].plugin_hash, OutputCache(outputs_folder())
-    for result in audit(mechanism, task, model, arguments.epsilon, settings, options, outputs, plugin, counting()):
-        path = store.write(arguments.results, result)
-        output.message(f"dpicl: {path}")
-        results.append(result)
+    plugin = mechanisms[cls.name].plugin_hash
+    there: dict[float, AttackResult] = {}
+    for asked in dict.fromkeys(arguments.epsilon):
+        subject = subject_of(mechanism, task, arguments.model, asked, settings, options, plugin)
+        found = store.stored(arguments.results, "audit", subject, settings.id_of(mechanism, subject), output.message)
+        if found is not None:
+            there[asked] = found
+    missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]
+    if missing:
+        model, outputs = models.load(arguments.model), OutputCache(outputs_folder())
+        made = audit(mechanism, task, model, missing, settings, options, outputs, plugin, counting(), arguments.model)
+        for asked, result in zip(missing, made, strict=True):
+            output.message(f"dpicl: {store.write(arguments.results, result)}")
+            there[asked] = result
+    results = [there[asked] for asked in dict.fromkeys(arguments.epsilon)]
     if arguments.json:
         output.emit_json([result.model_dump(mode="json") for result in results])
     else:
@@ -153,9 +161,10 @@ def _show(results: Sequence[AttackResult]) -> None:
     output.emit_table(columns, [_row(result) for result in results], title=_title(results[0]))
     first = results[0]
     assert first.bound is not None
+    judged = first.bound.decision.trials_in if first.bound.decision else 0
     output.emit(
-        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over deals and noise, from"
-        f" {first.settings['runs']} runs on each side; half of them chose the rule, the rest judged it; exact: if these"
+        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over deals and noise; of"
+        f" {first.settings['runs']} runs on each side {judged} judged, and the others chose the rule; exact: if these"
         " runs were all that there is."
     )
     for note in dict.fromkeys(note for result in results for note in result.notes):

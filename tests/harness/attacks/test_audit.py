@@ -263,8 +263,16 @@ def test_the_command_writes_a_result_and_shows_it(dpicl, tmp_path) -> None:
     assert stored["id"] == result["id"] == path.stem
     assert path.relative_to(tmp_path).parts[:5] == ("attacks", "audit", "sim", "voting", "agnews")
     assert result["subject"]["options"]["slots"] == 3 and result["subject"]["members"] == 6
+    before = path.stat().st_mtime_ns
     shown = dpicl(*words, *small)
     assert shown.code == 0 and "proved" in shown.out and "audited" in shown.out and "FAILED" not in shown.out
+    assert path.stat().st_mtime_ns == before, "a result that is there is not made again"
+    path.write_text("{")
+    again = dpicl(*words, *small, "--epsilon", "2")
+    assert again.code == 0 and "set aside" in again.err
+    assert len(list(tmp_path.rglob("set_aside/*.json"))) == 1
+    assert json.loads(path.read_text())["bound"] == stored["bound"]
+    assert len(list(path.parent.glob("*.json"))) == 2
 
 
 def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
