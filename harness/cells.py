@@ -181,6 +181,14 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     return plain
 
 
+def sized_options(cls: type[Mechanism], task: str, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Options:
+    """As `resolve_options`, with ``sizes`` below the given ones, where the class has an option of that name that is a
+    whole number (or None)."""
+    types = option_types(cls)
+    fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
+    return resolve_options(cls, task, {**fitting, **given})
+
+
 @lru_cache(maxsize=64)
 def _adapter(hint: Any) -> TypeAdapter[Any]:
     return TypeAdapter(hint)

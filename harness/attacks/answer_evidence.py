@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.audit_rules import Evidence, Fit, Rule, frequencies, linear, noise_p_value, reference_vector, table
+from harness.attacks.audit_rules import (
+    SIDES,
+    Evidence,
+    Fit,
+    Rule,
+    frequencies,
+    linear,
+    noise_p_value,
+    reference_vector,
+    table,
+)
 from harness.attacks.audit_runs import AnswerRuns, Seen
 from harness.attacks.canaries import canary
 from harness.errors import UsageError
@@ -24,8 +34,6 @@ if TYPE_CHECKING:
     from harness.attacks.audit import Audit
     from harness.models.base import LanguageModel
     from harness.task import Task
-
-SIDES = (True, False)
 
 
 class AnswerEvidence:

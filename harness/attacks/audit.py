@@ -30,6 +30,7 @@ from harness.attacks.lower_bounds import Bound, split_bounds
 from harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from harness.attacks.paired import PairedBound, paired_bounds
 from harness.attacks.results import Access, AttackResult, Decision, LowerBound, Subject, attack_id
+from harness.cells import sized_options
 from harness.errors import UsageError
 from harness.mechanism import AnswerMechanism, DemonstrationMechanism, Mechanism, Sizes
 from harness.output_cache import OutputCache
@@ -51,13 +52,13 @@ REPEATS: Final = 5
 
 #: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
-SIZES: Final[Mapping[str, Any]] = {
+SIZES: Final[Mapping[str, int]] = {
     "slots": 4,
     "examples_per_slot": 2,
     "record_tokens": 110,
     "public_slots": 8,
 }
-DEMONSTRATION_SIZES: Final[Mapping[str, Any]] = {
+DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
     "slots": 8,
     "examples_per_slot": 1,
     "prompts": 8,
@@ -90,11 +91,8 @@ class Audit:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        from harness.cells import option_types, resolve_options
-
         sizes = SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
-        known = option_types(cls)
-        return resolve_options(cls, task, {**{k: v for k, v in sizes.items() if k in known}, **given})
+        return sized_options(cls, task, sizes, given)
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
         """What a result file says of these."""
@@ -113,10 +111,8 @@ def check(mechanism: Mechanism, task: Task) -> None:
     """Raises UsageError where there is nothing to audit. ``task`` needs no records."""
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
-    answers = isinstance(mechanism, AnswerMechanism)
-    if answers and task.kind == "generation" and (reason := mechanism.skip(task)):
-        raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
-    if not answers and (reason := mechanism.skip(task)):
+    asked_itself = not isinstance(mechanism, AnswerMechanism) or task.kind == "generation"
+    if asked_itself and (reason := mechanism.skip(task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
@@ -206,12 +202,11 @@ def audit(
 def _runs(
     mechanism: Mechanism, task: Task, model: LanguageModel, settings: Audit, outputs: OutputCache, report: Report
 ) -> AnswerEvidence | DemonstrationEvidence:
+    count = settings.records or sample_size(mechanism)
     if isinstance(mechanism, AnswerMechanism):
-        count = settings.records or sample_size(mechanism)
         private, other = held_out(task.train, count, streams(settings.seed).stream("audit:records"))
         return AnswerEvidence(mechanism, task, private, other, model, settings, outputs, report)
     if isinstance(mechanism, DemonstrationMechanism):
-        count = settings.records or sample_size(mechanism)
         return DemonstrationEvidence(mechanism, task, count, model, settings, report)
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 

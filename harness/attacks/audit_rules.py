@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 from scipy import stats
@@ -17,6 +18,9 @@ from harness.attacks.lower_bounds import score_thresholds, shares_above
 from harness.attacks.mixtures import exceedance
 from harness.attacks.watchers import Passage
 from harness.privacy.ledger import Ledger
+
+#: With the canary, and without.
+SIDES: Final = (True, False)
 
 #: Runs -> scores [n] or [n, m]; a larger one speaks for membership.
 Score = Callable[[np.ndarray], np.ndarray]

@@ -158,17 +158,16 @@ class DemonstrationRuns:
         place. Raises UsageError when no text is released by a choice among public tokens.
         """
         ranks: dict[int, int] = {}
-        forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
         longest = 0
         for _ in range(_MOST_TRIES):
             forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
             text = self.release(self._private, knob, run, forcing).text
-            longest = max(longest, len(forcing.forced))
-            tokens = getattr(self.mechanism, "tokens", longest)
-            if not forcing.forced or len(forcing.forced) >= tokens or ranks.get(len(forcing.forced) - 1, rank) == 0:
+            length = len(forcing.forced)
+            longest = max(longest, length)
+            last = ranks.get(length - 1, rank)
+            if not length or length >= getattr(self.mechanism, "tokens", longest) or last == 0:
                 break
-            last = len(forcing.forced) - 1
-            ranks[last] = ranks.get(last, rank) - 1
+            ranks[length - 1] = last - 1
         if not forcing.forced:
             raise UsageError(f"{self.mechanism.name} releases nothing through a door, so there is nothing to audit.")
         return text, list(forcing.forced)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import softmax
 
-from harness.attacks.audit_rules import Evidence, Fit, Rule, as_it_is, linear, reference_vector
+from harness.attacks.audit_rules import SIDES, Evidence, Fit, Rule, as_it_is, linear, reference_vector
 from harness.attacks.audit_runs import DemonstrationRuns
 from harness.attacks.canaries import held_out
 from harness.mechanism import DemonstrationMechanism
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from harness.models.base import LanguageModel
     from harness.task import Task
 
-SIDES = (True, False)
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000
 #: Probabilities below this count as this in a likelihood ratio.

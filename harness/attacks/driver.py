@@ -21,7 +21,7 @@ from harness.attacks.base import Attack, Report, Scene
 from harness.attacks.games import Game, deal
 from harness.attacks.results import AttackResult, Subject, attack_id
 from harness.attacks.targets import Target, target
-from harness.cells import build, fixed_epsilon, option_types, resolve_options
+from harness.cells import build, fixed_epsilon, sized_options
 from harness.errors import ResultError, UsageError, unknown
 from harness.mechanism import AnswerMechanism, Mechanism, Partition
 from harness.output_cache import OutputCache, outputs_folder
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 #: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
 #: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.
-ANSWER_SIZES: Final[Mapping[str, Any]] = {"slots": 8, "examples_per_slot": 2, "public_slots": 8, "candidates": 8}
-DEMONSTRATION_SIZES: Final[Mapping[str, Any]] = {"slots": 8, "examples_per_slot": 1, "prompts": 8, "tokens": 15}
+ANSWER_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 2, "public_slots": 8, "candidates": 8}
+DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {"slots": 8, "examples_per_slot": 1, "prompts": 8, "tokens": 15}
 #: Members, and others, where the command does not say otherwise (Bhusal et al. 2025: 50 and 50).
 MEMBERS: Final = 50
 
@@ -121,7 +121,8 @@ def jobs_of(
     Raises UsageError where the name or an option does not fit, or epsilons are missing.
     """
     cls = find_mechanism(name, dict(mechanisms))
-    options = sized_options(cls, setting.task.name, given)
+    sizes = ANSWER_SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
+    options = sized_options(cls, setting.task.name, sizes, given)
     mechanism = build(cls, options)
     own = fixed_epsilon(mechanism)
     if own is None and not epsilons:
@@ -141,14 +142,6 @@ def jobs_of(
     }
     wanted = list(dict.fromkeys(epsilons)) if own is None else [own]
     return [Job(setting, mechanism, Subject(epsilon=epsilon, **common)) for epsilon in wanted]
-
-
-def sized_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Every option: the sizes above where the class has an option of that name and whole numbers, then ``given``."""
-    sizes = ANSWER_SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
-    types = option_types(cls)
-    small = {name: value for name, value in sizes.items() if types.get(name) is int}
-    return resolve_options(cls, task, {**small, **given})
 
 
 class Attacker:
