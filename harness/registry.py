@@ -237,11 +237,6 @@ def _add(found: dict[str, Item], new: Item, kind: str = "mechanisms") -> None:
     found[name] = new
 
 
-def leaderboards() -> ModuleType:
-    """The package that makes boards; loaded only by the commands that need it."""
-    return importlib.import_module("leaderboards.board")
-
-
-def pages() -> ModuleType:
-    """The module that writes boards as pages."""
-    return importlib.import_module("leaderboards.html")
+def leaderboards(part: str = "board") -> ModuleType:
+    """A module of the package that makes boards ('board', 'html', 'sinks.wandb_sink'); loaded by what needs it."""
+    return importlib.import_module(f"leaderboards.{part}")

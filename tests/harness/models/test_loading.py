@@ -14,7 +14,7 @@ from harness.models.weights import file_sha256, folder_sha256
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
 def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UsageError, match="embedded, hf:PATH_OR_ID, sim"):
+    with pytest.raises(UsageError, match="embedded, embedded-float32, hf:PATH_OR_ID, sim"):
         models.load(name)
 
 
@@ -79,4 +79,16 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 
 def test_known_models_are_listed() -> None:
-    assert [entry["name"].partition(":")[0] for entry in models.known()] == ["embedded", "hf", "sim"]
+    assert [entry["name"].partition(":")[0] for entry in models.known()] == ["embedded", "embedded-float32", "hf", "sim"]
+
+
+def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:
+    with pytest.raises(UsageError, match="float32 by its name; use 'embedded' for bfloat16"):
+        models.load("embedded-float32", device="cpu", dtype="bfloat16")
+
+
+@pytest.mark.model
+def test_the_model_in_float32_is_the_embedded_one_in_full_precision() -> None:
+    model = models.load("embedded-float32", device="cpu")
+    assert model.identity.dtype == "float32"
+    assert model.identity.name == "embedded"
