@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 from harness.attacks.results import AttackResult, External
 from leaderboards.attack_text import trials_text
 from leaderboards.audits import Audit
+from leaderboards.rows import Row
 
 
 def audit_json(audit: Audit) -> dict[str, Any]:
@@ -23,6 +25,20 @@ def audit_json(audit: Audit) -> dict[str, Any]:
         "doubts": list(audit.doubts),
         "attacks": [attack_json(result) for result in audit.attacks],
         "external": [external_json(one) for one in audit.external],
+    }
+
+
+def submission_json(row: Row) -> dict[str, Any] | None:
+    """Where a submitted row comes from, and what was found about it; None for a row of our own."""
+    one = row.submission
+    if one is None:
+        return None
+    names = ("name", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
+    return {
+        **{name: getattr(one, name) for name in names},
+        "authors": list(one.authors),
+        "reported": row.reported,
+        "reproduced": [asdict(again) for again in row.reproduced],
     }
 
 

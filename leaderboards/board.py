@@ -3,6 +3,8 @@
 A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
 delta; nothing else shares a table. Within a section a task has one version (records, prompts, sizes, test records) and
 a row has one set of options: where results differ, the version with the most results stays and a note names the rest.
+Submitted rows stand beside our own, but where versions differ our own results decide which one stays. Results of a
+retired suite version are sections of their own, apart.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 from harness.results import Result
-from leaderboards.as_json import audit_json, finite
+from leaderboards.as_json import audit_json, finite, submission_json
 from leaderboards.attack_board import attacks_json, build_attacks, render_attacks
 from leaderboards.evidence import Evidence, audit_notes, audited, left_out
 from leaderboards.groups import Group, group_of
 from leaderboards.rows import Row
 from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, task_table
+from leaderboards.submitted import Submission, on_the_board, with_submissions
 from leaderboards.terminal import render_terminal
 from leaderboards.text import counted, names_text, queries_words
 
@@ -51,23 +55,39 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results that are in none of them."""
+    """Sections, the newest first; ``notes`` are about results that are in none of them.
+
+    retired: sections of versions of the suite that nothing is added to any more.
+    """
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
+    retired: tuple[Section, ...] = ()
 
 
-def build_board(results: Sequence[Result], asked: str | None = None, evidence: Evidence | None = None) -> Board:
+def build_board(
+    results: Sequence[Result],
+    asked: str | None = None,
+    evidence: Evidence | None = None,
+    submissions: Sequence[Submission] = (),
+    retired: Sequence[Result] = (),
+) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
+    submissions: methods that were sent in; of their results only those stand here that belong to a group of ours.
+    retired: results of versions of the suite that are no longer its current one.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
     for result in results:
         groups[group_of(result, asked)].append(result)
     notes = []
+    submitted, owners = on_the_board(submissions)
+    for result in submitted:
+        if group_of(result, asked) in groups:
+            groups[group_of(result, asked)].append(result)
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
         count = counted(len(results) - sum(map(len, real.values())))
@@ -76,50 +96,59 @@ def build_board(results: Sequence[Result], asked: str | None = None, evidence: E
     newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
     if len(newest) > 1:
         notes.append(_several(newest))
-    sections = tuple(_section(group, groups[group], evidence) for group in newest)
+    sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
     tables = [table for section in sections for table in section.tables]
     notes.extend(left_out(tables, newest, evidence))
-    return Board(sections, tuple(notes))
+    old = build_board(retired, asked, evidence).sections if retired else ()
+    return Board(sections, tuple(notes), old)
 
 
 def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
-    sections = []
-    for section in board.sections:
-        tables = [
-            {
-                "task": table.task,
-                "kind": table.kind,
-                "metric": table.metric,
-                "documents": table.documents,
-                "rows": [_row_json(row) for row in table.in_order],
-                "paper": [_row_json(row) for row in table.paper],
-                "missing": [asdict(missing) for missing in table.missing],
-            }
-            for table in section.tables
-        ]
-        sections.append(
-            {
-                "group": asdict(section.group),
-                "tasks": tables,
-                "rankings": [asdict(ranking) for ranking in section.rankings],
-                "notes": list(section.notes),
-            }
-        )
-    plain: dict[str, Any] = finite({"sections": sections, "notes": list(board.notes)})
+    plain: dict[str, Any] = finite(
+        {
+            "sections": [_section_json(section) for section in board.sections],
+            "notes": list(board.notes),
+            "retired": [_section_json(section) for section in board.retired],
+        }
+    )
     return plain
 
 
-def _section(group: Group, results: Sequence[Result], evidence: Evidence) -> Section:
+def _section_json(section: Section) -> dict[str, Any]:
+    tables = [
+        {
+            "task": table.task,
+            "kind": table.kind,
+            "metric": table.metric,
+            "documents": table.documents,
+            "rows": [_row_json(row) for row in table.in_order],
+            "paper": [_row_json(row) for row in table.paper],
+            "missing": [asdict(missing) for missing in table.missing],
+        }
+        for table in section.tables
+    ]
+    return {
+        "group": asdict(section.group),
+        "tasks": tables,
+        "rankings": [asdict(ranking) for ranking in section.rankings],
+        "notes": list(section.notes),
+    }
+
+
+def _section(
+    group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission] = MappingProxyType({})
+) -> Section:
     notes: list[str] = []
     if group.simulated:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
-    kept = _settle(results, lambda result: result.cell.task, _task_version, notes)
-    kept = _settle(kept, _row_key, _row_version, notes)
+    kept = _settle(results, lambda result: result.cell.task, _task_version, notes, owners)
+    kept = _settle(kept, _row_key, _row_version, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    tables = audited([task_table(group, task, by_task[task]) for task in sorted(by_task)], group, evidence)
+    own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
+    tables = audited(own, group, evidence)
     for table in tables:
         notes.extend(_uneven_seeds(table))
         notes.extend(_uneven_queries(table))
@@ -138,19 +167,28 @@ def _settle(
     scope: Callable[[Result], Hashable],
     version: Callable[[Result], Version],
     notes: list[str],
+    owners: Mapping[str, Submission],
 ) -> list[Result]:
-    """Of every scope the results of one version: the one with most results, the newest where two have as many."""
+    """Of every scope the results of one version: the one with most results, the newest where two have as many.
+
+    Submitted results (``owners``) count only where there are none of ours.
+    """
     scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
         scopes[scope(result)][tuple(version(result).items())].append(result)
     kept = []
     for versions in scopes.values():
-        best = max(versions.values(), key=lambda own: (len(own), max(_age(result) for result in own)))
+        best = max(versions.values(), key=lambda own: _weight(own, owners))
         kept.extend(best)
         for own in versions.values():
             if own is not best:
                 notes.append(_left_out(own, version(own[0]), version(best[0])))
     return kept
+
+
+def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tuple[int, int, str]:
+    ours = sum(result.cell.label not in owners for result in results)
+    return ours, len(results), max(_age(result) for result in results)
 
 
 def _left_out(results: Sequence[Result], version: Version, kept: Version) -> str:
@@ -223,10 +261,11 @@ def _age(result: Result) -> str:
 
 
 def _row_json(row: Row) -> dict[str, Any]:
-    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit")}
+    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
     return {
         **data,
         "audited": audit_json(row.audit),
+        "submission": submission_json(row),
         "seeds": list(row.seeds),
         "cells": [result.cell_id for result in row.results],
     }

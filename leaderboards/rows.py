@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from harness.evaluation.statistics import ratio_interval, seeds_documents_interv
 from harness.results import Result
 from leaderboards.audits import Audit
 from leaderboards.text import epsilon_text, seeds_text
+
+if TYPE_CHECKING:
+    from leaderboards.submitted import Reproduction, Submission
 
 ZERO_SHOT = "zero_shot"
 REAL_DATA = "real_demonstrations"
@@ -35,7 +39,7 @@ class Row:
     [0, 1]. recovery: None when it is not defined, and then recovery_note says why. recovery_interval: 95%; None for
     the ends, without a recovery, and where the gain of real demonstrations may be nothing. metrics, aggregates: means
     over seeds, of what every seed has. skipped: metric -> why it was not computed. unranked: why the row has no rank,
-    or "".
+    or "". submission: where the row comes from, None for one of our own.
     """
 
     label: str
@@ -59,6 +63,7 @@ class Row:
     unranked: str
     results: tuple[Result, ...] = field(repr=False)
     audit: Audit = field(default_factory=Audit, repr=False)
+    submission: Submission | None = field(default=None, repr=False)
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -68,6 +73,18 @@ class Row:
     def is_end(self) -> bool:
         """Whether this is zero-shot or real demonstrations, the two ends of the scale."""
         return self.mechanism in (ZERO_SHOT, REAL_DATA)
+
+    @property
+    def reported(self) -> float | None:
+        """The score that the paper of a submission reports for this task and ε; None where it does not."""
+        return None if self.submission is None else self.submission.reported.get((self.task, self.epsilon))
+
+    @property
+    def reproduced(self) -> tuple[Reproduction, ...]:
+        """Cells of this row that somebody else ran again."""
+        if self.submission is None:
+            return ()
+        return self.submission.reproductions(result.cell_id for result in self.results)
 
     @property
     def title(self) -> str:
