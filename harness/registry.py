@@ -1,6 +1,8 @@
 """What there is: mechanisms and attacks, built in, from entry points, and from files given with `--plugin`.
 
-This is the only place of `harness` that reaches into `mechanisms`, `tasks` and `leaderboards`, and it does so late.
+Tasks and models have their own lists (harness.task_config, harness.models); what a plugin holds of them is handed on to
+there. This is the only place of `harness` that reaches into `mechanisms`, `tasks` and `leaderboards`, and it does so
+late.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import inspect
 import logging
 import pkgutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from harness import models, task_config
 from harness.errors import DpiclError, PluginError, unknown
 from harness.mechanism import Mechanism
 
@@ -33,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Registered:
-    """A mechanism and where it came from. plugin_hash: sha256 of its file when it came with `--plugin`, else None."""
+    """A mechanism and where it came from. plugin_hash: `code_hash` of its file or package; None for a built-in one."""
 
     cls: type[Mechanism]
     origin: str
@@ -50,10 +53,13 @@ class RegisteredAttack:
 
 
 Item = TypeVar("Item", Registered, RegisteredAttack)
+Class = TypeVar("Class")
 
 
 def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered]:
     """Every mechanism by name: built-in ones, entry points, plugin files.
+
+    From then on this process also knows the models of the plugin files, and the tasks of plugin folders.
 
     A built-in module or a plugin file that fails raises PluginError. An entry point that fails is a warning that names
     it: somebody else's broken package must not stop a run that does not use it.
@@ -62,9 +68,8 @@ def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered]:
     for module in _modules_of("mechanisms", "mechanism"):
         for cls in mechanisms_of(module):
             _add(found, Registered(cls, "built in"))
-    for entry in sorted(entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
-        for cls in _from_entry_point(entry):
-            _add(found, Registered(cls, f"entry point {entry.name} = {entry.value}"))
+    for mechanism in _of_entry_points(ENTRY_POINTS, Mechanism, mechanisms_of, "mechanism"):
+        _add(found, Registered(*mechanism))
     for path in plugins:
         for item in load_plugin(path):
             _add(found, item)
@@ -79,29 +84,32 @@ def find_mechanism(name: str, mechanisms: dict[str, Registered]) -> type[Mechani
 
 
 def load_plugin(path: Path) -> list[Registered]:
-    """The mechanisms that a Python file defines; none where it defines attacks alone.
+    """The mechanisms that a Python file defines; none where it defines attacks or models alone, or for a task folder.
 
     Raises PluginError naming the file and the reason.
     """
-    module, digest = _plugin_module(path)
+    module, digest = _opened(path)
+    if module is None:
+        return []
     classes = mechanisms_of(module)
-    if not classes and not attacks_of(module):
-        raise PluginError(f"Plugin {path} defines no mechanism{_nearly(module)}; see docs/command-line.md.")
+    if not classes and not attacks_of(module) and not models.loaders_of(module):
+        raise PluginError(f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/adding.md.")
     return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 
 
 def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, RegisteredAttack]:
     """Every attack by name, from where mechanisms come from too; what fails is treated as in `load_mechanisms`."""
+    from harness.attacks.base import Attack
+
     found: dict[str, RegisteredAttack] = {}
     for module in _modules_of("harness.attacks", "attack"):
         for cls in attacks_of(module):
             _add(found, RegisteredAttack(cls, "built in"), "attacks")
-    for entry in sorted(entry_points(group=ATTACK_ENTRY_POINTS), key=lambda entry: entry.name):
-        for cls in _attacks_from_entry_point(entry):
-            _add(found, RegisteredAttack(cls, f"entry point {entry.name} = {entry.value}"), "attacks")
+    for attack in _of_entry_points(ATTACK_ENTRY_POINTS, Attack, attacks_of, "attack"):
+        _add(found, RegisteredAttack(*attack), "attacks")
     for path in plugins:
-        module, digest = _plugin_module(path)
-        for cls in attacks_of(module):
+        plugin, digest = _opened(path)
+        for cls in attacks_of(plugin) if plugin else ():
             _add(found, RegisteredAttack(cls, f"plugin {path}", digest), "attacks")
     return found
 
@@ -137,13 +145,35 @@ def attacks_of(module: ModuleType) -> list[type[Attack]]:
     return own
 
 
-def _plugin_module(path: Path) -> tuple[ModuleType, str]:
-    """(the file as a module, sha256 of its content). Raises PluginError."""
+def code_hash(module: str) -> str:
+    """sha256 of an imported module's file; where it belongs to a package, over all Python files of that package."""
+    top = sys.modules[module.partition(".")[0]]
+    if not hasattr(top, "__path__"):
+        return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
+    digest = hashlib.sha256()
+    for folder in map(Path, top.__path__):
+        for path in sorted(folder.rglob("*.py")):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def _opened(path: Path) -> tuple[ModuleType | None, str]:
+    """(the file as a module, sha256 of its content), its models made known; (None, '') for a folder with tasks, made
+    known as well. Raises PluginError."""
+    if path.is_dir():
+        task_config.add_task_folder(path)
+        return None, ""
     if not path.is_file():
-        raise PluginError(f"Plugin {path} is not a file; give the path of a Python file with a mechanism class.")
+        raise PluginError(
+            f"Plugin {path} is not there; give the path of a Python file with a mechanism, an attack or a model, or of"
+            " a folder with a task.yaml."
+        )
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"dpicl_plugin_{digest[:16]}"
-    return sys.modules.get(name) or _import_file(name, path), digest
+    module = sys.modules.get(name) or _import_file(name, path)
+    models.add(module, f"plugin {path}", digest)
+    return module, digest
 
 
 def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
@@ -182,32 +212,39 @@ def _modules_of(package: str, kind: str) -> Iterable[ModuleType]:
             raise PluginError(f"The {kind} module {name} fails to import: {_reason(error)}.") from error
 
 
-def _from_entry_point(entry: EntryPoint) -> list[type[Mechanism]]:
-    try:
-        loaded = entry.load()
-        if isinstance(loaded, ModuleType):
-            return mechanisms_of(loaded)
-        if inspect.isclass(loaded) and issubclass(loaded, Mechanism) and not inspect.isabstract(loaded):
-            return [loaded]
-        raise PluginError(f"{entry.value} is no mechanism class and no module with one")
-    except Exception as error:
-        _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
-        return []
+def entries(group: str) -> list[EntryPoint]:
+    """The entry points of a group, by name."""
+    return sorted(entry_points(group=group), key=lambda entry: entry.name)
 
 
-def _attacks_from_entry_point(entry: EntryPoint) -> list[type[Attack]]:
-    from harness.attacks.base import Attack
+def _of_entry_points(
+    group: str, base: type, of_module: Callable[[ModuleType], list[type[Class]]], kind: str
+) -> Iterator[tuple[type[Class], str, str]]:
+    """(class, origin, hash) of every entry point of a group: a class, or a module with classes."""
+    for entry in entries(group):
+        try:
+            loaded = entry.load()
+            if isinstance(loaded, ModuleType):
+                classes = of_module(loaded)
+            elif inspect.isclass(loaded) and issubclass(loaded, base) and not inspect.isabstract(loaded):
+                classes = [cast("type[Class]", loaded)]
+            else:
+                raise PluginError(f"{entry.value} is no {kind} class and no module with one")
+            found = [(cls, origin_of(entry), code_hash(cls.__module__)) for cls in classes]
+        except Exception as error:
+            left_out(entry, error)
+            continue
+        yield from found
 
-    try:
-        loaded = entry.load()
-        if isinstance(loaded, ModuleType):
-            return attacks_of(loaded)
-        if inspect.isclass(loaded) and issubclass(loaded, Attack) and not inspect.isabstract(loaded):
-            return [loaded]
-        raise PluginError(f"{entry.value} is no attack class and no module with one")
-    except Exception as error:
-        _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
-        return []
+
+def origin_of(entry: EntryPoint) -> str:
+    """How a table calls it."""
+    return f"entry point {entry.name} = {entry.value}"
+
+
+def left_out(entry: EntryPoint, error: Exception) -> None:
+    """The warning about an entry point that fails."""
+    _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
 
 
 def _import_file(name: str, path: Path) -> ModuleType:

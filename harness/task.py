@@ -26,9 +26,9 @@ from harness.mechanism import Demonstration, Partition, Sizes
 from harness.models.base import ChatPrompt
 from harness.record_sets import Record as Record
 from harness.task_config import TASKS as TASKS
+from harness.task_config import check_source, load_config, public_labels, source_spec
 from harness.task_config import keywords as keywords
 from harness.task_config import list_tasks as list_tasks
-from harness.task_config import load_config, public_labels, source_spec
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
 CONTENT_FREE = ("N/A", "", "[MASK]")
@@ -88,6 +88,7 @@ class Task:
         record_sets.check_limit("The number of test records", limit_test)
         spec = source_spec(config)
         source = data_sources.resolve(source, name)
+        check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []
@@ -136,6 +137,7 @@ class Task:
         spec = replace(
             source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
         )
+        check_source(spec, source)
         pool, known = data_sources.read(spec, source, size, None, self.seed)
         pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
         if len(pool) < size:

@@ -1,8 +1,16 @@
-"""The files of a task: ``tasks/<name>/task.yaml`` and the public lists beside it."""
+"""Where tasks are, and their files: ``<name>/task.yaml`` and the public lists beside it.
+
+A task is a folder. The built-in ones are in ``tasks/``; others come from packages with an entry point of the group
+``dpicl.tasks``, or from folders that were given with `--plugin`. Their version ends in a hash of their files.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,35 +18,137 @@ from typing import Any
 import yaml
 
 from harness.data_sources import SourceSpec
-from harness.errors import DataError, unknown
+from harness.errors import DataError, PluginError, unknown
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
+ENTRY_POINTS = "dpicl.tasks"
+#: What lm-eval calls a task is this and the name of its folder.
+PREFIX = "dpicl_"
+KINDS = ("classification", "extraction", "generation", "json")
+#: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
+_HASHED = (".yaml", ".yml", ".txt", ".py")
+_NOT_HASHED = ("suite.yaml",)
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    """One task and where it came from. origin: 'built in', an entry point, or a plugin folder."""
+
+    path: Path
+    origin: str
+
+    @property
+    def built_in(self) -> bool:
+        return self.path.parent == TASKS
+
+    @property
+    def file_hash(self) -> str:
+        """sha256 over names and contents of the files that decide what is asked and how it is scored."""
+        files = (path for path in self.path.rglob("*") if path.suffix in _HASHED and path.is_file())
+        digest = hashlib.sha256()
+        for path in sorted(path for path in files if path.name not in _NOT_HASHED):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(self.path).as_posix()}\0{content}\n".encode())
+        return digest.hexdigest()
+
+
+#: Task folders that were given with `--plugin`, by name.
+_given: dict[str, TaskFolder] = {}
+
+
+def task_folders() -> dict[str, TaskFolder]:
+    """Every task by name: built-in ones, entry points, given folders.
+
+    An entry point that fails is a warning that names it. Raises PluginError for two tasks of one name.
+    """
+    found = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
+    for folder in (*_installed(tuple(sys.path)), *_given.values()):
+        _add(found, folder)
+    return dict(sorted(found.items()))
+
+
+def add_task_folder(path: Path) -> list[str]:
+    """Makes the task of a folder, or of each folder in it, known in this process; returns their names.
+
+    Raises PluginError where no task.yaml is, for a file that cannot be used, and for a name that is taken.
+    """
+    found = task_folders()
+    new = [TaskFolder(folder, f"plugin {path}") for folder in _folders_in(path.resolve())]
+    if not new:
+        raise PluginError(
+            f"The folder {path} holds no task.yaml; give a task's folder, or one that holds such folders."
+        )
+    for folder in new:
+        _add(found, folder)
+        _read(folder.path, folder.file_hash)
+    _given.update({folder.path.name: folder for folder in new})
+    return [folder.path.name for folder in new]
 
 
 def list_tasks() -> list[str]:
-    """Names of the built-in tasks, sorted."""
-    return sorted(path.parent.name for path in TASKS.glob("*/task.yaml"))
+    """Names of all tasks, sorted."""
+    return list(task_folders())
+
+
+def include_paths() -> list[str]:
+    """The folders in which lm-eval finds the task files."""
+    return [str(TASKS), *(str(folder.path) for folder in task_folders().values() if not folder.built_in)]
+
+
+def load_config(name: str) -> Mapping[str, Any]:
+    """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
+    ends in the first 12 digits of the hash of its files. Raises UsageError for an unknown task."""
+    folder = _folder_of(name)
+    return _read(folder.path, "" if folder.built_in else folder.file_hash)
 
 
 @cache
-def load_config(name: str) -> Mapping[str, Any]:
-    """tasks/<name>/task.yaml as a dict; `!function` values are their names. Raises UsageError for an unknown task."""
-    path = TASKS / name / "task.yaml"
-    if name not in list_tasks():
-        raise unknown("task", name, list_tasks())
-    config = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # a SafeLoader that knows !function
+def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
+    """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
+    place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
+    try:
+        # _Loader is a SafeLoader that knows !function
+        config = yaml.load((folder / "task.yaml").read_text(encoding="utf-8"), Loader=_Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise DataError(f"The {place} cannot be read ({type(error).__name__}); repair it.") from error
+    config = config if isinstance(config, dict) else {}
     missing = [key for key in ("task", "description", "doc_to_text", "metadata") if key not in config]
     if missing:
-        raise DataError(f"tasks/{name}/task.yaml lacks {', '.join(missing)}; add it.")
+        raise DataError(f"{place} lacks {', '.join(missing)}; add it.")
+    if file_hash:
+        config["metadata"] = _checked(folder.name, config["task"], config["metadata"])
+        config["metadata"]["version"] = f"{config['metadata']['version']}+{file_hash[:12]}"
     return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
 
 
-@cache
+def _checked(name: str, lm_eval_name: object, metadata: object) -> dict[str, Any]:
+    """What every command takes for granted of a task. Raises PluginError."""
+    metadata = dict(metadata) if isinstance(metadata, dict) else {}
+    keys = ("version", "name", "kind", "main_metric", "prompts", "data")
+    if missing := [key for key in keys if key not in metadata]:
+        raise PluginError(f"task.yaml of task {name} lacks {', '.join(missing)} under `metadata`; see docs/adding.md.")
+    if metadata["name"] != name or lm_eval_name != PREFIX + name:
+        raise PluginError(
+            f"task.yaml in the folder {name} must say `task: {PREFIX}{name}` and, under `metadata`, `name: {name}`."
+        )
+    if metadata["kind"] not in KINDS:
+        raise PluginError(f"task.yaml of task {name}: {unknown('kind of task', str(metadata['kind']), KINDS)}")
+    data = metadata["data"] if isinstance(metadata["data"], dict) else {}
+    if missing := [key for key in ("local", "hub", "synthetic") if not isinstance(data.get(key), dict)]:
+        raise PluginError(
+            f"task.yaml of task {name} lacks {', '.join(missing)} under `metadata.data`; where a source does not exist,"
+            " say so: `{missing: REASON}`."
+        )
+    return metadata
+
+
 def keywords(name: str) -> tuple[str, ...]:
-    """The public keyword list that ships with an extraction task, in file order."""
-    lines = (TASKS / name / "keywords.txt").read_text(encoding="utf-8").splitlines()
-    return tuple(line for line in lines if line and not line.startswith("#"))
+    """The public keyword list that ships with an extraction task, in file order. Raises DataError without one."""
+    path = _folder_of(name).path / "keywords.txt"
+    if not path.is_file():
+        raise DataError(f"Task {name} has no keywords.txt; put the public list of phrases there, one a line.")
+    return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,6 +177,62 @@ def source_spec(config: Mapping[str, Any]) -> SourceSpec:
         max_words=data.get("max_words", {}),
         line_separator=data.get("line_separator", " "),
     )
+
+
+def check_source(spec: SourceSpec, source: str) -> None:
+    """Raises DataError where the file says that a task has no synthetic corpus."""
+    if source == "synthetic" and "missing" in spec.synthetic:
+        raise DataError(
+            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
+            f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
+        )
+
+
+def _folder_of(name: str) -> TaskFolder:
+    """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
+    if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
+        return TaskFolder(TASKS / name, "built in")
+    folders = task_folders()
+    if name not in folders:
+        raise unknown("task", name, folders)
+    return folders[name]
+
+
+def _folders_in(path: Path) -> list[Path]:
+    """The folder itself where it is a task, else the task folders in it."""
+    if (path / "task.yaml").is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob("*/task.yaml"))
+
+
+@cache
+def _installed(search_path: tuple[str, ...]) -> tuple[TaskFolder, ...]:
+    """The tasks of installed packages; search_path: sys.path, on which packages are looked for."""
+    from harness import registry
+
+    found: list[TaskFolder] = []
+    for entry in registry.entries(ENTRY_POINTS):
+        try:
+            places = map(Path, importlib.import_module(entry.value).__path__)
+            folders = [
+                TaskFolder(f.resolve(), registry.origin_of(entry)) for place in places for f in _folders_in(place)
+            ]
+            if not folders:
+                raise PluginError("the package holds no task.yaml")
+            for folder in folders:
+                _read(folder.path, folder.file_hash)
+        except Exception as error:
+            registry.left_out(entry, error)
+            continue
+        found += folders
+    return tuple(found)
+
+
+def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:
+    name = new.path.name
+    if name in found and found[name].path != new.path:
+        raise PluginError(f"Two tasks are called '{name}': {found[name].origin} and {new.origin}; rename one of them.")
+    found[name] = new
 
 
 class _Loader(yaml.SafeLoader):

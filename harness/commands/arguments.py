@@ -177,14 +177,14 @@ def add_selection_flags(parser: Parser) -> None:
 
 
 def add_plugin_flag(parser: Parser) -> None:
-    """Python files with more mechanisms."""
+    """Python files and task folders that are not installed."""
     parser.add_argument(
         "--plugin",
         action="append",
         default=[],
         type=Path,
-        metavar="FILE",
-        help="Python file with a mechanism; may be repeated",
+        metavar="PATH",
+        help="Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
     )
 
 

@@ -47,13 +47,16 @@ def _text(value: Any) -> str:
 
 def _tasks(arguments: argparse.Namespace) -> list[Row]:
     from harness.commands.selection import task_facts
-    from harness.task import load_config
+    from harness.registry import load_mechanisms
+    from harness.task_config import load_config, task_folders
 
-    rows = []
+    load_mechanisms(arguments.plugin)  # which also makes the tasks of plugin folders known
+    rows, folders = [], task_folders()
     for name, facts in task_facts().items():
         config = load_config(name)
         found = facts("auto")
         metadata = config["metadata"]
+        nowhere = found.source == "synthetic" and "missing" in metadata["data"]["synthetic"]
         rows.append(
             {
                 "name": name,
@@ -61,8 +64,9 @@ def _tasks(arguments: argparse.Namespace) -> list[Row]:
                 "metric": metadata["main_metric"],
                 "labels": len(config.get("doc_to_choice", ())) or None,
                 "version": found.version,
-                "source": found.source,
+                "source": None if nowhere else found.source,
                 "lm_eval": config["task"],
+                "origin": folders[name].origin,
             }
         )
     return rows
@@ -116,7 +120,9 @@ def _attacks(arguments: argparse.Namespace) -> list[Row]:
 
 def _models(arguments: argparse.Namespace) -> list[Row]:
     from harness import models
+    from harness.registry import load_mechanisms
 
+    load_mechanisms(arguments.plugin)  # which also makes the models of plugin files known
     return models.known()
 
 

@@ -118,14 +118,14 @@ def _started(own: list[str], rest: list[str]) -> int:
 
 def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Raises UsageError for what the user's words changed and may not, however spelt, and for unknown tasks."""
-    from harness.task import list_tasks, load_config
+    from harness.task_config import load_config, task_folders
 
     for name, reason in _REFUSED.items():
         if wanted.get(name) != alone.get(name):
             raise UsageError(f"`dpicl lm-eval` does not take --{name}: {reason}. Leave it out.")
     asked = wanted.get("tasks") or []
     tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
-    known = [load_config(name)["task"] for name in list_tasks()]
+    known = [load_config(name)["task"] for name, folder in task_folders().items() if folder.built_in]
     for task in tasks:
         if task not in known:
             raise unknown("task", task, known)

