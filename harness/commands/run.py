@@ -18,6 +18,7 @@ from harness.commands.arguments import (
     one_of,
     whole,
 )
+from harness.commands.publish import LiveWandb, add_wandb_flags
 
 if TYPE_CHECKING:
     from harness.cells import Cell
@@ -44,6 +45,8 @@ def add(subparsers: Subparsers) -> None:
         help="this process, worker processes, or Ray (default: inline)",
     )
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
+    run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/publishing.md)")
+    add_wandb_flags(run, "wandb-")
     plan = add_command(
         subparsers,
         "plan",
@@ -73,6 +76,7 @@ def _run(arguments: argparse.Namespace) -> int:
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
     left = TimeLeft(seconds, getattr(engine, "workers", 1))
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
+    live = LiveWandb(arguments, selection, missing) if arguments.wandb else None
     finished: list[Done] = []
     start = time.perf_counter()
     if missing:
@@ -82,6 +86,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 show(event)
                 if hasattr(event, "status"):
                     finished.append(event)
+                    if live is not None and event.status != "busy":
+                        live.finished(event.cell)
 
             engine.run(missing, job, report)
             busy = [done.cell for done in finished if done.status == "busy"]
@@ -89,6 +95,8 @@ def _run(arguments: argparse.Namespace) -> int:
                 output.message(f"Waiting for {output.count(len(busy), 'cell')} that another run is doing.")
                 engine.run(busy, job, report, wait_for_locks=True)
     finished = [done for done in finished if done.status != "busy"]
+    if live is not None:
+        live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
 
 

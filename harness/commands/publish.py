@@ -1,0 +1,298 @@
+"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard. `dpicl run --wandb` does it live.
+
+Results are never touched: whatever goes wrong, they stay, and the same command sends what is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.commands import evidence, output
+from harness.commands.arguments import Parser, Subparsers, add_command, add_plugin_flag, one_of
+from harness.errors import DpiclError, ResultError, UsageError, unknown
+from harness.paths import DEFAULT_RESULTS, shipped_suites
+
+if TYPE_CHECKING:
+    from harness.cells import Cell
+    from harness.commands.selection import Selection
+    from harness.results import Result
+
+MODES = ("online", "offline")
+#: Folders of a results folder that hold no suite.
+_NO_SUITES = ("attacks", "external")
+_DETAILS = 20
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = subparsers.add_parser(
+        "publish",
+        help="send results to Weights & Biases or a local trackio dashboard",
+        description="send results to Weights & Biases or a local trackio dashboard",
+        epilog="example:\n  dpicl publish wandb results --mode offline",
+    )
+    parser.set_defaults(parser=parser)
+    trackers = parser.add_subparsers(title="trackers", metavar="TRACKER", required=True)
+    wandb = add_command(
+        trackers,
+        "wandb",
+        "one W&B run for each row and task, and one for each board",
+        "dpicl publish wandb results --project dp-icl --mode offline",
+        _wandb,
+    )
+    _add_shared_flags(wandb)
+    add_wandb_flags(wandb)
+    wandb.add_argument(
+        "--dir", type=Path, metavar="DIR", help="wandb's files go to DIR/wandb (default: WANDB_DIR, or here)"
+    )
+    wandb.add_argument("--report", action="store_true", help="also save a W&B report (online; extra wandb-workspaces)")
+    wandb.add_argument("--weave", action="store_true", help="also publish a Weave leaderboard (online; extra weave)")
+    trackio = add_command(
+        trackers,
+        "trackio",
+        "the same rows into a dashboard on this machine (extra trackio)",
+        "dpicl publish trackio results --project dp-icl && trackio show --project dp-icl",
+        _trackio,
+    )
+    _add_shared_flags(trackio)
+    trackio.add_argument("--project", metavar="P", help="the dashboard's project (default: dpicl-bench)")
+    trackio.add_argument(
+        "--dir", type=Path, metavar="DIR", help="trackio's folder (default: TRACKIO_DIR, or trackio's own)"
+    )
+
+
+def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
+    """--project, --entity and --mode, or --wandb-project and so on."""
+    parser.add_argument(f"--{prefix}project", metavar="P", help="W&B project (default: WANDB_PROJECT, or dpicl-bench)")
+    parser.add_argument(f"--{prefix}entity", metavar="E", help="W&B user or team (default: WANDB_ENTITY, or the key's)")
+    parser.add_argument(
+        f"--{prefix}mode",
+        type=one_of("mode", MODES),
+        metavar="|".join(MODES),
+        help="default: WANDB_MODE, else online where an API key is configured, else offline",
+    )
+
+
+def _add_shared_flags(parser: Parser) -> None:
+    parser.add_argument(
+        "what",
+        metavar="RESULTS",
+        help="a results folder, a suite's folder in it, or the name of a shipped suite (then see --results)",
+    )
+    parser.add_argument(
+        "--results",
+        type=Path,
+        default=DEFAULT_RESULTS,
+        metavar="DIR",
+        help="results folder of a suite that is given by name (default: results)",
+    )
+    parser.add_argument("--suite", action="append", default=[], metavar="S", help="suite; may be repeated")
+    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing")
+    add_plugin_flag(parser)
+
+
+def _wandb(arguments: argparse.Namespace) -> int:
+    from harness import registry
+
+    plan = _plan(arguments)
+    if arguments.dry_run:
+        return _show(plan, arguments)
+    settings = registry.leaderboards("sinks.wandb_settings")
+    to = settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
+    if to.mode == "offline" and (arguments.report or arguments.weave):
+        raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
+    extras = _extras(arguments, plan, to)
+    sink = registry.leaderboards("sinks.wandb_sink").WandbSink(to)
+    return _send(plan, sink, arguments, {"tracker": "wandb", "mode": to.mode, "project": to.project}, extras)
+
+
+def _extras(arguments: argparse.Namespace, plan: Any, to: Any) -> list[Callable[[], str]]:
+    """What follows the runs. Raises UsageError, before anything is sent, where a package is missing."""
+    from harness import registry
+
+    found = []
+    if arguments.report:
+        found.append(registry.leaderboards("sinks.wandb_report").saver(plan.made, plan.rows, to))
+    if arguments.weave:
+        found.append(registry.leaderboards("sinks.weave_board").exporter(plan.made, to))
+    return found
+
+
+def _trackio(arguments: argparse.Namespace) -> int:
+    from harness import registry
+
+    plan = _plan(arguments)
+    if arguments.dry_run:
+        return _show(plan, arguments)
+    sink = registry.leaderboards("sinks.trackio_sink").TrackioSink(arguments.project, arguments.dir)
+    return _send(plan, sink, arguments, {"tracker": "trackio", "project": sink.project, "folder": sink.folder}, [])
+
+
+def _send(
+    plan: Any, sink: Any, arguments: argparse.Namespace, where: dict[str, Any], extras: list[Callable[[], str]]
+) -> int:
+    from harness import registry
+
+    publishing = registry.leaderboards("sinks.publish")
+    tally = publishing.Tally()
+    total = len(plan.rows) + len(plan.boards)
+    try:
+        publishing.publish(plan, sink, tally)
+        said = [*tally.advice, *(extra() for extra in extras)]
+    except DpiclError as error:
+        done = sum(tally.outcomes.values())
+        again = shlex.join(["dpicl", *arguments.argv])
+        raise type(error)(
+            f"{error} {done} of {total} runs are published; no result is lost. Run `{again}` again later."
+        ) from error
+    counts = {outcome: tally.outcomes[outcome] for outcome in ("sent", "unchanged")}
+    if arguments.json:
+        ids = [thing.id for thing in (*plan.rows, *plan.boards)]
+        output.emit_json({**where, **counts, "runs": ids, "notes": list(plan.notes), "advice": said})
+        return 0
+    verb = "written" if where.get("mode") == "offline" else "sent"
+    output.emit(
+        f"{output.count(counts['sent'], 'run')} {verb}, {counts['unchanged']} unchanged: {len(plan.rows)} rows and"
+        f" {output.count(len(plan.boards), 'board')}, project {where['project']}."
+    )
+    for sentence in said:
+        output.emit(sentence)
+    return 0
+
+
+def _plan(arguments: argparse.Namespace) -> Any:
+    """What there is to publish. Raises UsageError or ResultError when that is nothing, or must not be mixed."""
+    from harness import registry
+    from harness.registry import load_mechanisms
+
+    folder, suites = _place(arguments)
+    results = [
+        result
+        for result in _load(folder, suites)
+        if (not arguments.suite or result.suite.name in arguments.suite)
+        and (not arguments.model or result.cell.model in arguments.model)
+    ]
+    if not results:
+        raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
+    check_simulated((result.cell for result in results), arguments.project, "--project")
+    attacks, external = evidence.load(folder)
+    boards = registry.leaderboards()
+    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(load_mechanisms(arguments.plugin)))
+    plan = registry.leaderboards("sinks.publish").plan(results, known)
+    for note in plan.notes:
+        output.message(note)
+    return plan
+
+
+def check_simulated(cells: Iterable[Cell], project: str | None, flag: str) -> None:
+    """Raises UsageError where all cells are of the simulated model and no project is named for them."""
+    if project is None and all(cell.model.partition(":")[0] == "sim" for cell in cells):
+        raise UsageError(
+            f"Numbers of the simulated model never stand beside real ones; name a project for them with {flag}."
+        )
+
+
+def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
+    """(results folder, folders of suites in it)."""
+    path = Path(arguments.what)
+    if not path.exists() and path.name == arguments.what:
+        if arguments.what not in shipped_suites():
+            raise unknown("results folder or suite", arguments.what, shipped_suites())
+        return arguments.results, [arguments.what]
+    if not path.is_dir():
+        raise ResultError(f"{path} is no folder; give a results folder, a suite's folder in it, or a suite's name.")
+    if next(path.glob("*/*/*/*.json"), None) is not None:  # <model>/<row>/<task>/<cell>.json
+        return path.parent, [path.resolve().name]
+    found = [one.name for one in sorted(path.iterdir()) if one.is_dir() and one.name not in _NO_SUITES]
+    return path, [name for name in found if not name.startswith(".")]
+
+
+def _load(folder: Path, suites: Sequence[str]) -> list[Result]:
+    from harness.commands.selection import report_damaged
+    from harness.store import Store
+
+    results = []
+    for suite in suites:
+        found, damaged = Store(folder, suite).load_all()
+        report_damaged(damaged, moved=False)
+        results += found
+    return results
+
+
+def _show(plan: Any, arguments: argparse.Namespace) -> int:
+    from harness import registry
+
+    as_plain = registry.leaderboards("sinks.published").as_plain
+    things = (*plan.rows, *plan.boards)
+    if arguments.json:
+        output.emit_json({"runs": [as_plain(thing) for thing in things], "notes": list(plan.notes)})
+        return 0
+    output.emit_table(
+        ["run", "group", "type", "lines", "id"],
+        [[thing.name, thing.group, thing.job_type, str(len(thing.rows)), thing.id] for thing in things],
+    )
+    output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
+    return 0
+
+
+class LiveWandb:
+    """`dpicl run --wandb`: a warning at most, whatever W&B does. Made before the first cell is run.
+
+    Raises UsageError for flags that make no sense. missing: the cells that will be run.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
+        from harness import registry
+
+        self._arguments = arguments
+        self._warned = False
+        check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
+        attacks, external = evidence.load(arguments.results)
+        known = registry.leaderboards().Evidence(
+            tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms)
+        )
+
+        def load() -> list[Result]:
+            results, _ = selection.store.load_all()
+            models = {cell.model for cell in selection.cells}
+            return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
+
+        settings = registry.leaderboards("sinks.wandb_settings")
+
+        def connect() -> Any:
+            to = settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
+            return registry.leaderboards("sinks.wandb_sink").WandbSink(to)
+
+        self._live = registry.leaderboards("sinks.publish").Live(missing, load, known, connect)
+        self._warn()
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is over."""
+        self._live.finished(cell)
+        self._warn()
+
+    def finish(self) -> None:
+        """The run is over."""
+        self._live.finish()
+        self._warn()
+        if not self._live.failure:
+            output.message(f"W&B: {output.count(self._live.tally.outcomes['sent'], 'run')} published.")
+            for sentence in self._live.tally.advice:
+                output.message(sentence)
+
+    def _warn(self) -> None:
+        if not self._live.failure or self._warned:
+            return
+        self._warned = True
+        words = ["dpicl", "publish", "wandb", str(self._arguments.results)]
+        for flag in ("project", "entity", "mode"):
+            value = getattr(self._arguments, f"wandb_{flag}")
+            words += [f"--{flag}", value] if value else []
+        output.message(
+            f"dpicl: {self._live.failure} The run goes on and no result is lost; later run `{shlex.join(words)}`."
+        )

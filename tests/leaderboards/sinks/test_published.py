@@ -1,0 +1,153 @@
+"""What is published, as a pure step from results."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+from harness.results import Result
+from leaderboards.board import Evidence
+from leaderboards.sinks.base import Published
+from leaderboards.sinks.publish import plan
+from leaderboards.sinks.published import COLUMNS
+from tests.leaderboards.attack_factory import make_attack
+from tests.leaderboards.factory import ends, make_result
+
+
+def row_of(results: list[Result], label: str = "tang", **more: Any) -> Published:
+    (found,) = [row for row in plan(results, **more).rows if row.config["row"] == label]
+    return found
+
+
+def test_a_row_has_one_line_for_each_epsilon_and_seed_with_the_numbers_of_its_file(results: list[Result]) -> None:
+    row = row_of(results)
+    own = sorted(
+        (one for one in results if one.cell.label == "tang"), key=lambda one: (one.cell.epsilon, one.cell.seed)
+    )
+    assert [(line["epsilon"], line["seed"]) for line in row.rows] == [(1.0, 0), (1.0, 1), (8.0, 0), (8.0, 1)]
+    for line, result in zip(row.rows, own, strict=True):
+        assert line["cell"] == result.cell_id
+        assert line["score"] == result.scores["acc_calibrated"].value
+        assert (line["score_low"], line["score_high"]) == (
+            result.scores["acc_calibrated"].low,
+            result.scores["acc_calibrated"].high,
+        )
+        assert line["epsilon_proved"] == result.privacy.epsilon_proved
+        assert line["seconds"] == 15.0 and line["tokens_read"] == 12345
+
+
+def test_the_recovery_of_a_line_is_taken_at_its_own_seed() -> None:
+    scores = [*ends(zero_shot=0.4, real_data=0.8), *ends(zero_shot=0.2, real_data=0.7, seed=1)]
+    row = row_of([*scores, make_result(score=0.6), make_result(score=0.6, seed=1)])
+    assert [line["recovery"] for line in row.rows] == [pytest.approx(0.5), pytest.approx(0.8)]
+
+
+def test_a_line_without_both_ends_has_no_recovery() -> None:
+    row = row_of([make_result("zero_shot", 0.4), make_result(score=0.6)])
+    assert "recovery" not in row.rows[0] and "recovery/eps=1" not in row.summary
+
+
+def test_the_summary_is_what_the_board_says(results: list[Result]) -> None:
+    what = plan(results)
+    table = what.made[0].sections[0].tables[0]
+    row = row_of(results)
+    for own in table.rows:
+        at = f"eps={own.epsilon:g}"
+        assert row.summary[f"score/{at}"] == own.score
+        assert row.summary[f"recovery/{at}"] == own.recovery
+        assert row.summary[f"proved_epsilon/{at}"] == own.proved
+        assert row.summary[f"seeds/{at}"] == 2
+    assert row.summary["score/eps=1"] == pytest.approx(0.55)
+    assert row.summary["best_score"] == pytest.approx(0.7) and row.summary["best_score_epsilon"] == 8.0
+
+
+def test_no_number_is_infinite_or_a_text(results: list[Result]) -> None:
+    for thing in (*plan(results).rows, *plan(results).boards):
+        json.dumps([thing.config, list(thing.rows)], allow_nan=False)
+    for row in plan(results).rows:
+        assert all(isinstance(value, float | int) and math.isfinite(value) for value in row.summary.values())
+        texts = {name for line in row.rows for name, value in line.items() if isinstance(value, str)}
+        assert texts == {"epsilon_text", "cell"}
+
+
+def test_real_demonstrations_have_the_infinite_epsilon_as_a_text_only(results: list[Result]) -> None:
+    row = row_of(results, "real_demonstrations")
+    assert all("epsilon" not in line and line["epsilon_text"] == "∞" for line in row.rows)
+    assert row.job_type == "end of the scale" and "best_score_epsilon" not in row.summary
+
+
+def test_ids_do_not_depend_on_the_order_of_the_results(results: list[Result]) -> None:
+    one, other = plan(results), plan(results[::-1])
+    assert sorted(row.id for row in one.rows) == sorted(row.id for row in other.rows)
+    assert [board.id for board in one.boards] == [board.id for board in other.boards]
+
+
+def test_other_content_of_a_row_is_another_run_of_the_same_row(results: list[Result]) -> None:
+    changed = [make_result(score=0.9, epsilon=8.0, seed=1, proved=7.9), *results[:-1]]
+    before, after = row_of(results), row_of(changed)
+    assert before.row == after.row and before.id != after.id
+    assert row_of(results, "zero_shot").id == row_of(changed, "zero_shot").id
+
+
+@pytest.mark.parametrize("more", [{"suite_hash": "b" * 64}, {"source": "local"}, {"delta": 1e-6}, {"mode": "paper"}])
+def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
+    assert row_of([make_result()]).row != row_of([make_result(**more)]).row
+
+
+def test_other_mechanisms_do_not_change_a_row(results: list[Result]) -> None:
+    more = [*results, make_result("pta", 0.75), make_result("pta", 0.75, seed=1)]
+    assert row_of(results).id == row_of(more).id
+
+
+def test_the_audited_epsilon_stands_in_line_and_summary(results: list[Result]) -> None:
+    row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
+    assert row.summary["audited_epsilon/eps=1"] == 0.4 and "audited_epsilon/eps=8" not in row.summary
+    assert [line.get("epsilon_audited") for line in row.rows] == [0.4, 0.4, None, None]
+
+
+def test_withheld_costs_are_not_published_as_zero() -> None:
+    result = make_result()
+    cell = result.cell.model_copy(update={"noise": "secure"})
+    secure = result.model_copy(update={"cell": cell, "cell_id": cell.id})
+    row = row_of([secure])
+    assert not {"seconds", "tokens_read"} & set(row.rows[0]) and "seconds_total" not in row.summary
+
+
+def test_released_texts_are_in_the_result_files_alone(results: list[Result]) -> None:
+    what = plan(results)
+    assert "a released text" not in json.dumps([vars(row) for row in what.rows])
+    files = what.boards[0].files
+    assert sum("a released text" in text for text in files.values()) == 4
+    assert len(files) == len(results)
+
+
+def test_the_machine_stays_at_home(results: list[Result]) -> None:
+    assert "a processor" not in json.dumps([vars(row) for row in plan(results).rows])
+
+
+def test_the_table_has_the_columns_that_are_promised_and_ranks_of_the_board(results: list[Result]) -> None:
+    board = plan(results).boards[0]
+    lines = [dict(zip(COLUMNS, line, strict=True)) for line in board.rows]
+    assert [(line["row"], line["epsilon_text"]) for line in lines] == [
+        ("zero_shot", "0"),
+        ("tang", "1"),
+        ("tang", "8"),
+        ("real_demonstrations", "∞"),
+    ]
+    assert [line["rank"] for line in lines] == [None, 1, 1, None]
+    assert lines[3]["epsilon"] is None and lines[0]["not_ranked_because"] == "an end of the scale"
+
+
+def test_simulated_results_never_stand_beside_real_ones(results: list[Result]) -> None:
+    what = plan([*results, make_result(model="sim")])
+    assert {row.config["model"] for row in what.rows} == {"embedded"}
+    assert any("simulated" in note for note in what.notes)
+
+
+def test_hostile_names_are_cut_and_shown() -> None:
+    row = row_of([make_result(label="x‮" + "y" * 100_000)], "x‮" + "y" * 100_000)
+    assert len(row.name) < 200 and "‮" not in row.name
+    assert all(len(tag) <= 64 for tag in row.tags)
