@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from harness.errors import ResultError
@@ -23,7 +24,8 @@ def write_whole(path: Path, text: str, results: Path) -> None:
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # a parent that is no folder: there is nothing to remove
+            temporary.unlink(missing_ok=True)
         raise unwritable(results, error) from error
 
 

@@ -39,14 +39,25 @@ def seeds_documents_interval(
     With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
     Raises UsageError when rows differ in length, are empty, hold a NaN, or the level is outside (0, 1).
     """
-    matrix = _matrix(outcomes)
     _check_level(level)
+    means = seeds_documents_means(outcomes, seed, draws)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)
+
+
+def seeds_documents_means(
+    outcomes: Sequence[Sequence[float]] | np.ndarray, seed: int = 0, draws: int = DRAWS
+) -> np.ndarray:
+    """float64[draws]: the bootstrap replicates of the mean of outcomes[S, D] behind `seeds_documents_interval`.
+
+    Raises UsageError when rows differ in length, are empty or hold a NaN.
+    """
+    matrix = _matrix(outcomes)
     seeds, documents = matrix.shape
     generator = np.random.default_rng(seed)
     sums = np.einsum("rd,rd->r", _resample(generator, seeds, draws) @ matrix, _resample(generator, documents, draws))
-    means = sums / (seeds * documents)
-    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-    return float(low), float(high)
+    means: np.ndarray = sums / (seeds * documents)
+    return means
 
 
 def ratio_interval(

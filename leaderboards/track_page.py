@@ -1,0 +1,55 @@
+"""The page of scores across releases, `track.html` (see leaderboards/page.py for what a page may hold)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from harness.errors import ResultError
+from harness.files import write_whole
+from leaderboards import page, svg
+from leaderboards.text import epsilon_text
+from leaderboards.track import Track, significant_steps
+from leaderboards.track_plot import hint, track_styles, track_svg
+
+TEMPLATE = "track.html"
+
+
+def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+    styles = track_styles(tracks)
+    return page.render(
+        TEMPLATE,
+        root,
+        tracks=tracks,
+        releases=tracks[0].releases if tracks else (),
+        steps=significant_steps(tracks),
+        legend=[(label, svg.key(style)) for label, style in styles.items()],
+        plots=list(_plots(tracks, styles)),
+        point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
+        hint=hint,
+        nav=links,
+        downloads=False,
+    )
+
+
+def write_page(tracks: Sequence[Track], folder: Path) -> Path:
+    """Writes ``folder/track.html`` and returns its path. Raises ResultError when it cannot."""
+    target = Path(folder) / "track.html"
+    try:
+        write_whole(target, render_page(tracks), folder)
+    except (OSError, ResultError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        reason = getattr(cause, "strerror", None) or "the disk does not take it"
+        raise ResultError(f"Cannot write the page {target}: {reason}; choose another folder.") from error
+    return target
+
+
+def _plots(tracks: Sequence[Track], styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every suite, task and epsilon."""
+    for suite, task, epsilon in dict.fromkeys((track.suite, track.task, track.epsilon) for track in tracks):
+        own = [track for track in tracks if (track.suite, track.task, track.epsilon) == (suite, task, epsilon)]
+        caption = f"{task} at ε = {epsilon_text(epsilon)} ({suite})"
+        yield caption, track_svg(own, styles, f"{caption}: score against release, with 95% intervals")

@@ -1,0 +1,188 @@
+"""`dpicl compare` from the outside: exit codes, JSON, Markdown, and files that are damaged or hostile."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from harness.results import to_text
+from tests.harness.comparison.sides import ones, scored, with_manifest, with_proved, written
+
+HOSTILE = "evil|`a`](http://x)<script>alert(1)</script>@everyone #1\u202e\x1b[2J\nwww.x.example"
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """(base, the same in float32, a release that lost a fifth)."""
+    base = [scored(ones(100, 150), epsilon=epsilon) for epsilon in (1.0, 8.0)]
+    lost = [scored(ones(70 if one.cell.epsilon == 8 else 100, 150), epsilon=one.cell.epsilon) for one in base]
+    return (
+        written(tmp_path / "base" / "quick" / "embedded", base).parent,
+        written(tmp_path / "same", [with_manifest(one, dtype="float32") for one in base]),
+        written(tmp_path / "lost", lost),
+    )
+
+
+def test_exit_codes(dpicl, folders):
+    base, same, lost = folders
+    assert dpicl("compare", base, same, "--fail-on-regression").code == 0
+    assert dpicl("compare", base, lost).code == 0
+    assert dpicl("compare", base, lost, "--fail-on-regression").code == 1
+    assert dpicl("compare", base, lost, "--fail-on-regression", "--min-effect", "0.5").code == 0
+    assert dpicl("compare", base, lost, "--fail-on-regression", "--epsilon", "1").code == 0
+    assert dpicl("compare", lost, base, "--fail-on-regression").code == 0  # an improvement
+    assert dpicl("compare", base, base / "nothing").code == 2
+
+
+def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
+    one = scored(ones(20, 40))
+    base, candidate = written(tmp_path / "a", [one]), written(tmp_path / "b", [with_proved(one, 1.5)])
+    answer = dpicl("compare", base, candidate, "--fail-on-regression")
+    assert answer.code == 1
+    assert "1 proved ε too large" in answer.out
+    assert "target 1, proved 0.99 → 1.5" in " ".join(answer.out.split())
+
+
+def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
+    base, same, lost = folders
+    assert "dtype: bfloat16 → float32" in dpicl("compare", base, same).out
+    out = dpicl("compare", base, lost).out
+    assert out.startswith("1 regression in 2 cells (2 tested)")
+    line = next(line for line in out.splitlines() if line.strip().startswith("tang") and " 8 " in line)
+    assert line.split()[-1] == "regression"
+    assert "-0.200" in line
+    assert "Nothing that is recorded changed" in out
+    assert max(map(len, out.splitlines()[3:])) <= 110
+
+
+def test_the_json_is_one_document(dpicl, folders):
+    base, _, lost = folders
+    answer = dpicl("compare", base, lost, "--json")
+    document = answer.json
+    assert document["regressed"] is True
+    first, second = document["cells"]
+    assert (first["verdict"], second["verdict"]) == ("no change shown", "regression")
+    assert second["difference"] == pytest.approx(-0.2)
+    assert second["test"] == "McNemar"
+    assert second["p_adjusted"] == 2 * second["p"]
+    assert second["interval"][0] < -0.2 < second["interval"][1]
+
+
+def test_markdown_goes_to_a_file_beside_the_terminal_or_alone_to_stdout(dpicl, folders, tmp_path):
+    base, _, lost = folders
+    file = tmp_path / "comment.md"
+    answer = dpicl("compare", base, lost, "--markdown", file)
+    assert answer.out.startswith("1 regression")
+    text = file.read_text(encoding="utf-8")
+    assert text.startswith("### 1 regression in 2 cells")
+    assert dpicl("compare", base, lost, "--markdown", "-").out == text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    tables = [rows.index(row) for row in rows if set(row) <= set("|- ")]
+    assert len(tables) == 3
+    assert "| **regression** |" in text
+    assert dpicl("compare", base, lost, "--json", "--markdown", "-").code == 2
+    answer = dpicl("compare", base, lost, "--markdown", tmp_path / "no" / "folder.md")
+    assert (answer.code, answer.out) == (2, "")
+    assert "choose another file" in answer.err
+
+
+def test_hostile_names_break_neither_the_terminal_nor_markdown(dpicl, tmp_path):
+    def folder(name, label, right):
+        results = [scored(ones(right, 40), label=label, suite=label, epsilon=epsilon) for epsilon in (1.0, 2.0)]
+        extra = scored(ones(right, 40), label=label, suite=label, seed=7 if name == "a" else 8)
+        named = [with_manifest(one, model={"name": label}) for one in (*results, extra)]
+        return written(tmp_path / label[:4] / name, named)
+
+    plain = dpicl("compare", folder("a", "plain", 40), folder("b", "plain", 20), "--markdown", "-").out
+    answer = dpicl("compare", folder("a", HOSTILE, 40), folder("b", HOSTILE, 20), "--markdown", "-")
+    assert answer.code == 0
+    assert answer.out.count("\n") == plain.count("\n")
+    assert [line.count("|") for line in answer.out.splitlines()] == [line.count("|") for line in plain.splitlines()]
+    for bad in ("\u202e", "\x1b", "<script", "`a`", "](", "http://", "@everyone", "www.x"):
+        assert bad not in answer.out
+    tags = set(re.findall(r"<[^>]*>", answer.out))
+    assert tags <= {"<code>", "</code>", "<details>", "</details>", "<summary>", "</summary>", "<!-- -->"}
+    shown = dpicl("compare", tmp_path / "evil" / "a", tmp_path / "evil" / "b").out
+    assert "\x1b" not in shown
+    assert "\u202e" not in shown
+
+
+def damaged(folder, content):
+    (folder / "bad.json").write_text(content, encoding="utf-8")
+
+
+def broken(change):
+    """A sound result's text with something in it changed."""
+    data = json.loads(to_text(scored(ones(20, 40), seed=9)))
+    change(data)
+    return json.dumps(data)
+
+
+DAMAGED = {
+    "cut": ('{"schema_version": 1, "ce', "not complete JSON"),
+    "newer": ('{"schema_version": 99}', "newer or unknown"),
+    "edited": (broken(lambda d: d["cell"].update(seed=10)), "does not fit the cell"),
+    "nan": (broken(lambda d: d["documents"]["acc"]["outcomes"].__setitem__(0, float("nan"))), "no finite number"),
+    "short": (broken(lambda d: d["documents"]["acc"]["outcomes"].pop()), "40 documents and 39 outcomes"),
+    "empty": (broken(lambda d: d["documents"]["acc"].update(ids=[], outcomes=[])), "0 documents and 0 outcomes"),
+    "twice": (broken(lambda d: d["documents"]["acc"]["ids"].__setitem__(0, "test-0001")), "same document twice"),
+    "better": (broken(lambda d: d["scores"]["acc"].update(value=0.9)), "not the mean of its outcomes"),
+    "proof": (broken(lambda d: d["privacy"].update(epsilon_proved=float("nan"))), "a number in it is NaN"),
+    "target": (broken(lambda d: d["privacy"].update(epsilon_target=5.0)), "not the one of its cell"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_file_is_one_sentence_and_exit_code_2(dpicl, folders, kind):
+    base, same, _ = folders
+    content, reason = DAMAGED[kind]
+    damaged(same, content)
+    before = {path: path.read_bytes() for path in same.rglob("*")}
+    answer = dpicl("compare", base, same)
+    assert (answer.code, answer.out) == (2, "")
+    assert reason in answer.err
+    assert answer.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in same.rglob("*")} == before
+
+
+def test_what_the_store_does_not_read_and_attacks_are_left_out_and_other_json_is_named(dpicl, folders):
+    base, same, _ = folders
+    for name in ("set_aside", ".locks"):
+        (same / name).mkdir()
+        damaged(same / name, "{")
+    (same / "attacks").mkdir()
+    (same / "attacks" / "one.json").write_text('{"schema_version": 1, "attack": "gap", "subject": {}}')
+    assert dpicl("compare", base, same).err == ""
+    (same / "notes.json").write_text('{"hello": 1}')
+    answer = dpicl("compare", base, same)
+    assert answer.code == 0
+    assert "left out 1 JSON file of candidate that are no results" in answer.err
+
+
+def test_a_single_file_is_a_side_and_an_empty_folder_is_none(dpicl, folders, tmp_path):
+    base, same, _ = folders
+    file = next(base.rglob("0.json"))
+    answer = dpicl("compare", file, same, "--json")
+    assert len(answer.json["cells"]) == 1
+    (tmp_path / "empty").mkdir()
+    answer = dpicl("compare", tmp_path / "empty", same)
+    assert answer.code == 2
+    assert "no result file under" in answer.err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--alpha", "0"),
+        ("--alpha", "1"),
+        ("--min-effect", "-0.1"),
+        ("--epsilon", "-1"),
+        ("--test", "hope"),
+        ("--bass",),
+    ],
+)
+def test_flags_that_make_no_sense_are_exit_code_2(dpicl, folders, flags):
+    base, same, _ = folders
+    assert dpicl("compare", base, same, *flags).code == 2

@@ -1,0 +1,49 @@
+"""The GitHub Actions example of docs/regressions.md: sound YAML, few rights, and commands that `dpicl` understands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import yaml
+
+from harness.cli import build_parser
+from harness.commands.arguments import parse
+
+WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "model-release.yml"
+
+
+def steps():
+    document = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    return [step for job in document["jobs"].values() for step in job["steps"]]
+
+
+def commands() -> list[list[str]]:
+    lines = [line for step in steps() for line in step.get("run", "").splitlines()]
+    return [shlex.split(line.strip())[1:] for line in lines if "bin/dpicl " in line]
+
+
+def test_every_dpicl_command_parses():
+    parser, names = build_parser()
+    found = [parse(parser, words, names) for words in commands()]
+    assert [words[0] for words in commands()] == ["run", "compare"]
+    run, compare = found
+    assert compare.fail_on_regression
+    assert compare.markdown == "comparison.md"
+    assert Path(run.results) / run.suite == compare.candidate
+
+
+def test_actions_are_pinned_and_rights_are_few():
+    document = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))
+    assert document["permissions"] == {"contents": "read"}
+    rights = {name: job.get("permissions") for name, job in document["jobs"].items()}
+    assert rights == {"compare": None, "comment": {"pull-requests": "write"}}
+    used = [step["uses"] for step in steps() if "uses" in step]
+    assert len(used) == 4
+    assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", name) for name in used)
+
+
+def test_nothing_of_a_pull_request_is_pasted_into_a_shell():
+    """An expression inside `run` would let a branch name or a title run commands."""
+    assert not [step["run"] for step in steps() if "${{" in step.get("run", "")]

@@ -1,0 +1,287 @@
+"""Verdicts on planted changes of known size, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from harness.comparison.as_json import comparison_json
+from harness.comparison.cell_tests import Family, Settings, family_of, paired_test
+from harness.comparison.pairing import Filter
+from harness.comparison.verdicts import compare
+from harness.errors import UsageError
+from leaderboards.metrics import is_distance
+from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
+
+
+def both(base, candidate, settings=None, **wanted):
+    settings = settings or Settings(less_is_better=is_distance)
+    return compare(side(base), side(candidate, "candidate"), settings, Filter(**wanted))
+
+
+def noisy(score: float, seed: int, documents: int = 150, **more):
+    """Outcomes of documents that share their difficulty, with the seed's own luck."""
+    difficulty = np.random.default_rng(0).random(documents)
+    luck = np.random.default_rng([seed, round(1000 * score)]).random(documents)
+    return scored((0.7 * difficulty + 0.3 * luck < score).astype(float), seed=seed, **more)
+
+
+def test_the_same_results_show_no_change_and_say_what_could_have_been_seen():
+    results = [noisy(0.6, seed) for seed in range(3)] + [scored(ones(90, 150), "zero_shot")]
+    comparison = both(results, results)
+    assert [cell.verdict for cell in comparison.cells] == ["no change shown"] * 2
+    assert [cell.adjusted for cell in comparison.cells] == [1.0, 1.0]
+    assert all(0 < cell.test.detectable < 0.2 for cell in comparison.cells)
+    assert not comparison.regressed
+    assert not any(change.changed for change in comparison.changes)
+
+
+def test_a_planted_loss_is_a_regression_and_its_mirror_an_improvement():
+    good, bad = [noisy(0.7, seed) for seed in range(5)], [noisy(0.5, seed) for seed in range(5)]
+    (cell,) = both(good, bad).cells
+    assert cell.verdict == "regression"
+    assert cell.test.name == "seeds × documents"
+    assert cell.test.low < cell.difference < cell.test.high < 0
+    (mirror,) = both(bad, good).cells
+    assert mirror.verdict == "improvement"
+    assert mirror.difference == pytest.approx(-cell.difference)
+    assert mirror.adjusted == pytest.approx(cell.adjusted)
+
+
+def test_one_seed_of_binary_outcomes_is_mcnemar_and_of_real_ones_sign_flips():
+    (cell,) = both([scored(ones(100, 150))], [scored(ones(90, 150))]).cells
+    assert (cell.test.name, cell.test.p, cell.verdict) == ("McNemar", pytest.approx(2 / 2**10), "regression")
+    values = np.linspace(0.2, 0.8, 40)
+    (cell,) = both([scored(values)], [scored(values - 0.1)]).cells
+    assert (cell.test.name, cell.verdict) == ("sign flips", "regression")
+
+
+def test_seeds_that_are_copies_count_once():
+    """A mechanism without randomness gives the same outcomes at every seed: no more evidence than one of them."""
+    base = [scored(ones(100, 150), "zero_shot", seed=seed) for seed in range(3)]
+    candidate = [scored(ones(96, 150), "zero_shot", seed=seed) for seed in range(3)]
+    (cell,) = both(base, candidate).cells
+    assert (cell.test.name, cell.test.p) == ("McNemar", pytest.approx(2 / 2**4))
+    assert cell.verdict == "no change shown"
+
+
+def test_a_seed_that_moves_all_documents_is_no_property_of_the_model():
+    """Documents alone would show a loss beyond doubt; two other seeds do not."""
+    base = [scored(ones(90, 150), seed=seed) for seed in range(3)]
+    candidate = [scored(ones(right, 150), seed=seed) for seed, right in enumerate((45, 91, 89))]
+    (cell,) = both(base, candidate).cells
+    assert cell.difference == pytest.approx(-0.1)
+    assert cell.verdict == "no change shown"
+
+
+def test_holm_is_over_all_cells():
+    base = [scored(ones(100, 150), epsilon=float(i + 1)) for i in range(12)]
+    candidate = [scored(ones(93 if i == 0 else 100, 150), epsilon=float(i + 1)) for i in range(12)]
+    alone = both(base[:1], candidate[:1])
+    together = both(base, candidate)
+    assert alone.cells[0].verdict == "regression"
+    assert together.cells[0].adjusted == pytest.approx(12 * alone.cells[0].test.p)
+    assert together.cells[0].verdict == "no change shown"
+    assert together.cells[0].test.detectable > alone.cells[0].test.detectable
+
+
+def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
+    base, candidate = [scored(ones(100, 150))], [scored(ones(94, 150))]
+    (cell,) = both(base, candidate, Settings(min_effect=0.05)).cells
+    assert cell.adjusted < 0.05
+    assert cell.verdict == "no change shown"
+    assert "smaller than 0.05" in cell.note
+    (cell,) = both(base, candidate, Settings(min_effect=0.04)).cells
+    assert cell.verdict == "regression"
+
+
+def test_less_is_better_for_distances():
+    base = [scored([0.2] * 40, others={"word_distance": 0.0})]
+    worse = [scored([0.2] * 40, others={"word_distance": 0.5})]
+    settings = Settings(metric="word_distance", less_is_better=is_distance)
+    (cell,) = both(base, worse, settings).cells
+    assert (cell.base, cell.candidate, cell.difference) == (0.0, 0.5, -0.5)
+    assert cell.verdict == "regression"
+    assert both(worse, base, settings).cells[0].verdict == "improvement"
+
+
+def test_aggregates_are_shown_and_not_tested():
+    base, candidate = (scored(ones(20, 40), aggregates={"genre_distance": value}) for value in (0.2, 0.4))
+    (cell,) = both([base], [candidate], Settings(metric="genre_distance", less_is_better=is_distance)).cells
+    assert (cell.verdict, cell.test, cell.difference) == ("not tested", None, pytest.approx(-0.2))
+    assert "no mean over documents" in cell.note
+
+
+def test_a_metric_that_one_side_lacks_is_listed():
+    base = [scored(ones(20, 40), others={"bleu1": 0.5}), scored(ones(20, 40), epsilon=8.0, others={"bleu1": 0.5})]
+    candidate = [scored(ones(20, 40)), scored(ones(20, 40), epsilon=8.0, others={"bleu1": 0.5})]
+    first, second = both(base, candidate, Settings(metric="bleu1")).cells
+    assert (first.verdict, first.note) == ("not tested", "bleu1 is missing on candidate")
+    assert second.test is not None
+    with pytest.raises(UsageError, match=r"Unknown metric 'blue1'. Did you mean 'bleu1'"):
+        both(base, candidate, Settings(metric="blue1"))
+
+
+def test_a_single_document_is_not_tested():
+    (cell,) = both([scored([1.0])], [scored([0.0])]).cells
+    assert (cell.verdict, cell.note) == ("not tested", "one document is too few")
+
+
+def test_five_documents_can_show_nothing_and_say_so():
+    (cell,) = both([scored(ones(5, 5))], [scored(ones(0, 5))]).cells
+    assert cell.verdict == "no change shown"
+    assert cell.test.detectable is None
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "epsilon", "flagged"),
+    [
+        (0.99, 1.2, 1.0, True),
+        (0.9, 0.99, 1.0, False),
+        (1.2, 1.2, 1.0, False),
+        (1.2, 1.3, 1.0, True),
+        (0.5, math.inf, 1.0, True),
+    ],
+)
+def test_a_proved_epsilon_that_rose_above_the_target_is_a_regression(base, candidate, epsilon, flagged):
+    results = (with_proved(scored(ones(20, 40), released=(), epsilon=epsilon), value) for value in (base, candidate))
+    before, after = results
+    comparison = both([before], [after])
+    assert bool(comparison.cells[0].privacy) == flagged
+    assert comparison.regressed == flagged
+    assert comparison.cells[0].verdict == "no change shown"
+
+
+def test_rows_and_seeds_without_a_partner_are_listed():
+    base = [scored(ones(20, 40), seed=seed) for seed in range(3)] + [scored(ones(20, 40), "voting")]
+    candidate = [scored(ones(20, 40), seed=seed) for seed in (1, 2, 3)] + [scored(ones(20, 40), "prism")]
+    comparison = both(base, candidate)
+    assert comparison.cells[0].seeds == (1, 2)
+    found = {(one.side, one.key.label, one.seeds, one.whole) for one in comparison.unmatched}
+    assert found == {
+        ("base", "tang", (0,), False),
+        ("candidate", "tang", (3,), False),
+        ("base", "voting", (0,), True),
+        ("candidate", "prism", (0,), True),
+    }
+
+
+def test_nothing_in_common_is_an_error():
+    with pytest.raises(UsageError, match=r"in common .base: tang on agnews at ε = 1; candidate: prism"):
+        both([scored(ones(20, 40))], [scored(ones(20, 40), "prism")])
+
+
+REFUSED = [
+    ("data fingerprint", lambda r: with_manifest(r, data={"fingerprint": "0" * 64})),
+    ("task version", lambda r: with_cell(r, task_version=2)),
+    ("prompts hash", lambda r: with_manifest(r, prompts_hash="0" * 64)),
+    ("source of records", lambda r: with_cell(r, source="local")),
+    ("main metric", lambda r: r.model_copy(update={"main_metric": "rouge1"})),
+    ("mechanism", lambda r: with_cell(r, mechanism="prism")),
+    ("δ", lambda r: with_cell(r, delta=1e-6)),
+    ("number of shots", lambda r: with_cell(r, shots=8)),
+    ("options", lambda r: with_cell(r, options={"slots": 5})),
+    ("number of queries", lambda r: with_cell(r, queries=100)),
+    ("number of private records", lambda r: with_cell(r, train_records=7)),
+    ("kind of noise", lambda r: with_cell(r, noise="secure")),
+]
+
+
+@pytest.mark.parametrize(("condition", "change"), REFUSED, ids=[name for name, _ in REFUSED])
+def test_results_under_other_conditions_are_refused_by_name(condition, change):
+    base = scored(ones(20, 40), others={"rouge1": 0.5})
+    with pytest.raises(UsageError, match=f"differ in the {condition} .* against .*leave it out"):
+        both([base], [change(base)])
+
+
+def test_other_test_documents_are_refused():
+    base = scored(ones(20, 40))
+    documents = base.documents["acc"]
+    other = base.model_copy(
+        update={"documents": {"acc": documents.model_copy(update={"ids": [f"x{name}" for name in documents.ids]})}}
+    )
+    with pytest.raises(UsageError, match=r"set of test documents .40 documents against 40 documents, 0 shared"):
+        both([base], [other])
+
+
+def test_two_seeds_of_one_side_under_other_conditions_are_refused():
+    base = [scored(ones(20, 40)), scored(ones(20, 40), seed=1, fingerprint="0" * 64)]
+    with pytest.raises(UsageError, match="two seeds of the base differ in the data fingerprint"):
+        both(base, [scored(ones(20, 40), seed=seed) for seed in (0, 1)])
+
+
+def test_documents_in_another_order_are_the_same_documents():
+    base = scored(ones(20, 40))
+    documents = base.documents["acc"]
+    turned = documents.model_copy(update={"ids": documents.ids[::-1], "outcomes": documents.outcomes[::-1]})
+    (cell,) = both([base], [base.model_copy(update={"documents": {"acc": turned}})]).cells
+    assert cell.test.p == 1.0
+
+
+def test_the_same_seed_twice_and_mixed_models_are_refused():
+    result = scored(ones(20, 40))
+    with pytest.raises(UsageError, match=r"base holds tang on agnews.* twice .the same content in two files"):
+        both([result, result], [result])
+    mixed = [result, with_manifest(scored(ones(20, 40), seed=1), model={"sha256": "e" * 64})]
+    with pytest.raises(UsageError, match=r"candidate holds results of 2 weights .*as CANDIDATE"):
+        both([result], mixed)
+    with pytest.raises(UsageError, match=r"2 dtypes .bfloat16, float32"):
+        both([result, with_manifest(scored(ones(20, 40), seed=1), dtype="float32")], [result])
+
+
+def test_what_is_compared_is_in_the_header():
+    base = scored(ones(20, 40))
+    candidate = with_manifest(base, dtype="float32", commit="f" * 40, packages={"torch": "3.0"})
+    changed = {c.name: (c.base, c.candidate) for c in both([base], [candidate]).changes if c.changed}
+    assert changed["dtype"] == (("bfloat16",), ("float32",))
+    assert changed["torch"] == (("2.13.0",), ("3.0",))
+    assert changed["dp-accounting"] == (("0.6.0",), ())
+    assert "model" not in changed
+
+
+def test_two_suites_on_a_side_are_matched_by_name():
+    base = [scored(ones(20, 40), suite="quick"), scored(ones(30, 40), suite="classification")]
+    comparison = both(base, [scored(ones(30, 40), suite="classification")])
+    (cell,) = comparison.cells
+    assert (cell.key.suite, cell.base, cell.candidate) == ("classification", 0.75, 0.75)
+    assert [one.key.suite for one in comparison.unmatched] == ["quick"]
+    renamed = both([scored(ones(20, 40), suite="mine")], [scored(ones(20, 40), suite="yours")])
+    assert renamed.cells[0].key.suite == ""
+
+
+def test_filters_choose_and_unknown_names_are_errors():
+    results = [
+        scored(ones(20, 40), epsilon=epsilon, task=task) for epsilon in (1.0, 8.0) for task in ("agnews", "trec")
+    ]
+    (cell,) = both(results, results, epsilons=(8.0,), tasks=("trec",), mechanisms=("tang",)).cells
+    assert (cell.key.task, cell.key.epsilon) == ("trec", 8.0)
+    with pytest.raises(UsageError, match=r"Unknown task of base .*'tric'. Did you mean 'trec'"):
+        both(results, results, tasks=("tric",))
+    with pytest.raises(UsageError, match="Unknown epsilon"):
+        both(results, results, epsilons=(2.0,))
+
+
+def test_the_bootstrap_may_test_every_cell():
+    (cell,) = both([scored(ones(100, 150))], [scored(ones(80, 150))], Settings(method="bootstrap")).cells
+    assert (cell.test.name, cell.verdict) == ("paired bootstrap", "regression")
+
+
+def test_cells_learn_from_each_other_how_much_seeds_move_them():
+    """Twelve cells alike: together they say that seeds move little, and a loss that none shows alone is found."""
+    generator = np.random.default_rng(3)
+    tables = [generator.choice([-1.0, 0.0, 1.0], p=[0.17, 0.75, 0.08], size=(3, 150)) for _ in range(12)]
+    family = family_of(tables)
+    assert family.tested == 12
+    assert family.prior.degrees > 3
+    alone = [paired_test(table, Family()).p for table in tables]
+    together = [paired_test(table, family).p for table in tables]
+    assert np.median(together) < np.median(alone) / 2
+
+
+def test_the_json_holds_every_cell_and_no_object_that_json_lacks():
+    results = [noisy(0.6, seed) for seed in range(3)]
+    document = comparison_json(both(results, results))
+    assert json.loads(json.dumps(document))["cells"][0]["verdict"] == "no change shown"

@@ -1,0 +1,142 @@
+"""The page and the command of scores across releases: complete, alone in its folder, safe whatever results say."""
+
+from __future__ import annotations
+
+import html
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.errors import ResultError
+from leaderboards.track import build_tracks, write_track_page
+from leaderboards.track_page import render_page
+from leaderboards.track_plot import HEIGHT, WIDTH, track_styles, track_svg
+from tests.harness.comparison.sides import ones, scored, with_manifest, written
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "{{ 7 * 7 }}",
+    "\u202egni\x1b[2J",
+    "x" * 100_000,
+]
+
+
+def history(name: str = "plain", releases: int = 3):
+    """Two rows over releases; the last one loses, and the second release of one row has other records."""
+    results = []
+    for number in range(releases):
+        for epsilon in (1.0, math.inf):
+            right = 60 if number == releases - 1 else 110
+            result = scored(
+                ones(right, 150),
+                label=name,
+                suite=name,
+                epsilon=epsilon,
+                proved=epsilon,
+                fingerprint=("0" if number and epsilon == 1 else "f") * 64,
+                created=f"2026-01-{number + 1:02d}T00:00:00+00:00",
+            )
+            results.append(with_manifest(result, commit=f"{number:040x}", model={"name": name}))
+    return build_tracks(results)
+
+
+def shape(page: str) -> list[str]:
+    return re.findall(r"</?[a-z0-9]+", page)
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_names_change_no_element(value):
+    text = render_page(history(value))
+    assert shape(text) == shape(render_page(history()))
+    assert "\u202e" not in text
+    assert "\x1b" not in text
+    assert len(text) < 150_000
+
+
+def test_the_page_shows_releases_scores_breaks_and_steps():
+    text = render_page(history())
+    assert text.count("<figure>") == 2
+    assert "≠ 0.733" in text
+    assert "other data fingerprint" in text
+    assert "▼" in text
+    assert "2 significant steps in 2 lines" in " ".join(text.split())
+    assert "default-src 'none'" in html.unescape(text)
+    assert "https://" not in text
+
+
+@pytest.mark.parametrize("releases", [1, 2, 25])
+def test_every_coordinate_is_finite_and_inside(releases):
+    tracks = [track for track in history(releases=releases) if track.epsilon == 1]
+    root = ElementTree.fromstring(track_svg(tracks, track_styles(tracks), "title"))
+    names = ("x", "y", "x1", "x2", "y1", "y2", "cx", "cy")
+    found = [float(node.get(name)) for node in root.iter() for name in names if node.get(name)]
+    assert len(found) > 10
+    assert all(math.isfinite(value) and -1 <= value <= max(WIDTH, HEIGHT) for value in found)
+
+
+def test_a_break_is_a_gap_in_the_line():
+    broken, whole = history()
+    assert str(track_svg([whole], track_styles([whole]), "t")).count("<polyline") == 2
+    assert str(track_svg([broken], track_styles([broken]), "t")).count("<polyline") == 1
+
+
+def test_no_result_is_a_page_that_says_what_to_run():
+    assert "dpicl run quick" in render_page(())
+
+
+def test_the_page_is_written_beside_what_is_there(tmp_path):
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "a.html").write_text('<meta name="generator" content="dpicl board">')
+    path = write_track_page(history(), tmp_path)
+    assert path == tmp_path / "track.html"
+    assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.html", "rows", "track.html"]
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ResultError, match=r"Cannot write the page .*choose another folder"):
+        write_track_page(history(), tmp_path / "file" / "site")
+
+
+def test_the_command_answers_as_a_table_as_json_and_as_a_page(dpicl, tmp_path):
+    old, new = (
+        [scored(ones(right, 150), created=f"2026-0{month}-01T00:00:00+00:00")] for right, month in ((110, 1), (70, 2))
+    )
+    folders = written(tmp_path / "old", old), written(tmp_path / "new", [with_manifest(new[0], dtype="float32")])
+    answer = dpicl("track", *folders, folders[0], "--html", tmp_path / "site")
+    assert answer.code == 0
+    assert answer.out.startswith("1 significant step in 1 line\n")
+    assert re.search(r"tang +1 +0\.733 0\.6\d+–0\.[78]\d+ +0\.467 \S+ ▼", answer.out)
+    assert (tmp_path / "site" / "track.html").is_file()
+    document = dpicl("track", *folders, "--json").json
+    assert [release["dtype"] for release in document["releases"]] == ["bfloat16", "float32"]
+    (track,) = document["tracks"]
+    assert [point["score"] for point in track["points"]] == [pytest.approx(110 / 150), pytest.approx(70 / 150)]
+    assert track["points"][1]["step"]["significant"] is True
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--task", "agnewz"), "Did you mean 'agnews'"),
+        (("--mechanism", "tong"), "Did you mean 'tang'"),
+        (("--model", "x"), "Unknown model 'x'"),
+        (("--epsilon", "3"), "no result with these settings"),
+        (("--by", "day"), "commit"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence_and_exit_code_2(dpicl, tmp_path, flags, words):
+    folder = written(tmp_path / "a", [scored(ones(20, 40))])
+    answer = dpicl("track", folder, *flags)
+    assert answer.code == 2
+    assert words in answer.err
+    assert answer.err.count("\n") == 1
+
+
+def test_a_missing_folder_and_a_damaged_file_are_exit_code_2(dpicl, tmp_path):
+    assert dpicl("track", tmp_path / "nothing").code == 2
+    folder = written(tmp_path / "a", [scored(ones(20, 40))])
+    (folder / "bad.json").write_text('{"schema_version": 1}')
+    answer = dpicl("track", folder)
+    assert answer.code == 2
+    assert "bad.json" in answer.err
