@@ -1,4 +1,4 @@
-"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard. `dpicl run --wandb` does it live.
+"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard. harness.commands.live does it live.
 
 Results are never touched: whatever goes wrong, they stay, and the same command sends what is missing.
 """
@@ -18,8 +18,8 @@ from harness.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
     from harness.cells import Cell
-    from harness.commands.selection import Selection
     from harness.results import Result
+    from leaderboards.submitted import Submission
 
 MODES = ("online", "offline")
 #: Folders of a results folder that hold no suite.
@@ -183,10 +183,20 @@ def _plan(arguments: argparse.Namespace) -> Any:
     attacks, external = evidence.load(folder)
     boards = registry.leaderboards()
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(load_mechanisms(arguments.plugin)))
-    plan = registry.leaderboards("sinks.publish").plan(results, known)
+    plan = registry.leaderboards("sinks.publish").plan(results, known, submissions())
     for note in plan.notes:
         output.message(note)
     return plan
+
+
+def submissions() -> list[Submission]:
+    """The project's submissions that pass the gate's cheap checks; a sentence on stderr for each other one."""
+    from harness import registry
+
+    found: tuple[list[Submission], list[str]] = registry.leaderboards("gate").load_submissions()
+    for problem in found[1]:
+        output.message(f"dpicl: {problem}")
+    return found[0]
 
 
 def check_simulated(cells: Iterable[Cell], project: str | None, flag: str) -> None:
@@ -238,61 +248,3 @@ def _show(plan: Any, arguments: argparse.Namespace) -> int:
     )
     output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
     return 0
-
-
-class LiveWandb:
-    """`dpicl run --wandb`: a warning at most, whatever W&B does. Made before the first cell is run.
-
-    Raises UsageError for flags that make no sense. missing: the cells that will be run.
-    """
-
-    def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
-        from harness import registry
-
-        self._arguments = arguments
-        self._warned = False
-        check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
-        attacks, external = evidence.load(arguments.results)
-        known = registry.leaderboards().Evidence(
-            tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms)
-        )
-
-        def load() -> list[Result]:
-            results, _ = selection.store.load_all()
-            models = {cell.model for cell in selection.cells}
-            return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
-
-        settings = registry.leaderboards("sinks.wandb_settings")
-
-        def connect() -> Any:
-            to = settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
-            return registry.leaderboards("sinks.wandb_sink").WandbSink(to)
-
-        self._live = registry.leaderboards("sinks.publish").Live(missing, load, known, connect)
-        self._warn()
-
-    def finished(self, cell: Cell) -> None:
-        """A cell is over."""
-        self._live.finished(cell)
-        self._warn()
-
-    def finish(self) -> None:
-        """The run is over."""
-        self._live.finish()
-        self._warn()
-        if not self._live.failure:
-            output.message(f"W&B: {output.count(self._live.tally.outcomes['sent'], 'run')} published.")
-            for sentence in self._live.tally.advice:
-                output.message(sentence)
-
-    def _warn(self) -> None:
-        if not self._live.failure or self._warned:
-            return
-        self._warned = True
-        words = ["dpicl", "publish", "wandb", str(self._arguments.results)]
-        for flag in ("project", "entity", "mode"):
-            value = getattr(self._arguments, f"wandb_{flag}")
-            words += [f"--{flag}", value] if value else []
-        output.message(
-            f"dpicl: {self._live.failure} The run goes on and no result is lost; later run `{shlex.join(words)}`."
-        )

@@ -18,7 +18,8 @@ from harness.commands.arguments import (
     one_of,
     whole,
 )
-from harness.commands.publish import LiveWandb, add_wandb_flags
+from harness.commands.live import LiveWandb
+from harness.commands.publish import add_wandb_flags
 
 if TYPE_CHECKING:
     from harness.cells import Cell

@@ -13,6 +13,7 @@ from leaderboards.board import Board, Evidence
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
 from leaderboards.sinks.base import Outcome, Published, PublishedBoard, Sink, SinkError
 from leaderboards.sinks.published import boards, published_boards, published_rows
+from leaderboards.submitted import Submission
 
 
 @dataclass
@@ -33,9 +34,11 @@ class Plan:
     made: tuple[Board, ...]
 
 
-def plan(results: Sequence[Result], evidence: Evidence | None = None) -> Plan:
+def plan(
+    results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()
+) -> Plan:
     """What there is to publish. Pure; takes a fraction of a second for each row (the boards' bootstraps)."""
-    made = boards(results, evidence)
+    made = boards(results, evidence, submissions)
     return Plan(
         rows=tuple(row for board in made for row in published_rows(board)),
         boards=tuple(one for board in made for one in published_boards(board)),
@@ -77,10 +80,12 @@ class Live:
         load: Callable[[], Sequence[Result]],
         evidence: Evidence,
         connect: Callable[[], Sink],
+        submissions: Sequence[Submission] = (),
     ) -> None:
         self._waiting = {(cell.id, cell.label): cell for cell in cells}
         self._load = load
         self._evidence = evidence
+        self._submissions = submissions
         self._sink: Sink | None = None
         self.tally = Tally()
         self.failure = ""
@@ -114,7 +119,7 @@ class Live:
 
         def send(sink: Sink) -> None:
             if results := self._load():
-                publish(plan(results, self._evidence), sink, self.tally)
+                publish(plan(results, self._evidence, self._submissions), sink, self.tally)
             else:
                 sink.abandon()
 

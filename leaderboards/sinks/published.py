@@ -16,12 +16,13 @@ from typing import Any
 
 from harness.paths import slug
 from harness.results import Result, to_text
-from leaderboards.as_json import finite
+from leaderboards.as_json import finite, submission_json
 from leaderboards.board import Board, Evidence, Section, board_json, build_board
 from leaderboards.groups import Group
 from leaderboards.rows import Row, recover
 from leaderboards.sinks.base import Published, PublishedBoard, identity
 from leaderboards.standings import TaskTable
+from leaderboards.submitted import Submission
 from leaderboards.text import epsilon_text, visible
 
 #: Longest name, in characters; W&B takes tags of at most 64.
@@ -51,12 +52,14 @@ COLUMNS = (
 )
 
 
-def boards(results: Sequence[Result], evidence: Evidence | None = None) -> list[Board]:
-    """One board for each suite that the results are of, by name."""
+def boards(
+    results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()
+) -> list[Board]:
+    """One board for each suite that the results are of, by name, with the submitted rows that belong to it."""
     by_suite: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         by_suite[result.suite.name].append(result)
-    return [build_board(by_suite[name], evidence=evidence) for name in sorted(by_suite)]
+    return [build_board(by_suite[name], None, evidence, submissions) for name in sorted(by_suite)]
 
 
 def published_rows(board: Board) -> list[Published]:
@@ -86,7 +89,7 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
     first = rows[0]
     cell = first.results[0].cell
     stands_for = {**_group_config(group), "task": first.task, "row": first.label, "mode": first.mode}
-    kind = "end of the scale" if first.is_end else "mechanism"
+    kind = "end of the scale" if first.is_end else "submission" if first.submission else "mechanism"
     marks = [first.task, table.kind, f"source:{group.source}", *(["simulated"] if group.simulated else [])]
     return Published(
         row=identity({**stands_for, "noise": cell.noise}),
@@ -102,6 +105,7 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
                 "kind": table.kind,
                 "documents": table.documents,
                 **_cell_config(rows),
+                **({"submission": submission_json(first)} if first.submission else {}),
                 "manifest": _shared_manifest([result for row in rows for result in row.results]),
             }
         ),
