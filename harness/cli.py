@@ -16,12 +16,17 @@ from harness.commands import (
     board,
     cache,
     check,
+    compare,
     doctor,
     listing,
     lm_eval,
+    new,
     output,
     privacy,
+    publish,
     run,
+    submit,
+    track,
 )
 from harness.errors import DpiclError
 
@@ -29,7 +34,24 @@ from harness.errors import DpiclError
 BAD_USE = 2
 INTERRUPTED = 130
 
-_GROUPS = (run, board, listing, privacy, account, attack, audit, check, lm_eval, cache, doctor)
+_GROUPS = (
+    run,
+    board,
+    compare,
+    track,
+    publish,
+    submit,
+    listing,
+    privacy,
+    account,
+    attack,
+    audit,
+    check,
+    new,
+    lm_eval,
+    cache,
+    doctor,
+)
 
 
 def build_parser() -> tuple[arguments.Parser, list[str]]:

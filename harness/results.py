@@ -215,8 +215,8 @@ def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
     try:
         data = json.loads(text)
-    except ValueError:
-        raise ValueError("damaged: it is not complete JSON") from None
+    except (ValueError, RecursionError):
+        raise ValueError("damaged: it is not complete JSON, or nested too deeply") from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ValueError("foreign: it is not a result file")
     version = data["schema_version"]

@@ -88,8 +88,8 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$")]
 Options = dict[str, Any]
 
 
-#: Folders beside those of suites: harness.attacks.store.
-_RESERVED = ("attacks", "external")
+#: Folders beside those of suites (harness.attacks.store), and words that stand for a suite in `dpicl board`.
+_RESERVED = ("attacks", "external", "all")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 
 
@@ -143,7 +143,7 @@ class Suite(BaseModel):
     @classmethod
     def _name(cls, value: str) -> str:
         if value in _RESERVED:
-            raise ValueError(f"'{value}' is the name of a results folder of its own; choose another")
+            raise ValueError(f"'{value}' is a results folder of its own or a word of the command line; choose another")
         return value
 
     @field_validator("epsilons")

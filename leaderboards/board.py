@@ -228,11 +228,15 @@ def _row_version(result: Result) -> Version:
 
 
 def _uneven_seeds(table: TaskTable) -> list[str]:
+    """One note for all rows with as many seeds."""
     most = max((len(row.seeds) for row in table.rows), default=0)
+    fewer: dict[int, list[str]] = defaultdict(list)
+    for row in table.rows:
+        if len(row.seeds) < most:
+            fewer[len(row.seeds)].append(row.title)
     return [
-        f"{row.title} on {table.task} has {len(row.seeds)} of {most} seeds so far."
-        for row in table.rows
-        if len(row.seeds) < most
+        f"{names_text(titles)} on {table.task} {'has' if len(titles) == 1 else 'have'} {count} of {most} seeds so far."
+        for count, titles in fewer.items()
     ]
 
 

@@ -14,6 +14,7 @@ from leaderboards.metrics import is_distance, metric_name, scored_things
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query
 from leaderboards.terminal_attacks import row_attacks
+from leaderboards.terminal_submissions import marked, submission_notes
 from leaderboards.text import (
     PER_QUERY_NOTE,
     bound_text,
@@ -33,14 +34,17 @@ _EPSILON_WIDTH = 16  # of the column with "(paper)" behind the number, its gap a
 _SCORE_WIDTH = 5
 
 
-def render_terminal(board: Board, color: bool | None = None) -> str:
-    """The board as text. color: None means: when standard output is a terminal."""
+def render_terminal(board: Board, color: bool | None = None, retired: bool = False) -> str:
+    """The board as text. color: None means: when standard output is a terminal. retired: whether to show these too."""
     console, text = plain_console(color)
     if not board.sections:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
     for section in board.sections:
         _section(console, section)
     print_notes(console, board.notes)
+    for section in board.retired if retired else ():
+        console.print(Text("Retired: frozen, apart from the board above; nothing is added", style="bold yellow"))
+        _section(console, section)
     return text()
 
 
@@ -64,6 +68,7 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
     _rows(console, table.in_order, _absent(table))
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
+    print_notes(console, submission_notes(table))
     row_attacks(console, table)
     reasons = {row.recovery_note: None for row in table.in_order if row.recovery_note}
     print_notes(console, [f"recovery n/a: {reason}." for reason in reasons])
@@ -144,7 +149,7 @@ def _ranking(console: Console, ranking: Ranking) -> None:
 
 def _cells(row: Row, per_query: bool) -> list[str]:
     return [
-        row.label,
+        marked(row),
         epsilon_text(row.epsilon),
         epsilon_text(row.proved),
         *([epsilon_text(row.epsilon_per_query)] if per_query else []),

@@ -6,12 +6,13 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.commands import evidence, output
+from harness.commands import all_boards, evidence, output
 from harness.commands.arguments import Subparsers, add_command, add_results_flags, board_command
 
 if TYPE_CHECKING:
     from harness.commands.selection import Selection
     from harness.results import Result
+    from leaderboards.submitted import Submission
 
 
 def add(subparsers: Subparsers) -> None:
@@ -19,12 +20,17 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "board",
-        "show the leaderboard of a suite; SUITE 'attacks' shows every attack and audit",
+        "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
         "dpicl board quick --html site",
         _board,
     )
     add_results_flags(parser)
-    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a page, DIR/index.html")
+    parser.add_argument(
+        "--submissions", type=Path, metavar="DIR", help="submitted methods to show (default: those of the project)"
+    )
+    parser.add_argument("--no-submissions", action="store_true", help="show our own results alone")
+    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
+    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
 
 
 def _board(arguments: argparse.Namespace) -> int:
@@ -34,16 +40,24 @@ def _board(arguments: argparse.Namespace) -> int:
 
     if arguments.suite == evidence.ATTACKS:
         return evidence.show(arguments)
+    if arguments.suite == all_boards.ALL:
+        return all_boards.show(arguments)
     selection = select(arguments)
     results, damaged = selection.store.load_all()
     report_damaged(damaged, moved=False)
-    kept = [result for result in results if _belongs(result, selection)]
-    if len(kept) < len(results):
+    kept = [result for result in results if belongs(result, selection)]
+    submissions = submissions_of(arguments)
+    old = retired_results(results, selection)
+    if left_out := len(results) - len(kept) - len(old):
         output.message(
-            f"{output.count(len(results) - len(kept), 'result')} with another suite version, model, source, limit or"
-            " options left out."
+            f"{output.count(left_out, 'result')} with other suite settings, model, source, limit or options left out."
         )
-    if not kept:
+    retired = [*old, *retired_results(registry.leaderboards("submitted").on_the_board(submissions)[0], selection)]
+    if retired and not arguments.retired:
+        output.message(
+            f"{output.count(len(retired), 'result')} of retired versions of {selection.suite.name}: see --retired."
+        )
+    if not kept and not (retired and arguments.retired):
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {arguments.results};"
             f" run `dpicl run {arguments.suite}`."
@@ -51,14 +65,17 @@ def _board(arguments: argparse.Namespace) -> int:
     boards = registry.leaderboards()
     attacks, external = evidence.load(arguments.results)
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
-    board = boards.build_board(kept, selection.asked, known)
+    board = boards.build_board(kept, selection.asked, known, submissions, retired)
     skipped = skip_reasons(selection, kept)
-    page = registry.leaderboards("html").write_html(board, arguments.html) if arguments.html else None
+    page = None
+    if arguments.html:
+        every = boards.build_attacks(attacks, external) if attacks or external else None
+        page = registry.leaderboards("html").write_html(board, arguments.html, selection.mechanisms, skipped, every)
     if arguments.json:
         document = boards.board_json(board)
         output.emit_json({**document, "skipped": skipped, "page": page})
         return 0
-    output.emit(boards.render_terminal(board))
+    output.emit(boards.render_terminal(board, retired=arguments.retired))
     for item in skipped:
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     if page:
@@ -75,7 +92,33 @@ def _board(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _belongs(result: Result, selection: Selection) -> bool:
+def submissions_of(arguments: argparse.Namespace) -> list[Submission]:
+    """The submissions that pass the gate's cheap checks; a sentence on stderr for each other one."""
+    from harness import registry
+    from harness.errors import UsageError
+    from harness.paths import find_suite
+
+    if arguments.no_submissions:
+        return []
+    folder: Path | None = arguments.submissions
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions.")
+    gate = registry.leaderboards("gate")
+    found: list[Submission]
+    more = [] if arguments.suite == all_boards.ALL else [find_suite(arguments.suite)]
+    found, problems = gate.load_submissions(folder or gate.ROOT, gate.known_suites(more))
+    for problem in problems:
+        output.message(f"dpicl: {problem}")
+    return found
+
+
+def retired_results(results: list[Result], selection: Selection) -> list[Result]:
+    """Those of other versions of the suite."""
+    name, version = selection.suite.name, str(selection.suite.version)
+    return [result for result in results if result.suite.name == name and str(result.suite.version) != version]
+
+
+def belongs(result: Result, selection: Selection) -> bool:
     """Whether a result may stand on the board of this selection.
 
     It has the suite's version and settings, one of its models and the source that is in use. A row of the suite must

@@ -68,7 +68,7 @@ def suite(tmp_path) -> Callable[..., Path]:
         (("--workers", "2"), ("--workers", "--engine local")),
         (("--engine", "ray"), ("pip install 'dpicl-bench[ray]'",)),
         (("extra",), ("Unexpected argument 'extra'",)),
-        (("--plugin", "nowhere.py"), ("nowhere.py", "is not a file")),
+        (("--plugin", "nowhere.py"), ("nowhere.py", "is not there")),
     ],
 )
 def test_flags_that_make_no_sense(run, tmp_path, flags, words):

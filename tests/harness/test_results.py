@@ -182,3 +182,8 @@ def test_numbers_that_are_not_finite_are_texts_in_json():
     result = json.loads(to_text(make_result("real_demonstrations")))
     assert result["cell"]["epsilon"] == "Infinity"
     assert math.isinf(make_result("real_demonstrations").cell.epsilon)
+
+
+def test_a_file_that_is_nested_too_deeply_is_damaged():
+    with pytest.raises(ValueError, match="nested too deeply"):
+        from_text("[" * 200_000 + "]" * 200_000)

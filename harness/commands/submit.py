@@ -1,0 +1,196 @@
+"""`dpicl submit`: the gate of submissions to the board. Exit code 1 when a check fails.
+
+It reads files. Code that was sent runs only with `--run-code`, in a process of its own, after a line that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.commands import output
+from harness.commands.arguments import Subparsers, add_command, whole
+from harness.errors import UsageError
+from harness.paths import DEFAULT_RESULTS
+
+if TYPE_CHECKING:
+    from leaderboards.gate.examination import Examination
+    from leaderboards.gate.findings import Finding
+
+
+#: What a new submission is for: everybody has its records, and it has five seeds.
+_FIRST_SUITE = "open"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers,
+        "submit",
+        "check a submission to the board: files, records, epsilon, history; or begin one",
+        "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
+        _submit,
+    )
+    parser.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="the submission: <team>/<method>")
+    parser.add_argument("--all", action="store_true", help="every submission below DIR (default: those of the project)")
+    parser.add_argument(
+        "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR or the project's folder"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results of record, to compare with"
+    )
+    parser.add_argument(
+        "--suite", action="append", default=[], type=Path, metavar="FILE", help="a suite that does not ship; repeatable"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="REV_OR_DIR",
+        help="what was there before: a commit or a folder (default: where this branch left origin/main, else HEAD)",
+    )
+    parser.add_argument("--run-code", action="store_true", help="run the mechanism that was sent; this is no sandbox")
+    parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn by content")
+    parser.add_argument("--rerun-seed", type=whole(0), metavar="S", help="draw other cells")
+    parser.add_argument("--record", action="store_true", help="write what the re-run found to reproduced.json")
+    parser.add_argument("--by", metavar="NAME", help="with --record: who ran it again")
+    parser.add_argument("--markdown", action="store_true", help="the report as Markdown")
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    from harness.registry import leaderboards
+
+    gate = leaderboards("gate")
+    if arguments.new:
+        return _new(arguments)
+    _require_sense(arguments)
+    folders = _folders(arguments)
+    history = leaderboards("gate.history")
+    place = folders[0] if folders else arguments.folder or gate.ROOT
+    request = gate.Request(
+        suites=gate.known_suites(arguments.suite),
+        results=arguments.results,
+        base=history.find_base(place, arguments.base),
+        run_code=arguments.run_code,
+        rerun=arguments.rerun,
+        rerun_seed=arguments.rerun_seed,
+        announce=output.message,
+    )
+    root = arguments.folder if arguments.all and arguments.folder else gate.ROOT
+    contents = [gate.read_contents(folder) for folder in folders]
+    others = contents if arguments.all else [*contents, *gate.read_all(root)]
+    found = [gate.examine(one, request, others) for one in contents]
+    extra = _of_the_whole(arguments, request, folders) if arguments.all else []
+    _show(arguments, found, extra)
+    if arguments.record:
+        _record(arguments, found)
+    good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
+    return 0 if good else 1
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for flags that do not go together."""
+    from harness import manifest
+
+    if arguments.folder is None and not arguments.all:
+        raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
+    if arguments.record and not arguments.rerun:
+        raise UsageError("There is nothing to record without a re-run; add --rerun N.")
+    if arguments.record and not arguments.by:
+        raise UsageError("A record says who ran the cells again; add --by NAME.")
+    if arguments.record and manifest.commit()[1]:
+        raise UsageError(
+            "A record names the commit that ran the cells, and tracked files are changed; commit them first."
+        )
+    if arguments.json and arguments.markdown:
+        raise UsageError("Give either --json or --markdown, not both.")
+
+
+def _folders(arguments: argparse.Namespace) -> list[Path]:
+    from harness.registry import leaderboards
+
+    gate = leaderboards("gate")
+    folder: Path | None = arguments.folder
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; give that of a submission, <team>/<method>.")
+    if not arguments.all:
+        assert folder is not None  # _require_sense
+        return [folder.absolute()]
+    found: list[Path] = gate.find_submissions(folder or gate.ROOT)
+    if not found and folder is not None:
+        raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
+    return [one.absolute() for one in found]
+
+
+def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path]) -> list[Finding]:
+    """With --all: no submission is gone, and the results of record of retired suite versions are as they were."""
+    from harness.registry import leaderboards
+
+    history, gate = leaderboards("gate.history"), leaderboards("gate")
+    if isinstance(request.base, history.FolderBase):
+        return []  # an earlier copy of submissions says nothing about the rest
+    root = (arguments.folder or gate.ROOT).absolute()
+    found: list[Finding] = [history.removed_check(root, folders, request.base)]
+    if arguments.results.is_dir():
+        base = history.find_base(arguments.results, arguments.base)
+        found.append(history.retired_records_check(arguments.results, base, request.suites))
+    return found
+
+
+def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[Finding]) -> None:
+    from dataclasses import asdict
+
+    from harness.registry import leaderboards
+
+    report = leaderboards("gate.report")
+    if arguments.json:
+        good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
+        documents = [one.as_json() for one in found]
+        output.emit_json({"ok": good, "submissions": documents, "whole": [asdict(one) for one in extra]})
+        return
+    if arguments.markdown:
+        output.emit(report.markdown(found, extra))
+        return
+    for one in found:
+        output.emit(f"{one.contents.name}\n{report.checks_text(one)}\n")
+        columns, rows = report.rows_of(one)
+        if rows:
+            output.emit_table(columns, rows)
+        output.emit(report.ending(one) + "\n")
+    if extra:
+        output.emit(f"the whole\n{report.findings_text(extra)}")
+    if not found:
+        output.emit("There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`.")
+
+
+def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
+    from harness.registry import leaderboards
+
+    card = leaderboards("gate.card")
+    for one in found:
+        if one.again:
+            path = one.contents.folder / card.REPRODUCED
+            card.write_reproduced(path, [again.reproduction(arguments.by) for again in one.again])
+            output.message(f"Recorded {output.count(len(one.again), 'cell')} in {path}")
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from harness.registry import leaderboards
+
+    gate = leaderboards("gate")
+    root = arguments.folder or gate.ROOT
+    suite = gate.known_suites(arguments.suite)[_FIRST_SUITE]
+    written = leaderboards("gate.beginning").begin(root, arguments.new, suite, datetime.now(UTC).year)
+    folder = written[0].parent
+    file = folder / f"{folder.name}.py"
+    commands = [
+        f"dpicl check {file}",
+        f"dpicl run {_FIRST_SUITE} --plugin {file} --mechanism {folder.name} --results {folder / 'results'}",
+        f"dpicl submit {folder}",
+    ]
+    if arguments.json:
+        output.emit_json({"files": [str(path) for path in written], "next": commands})
+        return 0
+    output.emit("\n".join(f"Wrote {path}" for path in written))
+    output.emit("\n".join(["Fill in the card, put your mechanism beside it, then:", *(f"  {one}" for one in commands)]))
+    return 0

@@ -1,0 +1,64 @@
+"""The gate: what a submission must be before it stands on the board. docs/submitting.md is its reference.
+
+`load_submissions` is what the board needs: all that pass the cheap checks. `examine` is the whole gate for one of them.
+No check runs code that was sent, unless it is told to (`run_code`), and then in a process of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from harness.paths import shipped_suites
+from harness.suite import Suite, load_suite
+from leaderboards.gate.examination import (
+    Examination,
+    Request,
+    cheap_problem,
+    examine,
+    find_submissions,
+    read_all,
+    read_contents,
+)
+from leaderboards.submitted import Submission
+
+__all__ = [
+    "ROOT",
+    "Examination",
+    "Request",
+    "examine",
+    "find_submissions",
+    "known_suites",
+    "load_submissions",
+    "read_all",
+    "read_contents",
+]
+
+#: The submissions that ship with the project.
+ROOT = Path(__file__).resolve().parent.parent / "submissions"
+
+
+def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
+    """Name -> suite, as shipped; ``more`` are files whose suites are known as well, or instead."""
+    suites = (load_suite(path) for path in (*shipped_suites().values(), *more))
+    return {suite.name: suite for suite in suites}
+
+
+def load_submissions(
+    root: Path = ROOT, suites: Mapping[str, Suite] | None = None
+) -> tuple[list[Submission], list[str]]:
+    """(submissions that may be shown, one sentence for each that may not). Never raises for what is in the folders.
+
+    Only cheap checks: card, files, suite and settings, each result against itself, ledgers added up. That scores are
+    measured on the right records is what the board itself looks at; the rest is for `examine`.
+    """
+    suites = known_suites() if suites is None else suites
+    found, problems = [], []
+    for contents in read_all(root):
+        if problem := cheap_problem(contents, suites):
+            problems.append(
+                f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
+            )
+        else:
+            found.append(contents.submission())
+    return found, problems

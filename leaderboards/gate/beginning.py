@@ -1,0 +1,59 @@
+"""The start of a submission: a card with every key, and what to write there. The gate refuses what is left as TODO."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness.errors import UsageError
+from harness.files import write_whole
+from harness.suite import Suite
+from leaderboards.gate.card import CARD, NAME
+
+_CARD = """\
+# What a reader must know about this submission; docs/submitting.md explains every key.
+schema_version: 1
+version: 1                # raise it when scores move
+team: {team}
+method: {method}
+suite: {suite}
+suite_version: {version}
+authors: [TODO names]
+licence: Apache-2.0       # of code and results, an SPDX id
+paper: TODO the address of the paper, or its citation, or none
+code: ""                  # https://..., if there is a repository
+mechanism: {method}.py  # the file beside this card; leave the key out for a mechanism of the package
+public_data: TODO what public data or models the method uses besides the suite's model, or none
+tuning: TODO how the options were chosen, on which records, how many settings were tried, or none
+contact: ""
+# Scores that the paper prints, if it has this task. They stand beside the measured ones.
+# reported:
+#   - {{task: agnews, epsilon: 1, score: 0.81, where: "table 2; another model"}}
+"""
+
+_README = """\
+# {method}
+
+TODO: the method in a few sentences, and what a reader should know about these results.
+
+| version | year | what changed |
+|---|---|---|
+| 1 | {year} | first |
+"""
+
+
+def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
+    """Writes <team>/<method>/submission.yaml, for this suite, and README.md below the root; returns both.
+
+    Raises UsageError for a name that is none, and where there is a submission already.
+    """
+    team, _, method = name.partition("/")
+    if not NAME.fullmatch(team) or not NAME.fullmatch(method):
+        raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
+    folder = root / team / method
+    if (folder / CARD).exists():
+        raise UsageError(f"{folder / CARD} is there already; choose another name, or edit it.")
+    card = _CARD.format(team=team, method=method, suite=suite.name, version=suite.version)
+    files = {folder / CARD: card, folder / "README.md": _README}
+    for path, text in files.items():
+        write_whole(path, text if path.name == CARD else text.format(method=method, year=year), root)
+    return list(files)

@@ -1,0 +1,195 @@
+"""submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly.
+
+Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
+keys are errors with file and line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from harness.errors import ResultError, UsageError, unknown
+from harness.files import write_whole
+from harness.results import lines
+from harness.strict_yaml import Document, read
+from harness.suite import number
+from leaderboards.submitted import Reproduction
+
+CARD = "submission.yaml"
+REPRODUCED = "reproduced.json"
+#: Characters of one text of a card.
+LONGEST = 2000
+#: What `dpicl submit --new` writes where an author must write something.
+PLACEHOLDER = "TODO"
+_DEEPEST = 4
+#: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
+        raise ValueError("is empty; write it, or 'none' where that is the answer")
+    if value.lstrip().startswith(PLACEHOLDER):
+        raise ValueError(f"still says {PLACEHOLDER}; write it, or 'none' where that is the answer")
+    return value.strip()
+
+
+def _licence(value: str) -> str:
+    try:
+        return canonicalize_license_expression(value)
+    except InvalidLicenseExpression:
+        raise ValueError("is no SPDX licence id, such as Apache-2.0, MIT or CC-BY-4.0") from None
+
+
+def _address(value: str) -> str:
+    if value and not re.fullmatch(r"https://[^\s<>\"']+", value):
+        raise ValueError("must be an address that begins with https://")
+    return value
+
+
+def _python_file(value: str) -> str:
+    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*\.py", value):
+        raise ValueError("must be the plain name of a Python file beside the card, such as my_method.py")
+    return value
+
+
+Text = Annotated[str, Field(max_length=LONGEST), AfterValidator(_filled)]
+Number = Annotated[float, BeforeValidator(number), Field(allow_inf_nan=False)]
+
+
+class Reported(BaseModel):
+    """A score as a paper prints it. score: in [0, 1]. where: the table or figure, or what differs from this suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    task: Text
+    epsilon: Annotated[Number, Field(gt=0)]
+    score: Annotated[Number, Field(ge=0, le=1)]
+    where: Text
+
+
+class Card(BaseModel):
+    """A parsed submission.yaml; docs/submitting.md explains every key. footnote, unreliable: the maintainers write."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    version: Annotated[int, Field(ge=1, strict=True)]
+    team: str
+    method: str
+    suite: Text
+    suite_version: int | str
+    authors: Annotated[list[Text], Field(min_length=1, max_length=100)]
+    licence: Annotated[str, AfterValidator(_licence)]
+    paper: Text
+    code: Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)] = ""
+    mechanism: Annotated[str, AfterValidator(_python_file)] = ""
+    public_data: Text
+    tuning: Text
+    contact: Annotated[str, Field(max_length=200)] = ""
+    reported: Annotated[list[Reported], Field(max_length=200)] = []
+    footnote: Annotated[str, Field(max_length=LONGEST)] = ""
+    unreliable: Annotated[str, Field(max_length=LONGEST)] = ""
+
+
+def read_card(path: Path) -> Card:
+    """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
+    _refuse_hostile(path)
+    document = read(path)
+    if not isinstance(document.data, dict):
+        raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
+    try:
+        card = Card.model_validate(document.data)
+    except ValidationError as error:
+        raise _explain(error, document) from None
+    seen: set[tuple[str, float]] = set()
+    for i, one in enumerate(card.reported):
+        if (one.task, one.epsilon) in seen:
+            raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
+        seen.add((one.task, one.epsilon))
+    return card
+
+
+def _refuse_hostile(path: Path) -> None:
+    """Raises UsageError for aliases and for deep nesting, before anything is built from the file."""
+    depth = 0
+    try:
+        for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            line = event.start_mark.line + 1 if event.start_mark else 1
+            if isinstance(event, yaml.AliasEvent):
+                raise UsageError(f"{path}, line {line}: write the value out; a card has no YAML aliases.")
+            if depth > _DEEPEST:
+                raise UsageError(f"{path}, line {line}: it is nested too deeply; a card has keys and short lists.")
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return  # `read` says it better
+
+
+def _explain(error: ValidationError, document: Document) -> UsageError:
+    """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
+    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    place = tuple(problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
+        return document.error(place, str(unknown("key", str(place[-1]), fields)))
+    if problem["type"] == "missing":
+        return document.error(place, f"the key '{place[-1]}' is missing; docs/submitting.md explains it.")
+    message = problem["msg"].removeprefix("Value error, ")
+    shown = ".".join(map(str, place))
+    return document.error(
+        place, f"'{shown}' {message}." if "Value error" in problem["msg"] else f"'{shown}': {message}."
+    )
+
+
+class _Again(BaseModel):
+    """One re-run cell as reproduced.json has it; see `leaderboards.submitted.Reproduction`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    cell_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    task: Text
+    epsilon: Annotated[Number, Field(ge=0)]
+    seed: Annotated[int, Field(ge=0)]
+    reported: Annotated[Number, Field(ge=0, le=1)]
+    reproduced: Annotated[Number, Field(ge=0, le=1)]
+    identical: bool
+    by: Annotated[str, Field(max_length=200), AfterValidator(_filled)]
+    created: Annotated[str, Field(max_length=40)]
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None
+
+
+class _Reproduced(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: Literal[1]
+    cells: Annotated[list[_Again], Field(max_length=1000)]
+
+
+def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
+    """What re-runs found; () without a file. Raises ResultError for a file that is not one."""
+    if not path.is_file():
+        return ()
+    try:
+        found = _Reproduced.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"]))
+        raise ResultError(
+            f"{path} is damaged ({place}: {error.errors()[0]['msg']}); restore it, or remove it and record again."
+        ) from None
+    return tuple(Reproduction(**one.model_dump()) for one in found.cells)
+
+
+def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
+    """Adds cells to the file; what is there of the same cell by the same person is replaced."""
+    kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
+    document: dict[str, Any] = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
+    write_whole(path, lines(json.loads(json.dumps(document))) + "\n", path.parent)

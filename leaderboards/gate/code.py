@@ -1,0 +1,182 @@
+"""Running code that was sent: only when asked, in a process of its own, without credentials, and for a limited time.
+
+The process has an empty environment (no DPICL_DATA, no keys and tokens; HOME, TMPDIR and the working folder are a
+temporary one) and is killed with its children when its time is over. **This is no sandbox**: it can read the files that
+its user can read, and use the network. Read the file first; for code that you do not trust use a machine without data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DpiclError, PluginError
+from harness.privacy.events import to_json
+from harness.results import Result, to_text
+from leaderboards.gate.contents import Contents
+from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.gate.ledgers import events_of, read_event
+
+#: Seconds that the conformance kit, and the declared events, may take.
+CONFORMANCE_SECONDS = 900.0
+EVENTS_SECONDS = 300.0
+_ROOT = Path(__file__).resolve().parent.parent.parent
+_KEPT = ("PATH", "LANG", "LC_ALL", "OMP_NUM_THREADS", "SYSTEMROOT")
+_TAIL = 300
+
+
+def announcement(contents: Contents) -> str:
+    """The line that stands before code runs."""
+    assert contents.plugin is not None
+    return (
+        f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}, in a process of its own. This"
+        " is no sandbox."
+    )
+
+
+def may_run(contents: Contents, run_code: bool) -> str:
+    """Why the mechanism's code may not run; empty where it may. Code of the package always may."""
+    if contents.card is None or not contents.results:
+        return "there is no card or no result"
+    if any(result.cell.plugin is not None for result in contents.results.values()):
+        if contents.plugin is None:
+            return "its results are of a plugin file that was not sent"
+        if {result.cell.plugin for result in contents.results.values()} != {contents.plugin_hash}:
+            return "its results are of another file than the one that was sent"
+        if not run_code:
+            return "that runs the code that was sent; read it, then give --run-code"
+    return ""
+
+
+@contextlib.contextmanager
+def workplace() -> Iterator[Path]:
+    """A temporary folder for one process."""
+    with tempfile.TemporaryDirectory(prefix="dpicl-gate-") as folder:
+        yield Path(folder)
+
+
+def run_apart(words: Sequence[str], folder: Path, seconds: float, more: Mapping[str, str] | None = None) -> str:
+    """The standard output of `python WORDS` in the folder. more: further environment variables.
+
+    Raises PluginError when it does not end in time or ends badly (exit code 1 of `dpicl check` is no bad end).
+    """
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment |= {"HOME": str(folder), "TMPDIR": str(folder), "DPICL_CACHE": str(folder / "cache")}
+    environment |= {"PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", **(more or {})}
+    process = subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise PluginError(f"The mechanism did not end within {seconds:g} s; make its options smaller.") from None
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # and what it started
+        process.wait()
+    if process.returncode not in (0, 1) or (process.returncode == 1 and not out):
+        last = (err.strip().splitlines() or ["no message"])[-1]
+        raise PluginError(f"The mechanism's process ended with code {process.returncode}: {last[-_TAIL:]}")
+    return out
+
+
+def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mapping[str, str] | None = None) -> Any:
+    """What leaderboards.gate.worker answers. Raises PluginError with its sentence where it fails."""
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    answer = folder / "answer.json"
+    run_apart(["-m", "leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
+    try:
+        document = json.loads(answer.read_text(encoding="utf-8"))
+        if "error" in document:
+            raise PluginError(str(document["error"]))
+        return document["answer"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise PluginError("The mechanism's process gave no answer; run it by hand with `dpicl run --plugin`.") from None
+
+
+def plugins(contents: Contents, folder: Path) -> list[str]:
+    """A copy of the file that was sent, so that nothing can be written beside it; none for our own mechanisms."""
+    if contents.plugin is None:
+        return []
+    copy = folder / contents.plugin.name
+    copy.write_bytes(contents.plugin.read_bytes())
+    return [str(copy)]
+
+
+def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFORMANCE_SECONDS) -> Finding:
+    """The conformance kit (`dpicl check`) on the mechanism of the submission."""
+    if reason := may_run(contents, run_code):
+        return not_checked("conformance", reason)
+    if not run_code:
+        return not_checked("conformance", "its mechanism is one of the package, whose tests run the kit; or --run-code")
+    problems, passed = [], 0
+    with workplace() as folder:
+        sent = plugins(contents, folder)
+        names = sent or sorted({result.cell.mechanism for result in contents.results.values()})
+        for name in names:
+            try:
+                document = json.loads(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
+                checks = [(one["mechanism"], check) for one in document["mechanisms"] for check in one["checks"]]
+            except PluginError as error:
+                problems.append(str(error))
+                continue
+            except (ValueError, KeyError, TypeError):
+                problems.append("`dpicl check` gave no answer; run it by hand on the file.")
+                continue
+            for mechanism, check in checks:
+                passed += check["status"] == "passed"
+                if check["status"] == "failed":
+                    problems.append(f"{mechanism}, {check['check']}: {str(check['why'])[:500]}")
+    return verdict("conformance", problems, f"{passed} checks of `dpicl check` passed")
+
+
+def events_check(contents: Contents, run_code: bool, seconds: float = EVENTS_SECONDS) -> Finding:
+    """Is each ledger complete: is it what the mechanism declares for these sizes at this noise?"""
+    if reason := may_run(contents, run_code):
+        return not_checked("ledger", f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
+    try:
+        own = contents.plugin is None
+        answers = events_of(contents.results.values(), []) if own else _declared_apart(contents, seconds)
+    except DpiclError as error:
+        return verdict("ledger", [str(error)], "")
+    pairs = zip(contents.results.items(), answers, strict=False)
+    problems = by_sentence((name, problem) for (name, result), answer in pairs if (problem := _short(result, answer)))
+    if len(answers) != len(contents.results):
+        problems.append("The mechanism's process answered for other results than it was asked; report it.")
+    return verdict("ledger", problems, f"{len(answers)} ledgers are what the mechanism declares")
+
+
+def _declared_apart(contents: Contents, seconds: float) -> Sequence[Any]:
+    """What code that was sent declares, by a process of its own."""
+    with workplace() as folder:
+        files = [folder / f"{i}.json" for i in range(len(contents.results))]
+        for path, result in zip(files, contents.results.values(), strict=True):
+            path.write_text(to_text(result), encoding="utf-8")
+        job = {"kind": "events", "plugins": plugins(contents, folder), "results": list(map(str, files))}
+        answers = ask_worker(job, folder, seconds)
+        return answers if isinstance(answers, list) else []
+
+
+def _short(result: Result, answer: Any) -> str:
+    try:
+        wanted, charged = to_json(read_event(answer)), to_json(read_event(result.privacy.event))
+    except ValueError as error:
+        return f"the mechanism declares no event ({error}); mend its `events`."
+    if wanted == charged:
+        return ""
+    return "its ledger is not what the mechanism declares for these sizes and this noise; send what `dpicl run` wrote."

@@ -1,0 +1,149 @@
+"""Does a result agree with itself, and is it the only one of its kind?
+
+What a run writes fits together: scores are means of outcomes, intervals hold their score, nothing is from the future,
+and the code was a commit. A file that was edited by hand mostly does not. Two submissions with the same outcomes on
+every record of every cell are one submission.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from statistics import fmean
+
+from harness.results import Result
+from leaderboards.gate.contents import Contents
+from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.rows import REAL_DATA, ZERO_SHOT
+
+_ROUNDING = 1e-9
+#: Metrics whose outcomes are right or wrong.
+_BINARY = ("acc", "acc_calibrated", "exact_match")
+_CLOCK = timedelta(days=1)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def consistency_check(contents: Contents, now: datetime | None = None) -> Finding:
+    """Every result against itself."""
+    if not contents.results:
+        return not_checked("consistency", "there is no result")
+    now = now or datetime.now(UTC)
+    problems, unknown_commit = [], 0
+    for name, result in contents.results.items():
+        problem = _scores(result) or _times(result, now) or _answers(result)
+        if result.manifest.dirty:
+            problem = problem or "it was run with uncommitted changes; commit them and run it again."
+        if problem:
+            problems.append((name, problem))
+        unknown_commit += result.manifest.commit is None
+    notes = (
+        [f"{unknown_commit} results were run without the repository, so no commit is known."] if unknown_commit else []
+    )
+    return verdict(
+        "consistency",
+        by_sentence(problems),
+        "scores are the means of their outcomes; nothing contradicts itself",
+        notes,
+    )
+
+
+def _scores(result: Result) -> str:
+    if result.main_metric not in result.documents:
+        return "its main metric has no outcomes; send what `dpicl run` wrote."
+    if result.documents.keys() != result.scores.keys():
+        return "scores and outcomes are of different metrics; send what `dpicl run` wrote."
+    for metric, score in result.scores.items():
+        documents = result.documents[metric]
+        if not documents.ids or len(documents.ids) != len(documents.outcomes):
+            counts = f"{len(documents.ids)} records and {len(documents.outcomes)} outcomes"
+            return f"{metric} has {counts}; send what `dpicl run` wrote."
+        if len(set(documents.ids)) < len(documents.ids):
+            return f"{metric} counts a test record twice; send what `dpicl run` wrote."
+        allowed = (0.0, 1.0) if metric in _BINARY else None
+        if any(one not in allowed if allowed else not 0 <= one <= 1 for one in documents.outcomes):
+            return f"{metric} has an outcome out of its range; send what `dpicl run` wrote."
+        mean = fmean(documents.outcomes)
+        if abs(mean - score.value) > _ROUNDING:
+            said = f"its score {metric} is {score.value:.4f}, its outcomes have the mean {mean:.4f}"
+            return f"{said}; send what was measured."
+        if not (0 <= score.low <= score.value + _ROUNDING and score.value - _ROUNDING <= score.high <= 1):
+            return f"the interval of {metric} does not hold its score; send what `dpicl run` wrote."
+    if any(not 0 <= value <= 1 for value in result.aggregates.values()):
+        return "an aggregate is out of [0, 1]; send what `dpicl run` wrote."
+    return ""
+
+
+def _times(result: Result, now: datetime) -> str:
+    try:
+        created = datetime.fromisoformat(result.created)
+    except ValueError:
+        return "`created` is no time; send what `dpicl run` wrote."
+    if created.tzinfo is None or created > now + _CLOCK:
+        return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
+    commit = result.manifest.commit
+    if commit is not None and not _COMMIT.fullmatch(commit):
+        return "its commit is none; send what `dpicl run` wrote."
+    if not result.manifest.packages.get("torch"):
+        return "its manifest names no packages; send what `dpicl run` wrote."
+    return ""
+
+
+def _answers(result: Result) -> str:
+    """Released things are counted right, and belong to test records."""
+    if any(not math.isfinite(seconds) or seconds < 0 for seconds in result.cost.seconds.values()):
+        return "its cost is no time; send what `dpicl run` wrote."
+    stored = len(result.released) + len(result.answers)
+    if stored and stored != result.released_count:
+        return f"it holds {stored} released texts and counts {result.released_count}; send what `dpicl run` wrote."
+    if result.manifest.data.test_records != len(result.documents[result.main_metric].ids):
+        return "its manifest counts other test records than it has outcomes; send what `dpicl run` wrote."
+    ids = {one.id for one in result.answers}
+    if ids and not ids >= set(result.documents[result.main_metric].ids):
+        return "some test records have an outcome and no answer; send what `dpicl run` wrote."
+    return ""
+
+
+def duplicates_check(contents: Contents, reference: Sequence[Result], others: Iterable[Contents]) -> Finding:
+    """Against the results of record and every other submission: no cell twice, no method under two names."""
+    if not contents.results:
+        return not_checked("duplicates", "there is no result")
+    rivals: dict[str, list[Result]] = {
+        "the results of record": [result for result in reference if result.cell.mechanism not in (ZERO_SHOT, REAL_DATA)]
+    }
+    rivals |= {one.name: list(one.results.values()) for one in others if one.name != contents.name}
+    own = {result.cell_id for result in contents.results.values()}
+    problems = []
+    for name, results in rivals.items():
+        if both := own & {result.cell_id for result in results}:
+            problems.append(f"{len(both)} of its cells are those of {name} already; send only what is new.")
+        elif label := _copied(list(contents.results.values()), results):
+            problems.append(
+                f"All outcomes are those of {label} in {name}, record by record; send a method of its own, or explain"
+                " it to the maintainers."
+            )
+    return verdict("duplicates", problems, f"none of its cells or methods is in {len(rivals)} other sources")
+
+
+def _copied(own: Sequence[Result], results: Sequence[Result]) -> str:
+    """The row of ``results`` that has the same outcomes in every cell of ``own``, or ""."""
+    mine = _outcomes(own)
+    by_label: dict[str, list[Result]] = {}
+    for result in results:
+        by_label.setdefault(result.cell.label, []).append(result)
+    for label, rows in by_label.items():
+        theirs = _outcomes(rows)
+        if mine and all(theirs.get(key) == outcome for key, outcome in mine.items()):
+            return label
+    return ""
+
+
+def _outcomes(results: Iterable[Result]) -> Mapping[tuple[object, ...], tuple[object, ...]]:
+    found: dict[tuple[object, ...], tuple[object, ...]] = {}
+    for result in results:
+        cell, documents = result.cell, result.documents.get(result.main_metric)
+        if documents is not None:
+            key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
+            found[key] = (*documents.ids, *documents.outcomes)
+    return found

@@ -1,0 +1,177 @@
+"""The whole gate for one submission: every check in order, and the reviewer's table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import DpiclError
+from harness.results import Result
+from harness.suite import Suite
+from leaderboards.gate import code, history, ledgers, records
+from leaderboards.gate.consistency import consistency_check, duplicates_check
+from leaderboards.gate.contents import Contents, read_contents
+from leaderboards.gate.findings import Finding, not_checked, verdict
+from leaderboards.gate.references import data_check, load_reference
+from leaderboards.gate.rerun import Again, rerun, rerun_check, sample
+from leaderboards.gate.settings import seeds_check, suite_check
+from leaderboards.gate.table import Line, lines_of
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to examine. results: folder of the results of record. base: what was there before. rerun: cells to run again.
+
+    run_code: whether the code that was sent may run. announce: called with one line before it does.
+    """
+
+    suites: Mapping[str, Suite]
+    results: Path
+    base: history.Base | None = None
+    run_code: bool = False
+    rerun: int = 0
+    rerun_seed: int | None = None
+    announce: Callable[[str], None] = field(default=lambda line: None)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """What the gate found. seed: of the sample of re-run cells."""
+
+    contents: Contents
+    findings: tuple[Finding, ...]
+    lines: tuple[Line, ...]
+    again: tuple[Again, ...] = ()
+    seed: int | None = None
+
+    @property
+    def good(self) -> bool:
+        return all(finding.status != "failed" for finding in self.findings)
+
+    def as_json(self) -> dict[str, Any]:
+        """Names, sentences and numbers; no text of the results."""
+        return {
+            "submission": self.contents.name,
+            "ok": self.good,
+            "hash": self.contents.hash,
+            "plugin": self.contents.plugin_hash,
+            "checks": [asdict(finding) for finding in self.findings],
+            "rows": [asdict(line) for line in self.lines],
+            "rerun_seed": self.seed,
+        }
+
+
+def examine(contents: Contents, request: Request, others: Sequence[Contents] = ()) -> Examination:
+    """All checks of one submission. others: further submissions, among which it must not be a duplicate.
+
+    Raises UsageError where a re-run is asked for and cannot be made; everything else is a finding.
+    """
+    card = contents.card
+    reference = load_reference(request.results, card.suite, card.suite_version) if card else []
+    frozen = history.frozen(contents, request.base)
+    count = len(contents.files)
+    suite = suite_check(contents, request.suites, frozen)
+    findings = [
+        verdict("size", contents.size, f"{count} files of known kinds, none too large"),
+        verdict("card", [contents.card_problem] if card is None else [], "every key is there and readable"),
+        verdict("schema", contents.schema, f"{len(contents.results)} results, each where it belongs"),
+        suite,
+        data_check(contents, reference),
+        seeds_check(contents, reference),
+        ledgers.epsilon_check(contents),
+        consistency_check(contents),
+        duplicates_check(contents, reference, others),
+        history.history_check(contents, request.base, request.suites),
+    ]
+    if suite.status == "ok":
+        findings += _by_running(contents, request, reference)
+    else:  # what the cells name may not even exist
+        names = ("private records", "ledger", "conformance")
+        findings += [not_checked(name, "the results are none of the suite; mend that first") for name in names]
+    again: list[Again] = []
+    seed = None
+    if request.rerun:
+        seed, again = _again(contents, request, findings)
+    before = history.scores_before(contents, request.base)
+    made = [one.reproduction("this run") for one in again]
+    lines = lines_of(contents, reference, before, made) if card and contents.results and _readable(contents) else []
+    return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
+
+
+def _by_running(contents: Contents, request: Request, reference: Sequence[Result]) -> list[Finding]:
+    """The checks that load records, and those that run the mechanism."""
+    found = [records.records_check(contents, reference)]
+    if contents.plugin is not None and not code.may_run(contents, request.run_code):
+        request.announce(code.announcement(contents))
+    found.append(code.events_check(contents, request.run_code))
+    found.append(code.conformance_check(contents, request.run_code))
+    return found
+
+
+def _again(contents: Contents, request: Request, findings: list[Finding]) -> tuple[int | None, list[Again]]:
+    if any(finding.status == "failed" for finding in findings):
+        findings.append(not_checked("rerun", "another check failed; mend that first"))
+        return None, []
+    seed, chosen = sample(contents, request.rerun, request.rerun_seed)
+    request.announce(f"{contents.name}: running {len(chosen)} of {len(contents.results)} cells again, seed {seed}.")
+    try:
+        again = rerun(contents, chosen, request.run_code)
+    except DpiclError as error:
+        if reason := code.may_run(contents, request.run_code):
+            raise type(error)(f"{contents.name} cannot be run again: {reason}.") from None
+        findings.append(verdict("rerun", [str(error)], ""))
+        return seed, []
+    findings.append(rerun_check(contents, again, seed))
+    return seed, again
+
+
+def _readable(contents: Contents) -> bool:
+    """Whether a board can be made: every result has outcomes for its metric, and its numbers are numbers."""
+    return all(
+        result.main_metric in result.documents
+        and bool(result.documents[result.main_metric].outcomes)
+        and len(result.documents[result.main_metric].ids) == len(result.documents[result.main_metric].outcomes)
+        and math.isfinite(result.scores[result.main_metric].value)
+        for result in contents.results.values()
+    )
+
+
+def find_submissions(root: Path) -> list[Path]:
+    """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions."""
+    if not root.is_dir():
+        return []
+    teams = [path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(".")]
+    return [
+        path
+        for team in teams
+        for path in sorted(team.iterdir())
+        if path.is_dir() and not path.name.startswith(".") and path.name != "__pycache__"
+    ]
+
+
+def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
+    """The first sentence of the checks that need no accountant and no records, or ""; for the board."""
+    for problems in (contents.size, [contents.card_problem] if contents.card is None else [], contents.schema):
+        if problems:
+            return problems[0]
+    retired = contents.card is not None and any(
+        suite.name == contents.card.suite and str(suite.version) != str(contents.card.suite_version)
+        for suite in suites.values()
+    )
+    found = suite_check(contents, suites, frozen=retired)
+    if found.status == "failed":
+        return found.why
+    found = consistency_check(contents)
+    if found.status == "failed":
+        return found.why
+    for name, result in contents.results.items():
+        if problem := ledgers.ledger_problem(result):
+            return f"{name}: {problem}"
+    return ""
+
+
+def read_all(root: Path) -> list[Contents]:
+    return [read_contents(folder) for folder in find_submissions(root)]

@@ -1,0 +1,269 @@
+"""What was there before: no score moves without a new version of the submission, and retired results never change.
+
+The base is a commit (by default where this branch left origin/main, else HEAD) or a folder with an earlier copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+import yaml
+
+from harness.errors import DpiclError, UsageError
+from harness.results import Result, from_text
+from harness.suite import Suite
+from leaderboards.gate.card import CARD
+from leaderboards.gate.contents import Contents
+from leaderboards.gate.findings import Finding, not_checked, verdict
+from leaderboards.gate.settings import is_retired
+
+#: A score may move by this much without a new version.
+TOLERANCE = 1e-3
+_GIT_SECONDS = 60
+_RESULTS = "results/"
+
+
+class Base(Protocol):
+    """An earlier state of folders. name: for sentences. files: path below the folder -> sha256 of its content.
+    read: the content of one of them."""
+
+    name: str
+
+    def files(self, folder: Path) -> dict[str, str]: ...
+
+    def read(self, folder: Path, name: str) -> bytes: ...
+
+
+class FolderBase:
+    """An earlier copy of a submission, or of a root with <team>/<method> below it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = str(folder)
+        self._folder = folder
+
+    def _of(self, folder: Path) -> Path:
+        return self._folder if (self._folder / CARD).is_file() else self._folder / folder.parent.name / folder.name
+
+    def files(self, folder: Path) -> dict[str, str]:
+        root = self._of(folder)
+        paths = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
+        return {path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+    def read(self, folder: Path, name: str) -> bytes:
+        return (self._of(folder) / name).read_bytes()
+
+
+class GitBase:
+    """A commit of the repository that holds the folder. Contents are hashed as git hashes them (see `hash_of`)."""
+
+    def __init__(self, repository: Path, revision: str) -> None:
+        self._repository = repository.resolve()
+        try:
+            self._commit = _git(
+                repository, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}"
+            ).strip()
+        except subprocess.CalledProcessError:
+            raise UsageError(
+                f"There is no commit or folder '{revision}'; give --base a commit of this repository or a folder."
+            ) from None
+        self.name = f"commit {self._commit[:10]}"
+
+    def files(self, folder: Path) -> dict[str, str]:
+        place = folder.resolve().relative_to(self._repository).as_posix()
+        listed = _git(self._repository, "ls-tree", "-r", "-z", self._commit, "--", f"{place}/")
+        found = {}
+        for entry in filter(None, listed.split("\0")):
+            about, _, path = entry.partition("\t")
+            found[path.removeprefix(f"{place}/")] = about.split()[2]
+        return found
+
+    def read(self, folder: Path, name: str) -> bytes:
+        place = (folder.resolve() / name).relative_to(self._repository).as_posix()
+        done = subprocess.run(
+            ["git", "-C", str(self._repository), "cat-file", "blob", f"{self._commit}:{place}"],
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=True,
+        )
+        return done.stdout
+
+
+def hash_of(base: Base, content: bytes) -> str:
+    """The hash of a content as `Base.files` has it."""
+    if isinstance(base, GitBase):
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+    return hashlib.sha256(content).hexdigest()
+
+
+def find_base(folder: Path, asked: str | None) -> Base | None:
+    """The base that was asked for, or the default one; None where the folder is in no repository.
+
+    Raises UsageError for one that does not exist.
+    """
+    if asked is not None and Path(asked).is_dir():
+        return FolderBase(Path(asked))
+    try:
+        root = Path(_git(folder, "rev-parse", "--show-toplevel").strip())
+        folder.resolve().relative_to(root.resolve())
+    except (OSError, ValueError, subprocess.SubprocessError):
+        if asked is not None:
+            raise UsageError(
+                f"{folder} is in no git repository and '{asked}' is no folder; give --base a folder."
+            ) from None
+        return None
+    if asked is not None:
+        return GitBase(root, asked)
+    for words in (("merge-base", "HEAD", "origin/main"), ("rev-parse", "HEAD")):
+        try:
+            return GitBase(root, _git(root, *words).strip())
+        except (subprocess.CalledProcessError, UsageError):
+            continue
+    return None
+
+
+def frozen(contents: Contents, base: Base | None) -> bool:
+    """Whether the card and every result were there before, to the byte, and none is missing."""
+    if base is None or contents.size or contents.schema:
+        return False
+    before = base.files(contents.folder)
+    names = {CARD, *contents.results}
+    then = {name for name in before if name == CARD or name.startswith(_RESULTS)}
+    return names == then and all(hash_of(base, (contents.folder / name).read_bytes()) == before[name] for name in names)
+
+
+def history_check(contents: Contents, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
+    """Scores of cells that were there before: where they are now."""
+    if base is None:
+        return not_checked("history", "it is in no git repository; give an earlier copy with --base DIR")
+    moved, retired = changes(contents, base, suites)
+    if not base.files(contents.folder):
+        return verdict("history", [], f"new since {base.name}")
+    problems = [
+        f"{name} is of a retired version of the suite and has {what}; put it back as it was in {base.name}."
+        for name, what in retired.items()
+    ]
+    notes = []
+    version = _version_before(contents, base)
+    bumped = contents.card is not None and version is not None and contents.card.version > version
+    for name, what in moved.items():
+        if name in retired:
+            continue
+        if bumped:
+            notes.append(f"{name} has {what}, with a new version of the submission.")
+        else:
+            mend = f"put it back, or raise `version` in {CARD} and say why in README.md"
+            problems.append(f"{name} has {what} since {base.name}; {mend}.")
+    if contents.card is not None and version is not None and contents.card.version < version:
+        problems.append(f"{CARD} goes back from version {version} to {contents.card.version}; versions only grow.")
+    return verdict("history", problems, f"no score moved by more than {TOLERANCE:g} since {base.name}", notes)
+
+
+def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tuple[dict[str, str], dict[str, str]]:
+    """(file -> what happened to its score, file of a retired version -> what happened to it)."""
+    moved, retired = {}, {}
+    before = base.files(contents.folder)
+    for name, digest in before.items():
+        if not name.startswith(_RESULTS) or not name.endswith(".json"):
+            continue
+        path = contents.folder / name
+        now = contents.results.get(name)
+        if now is not None and hash_of(base, path.read_bytes()) == digest:
+            continue
+        then = _parsed(base.read(contents.folder, name))
+        if then is None:
+            continue
+        if is_retired(then, suites):
+            retired[name] = "disappeared" if now is None else "changed"
+        if now is None:
+            moved[name] = "disappeared"
+        elif then.main_metric not in now.scores:
+            moved[name] = f"no score {then.main_metric} any more"
+        elif abs(difference := now.scores[then.main_metric].value - then.scores[then.main_metric].value) > TOLERANCE:
+            moved[name] = f"moved its score by {difference:+.4f}"
+    for name, result in contents.results.items():
+        if before and name not in before and is_retired(result, suites):
+            retired[name] = "been added"
+    return moved, retired
+
+
+def retired_records_check(results: Path, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
+    """Our own results of record of retired versions: nothing changed, disappeared or was added."""
+    if base is None:
+        return not_checked("retired results", f"{results} is in no git repository; give an earlier copy with --base")
+    problems, count = [], 0
+    for name in sorted(suites):
+        folder = results / name
+        before = base.files(folder)
+        there = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*.json"))}
+        for file in sorted({*before, *there}):
+            if not file.endswith(".json") or any(
+                part.startswith(".") or part == "set_aside" for part in file.split("/")
+            ):
+                continue
+            content = there[file].read_bytes() if file in there else None
+            if content is not None and before.get(file) == hash_of(base, content):
+                continue
+            old = _parsed(base.read(folder, file)) if file in before else None
+            new = None if content is None else _parsed(content)
+            if not any(one is not None and is_retired(one, suites) for one in (old, new)):
+                continue
+            count += 1
+            what = "disappeared" if content is None else "changed" if file in before else "been added"
+            said = f"{folder / file} is of a retired version of the suite and has {what}"
+            problems.append(f"{said}; put it back as it was in {base.name}.")
+    return verdict("retired results", problems, f"no result of a retired version changed since {base.name}")
+
+
+def removed_check(root: Path, folders: Iterable[Path], base: Base | None) -> Finding:
+    """Submissions that were below the root and are not any more."""
+    if base is None:
+        return not_checked("removed", f"{root} is in no git repository; give an earlier copy with --base")
+    before = {
+        name.removesuffix(f"/{CARD}") for name in base.files(root) if name.count("/") == 2 and name.endswith(CARD)
+    }
+    there = {f"{folder.parent.name}/{folder.name}" for folder in folders}
+    problems = [
+        f"{name} was there in {base.name} and is gone; put it back, and mark it `unreliable` where it should not count."
+        for name in sorted(before - there)
+    ]
+    return verdict("removed", problems, f"every submission of {base.name} is still there")
+
+
+def scores_before(contents: Contents, base: Base | None) -> dict[str, float]:
+    """Cell id -> its main score in the base."""
+    if base is None:
+        return {}
+    found = {}
+    for name in base.files(contents.folder):
+        if name.startswith(_RESULTS) and name.endswith(".json"):
+            then = _parsed(base.read(contents.folder, name))
+            if then is not None:
+                found[then.cell_id] = then.scores[then.main_metric].value
+    return found
+
+
+def _version_before(contents: Contents, base: Base) -> int | None:
+    try:
+        data = yaml.safe_load(base.read(contents.folder, CARD))
+    except (OSError, subprocess.CalledProcessError, yaml.YAMLError):
+        return None
+    version = data.get("version") if isinstance(data, dict) else None
+    return version if isinstance(version, int) else None
+
+
+def _parsed(content: bytes) -> Result | None:
+    try:
+        return from_text(content.decode())
+    except (ValueError, RecursionError, DpiclError):
+        return None
+
+
+def _git(folder: Path, *words: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
+    )
+    return done.stdout

@@ -1,0 +1,270 @@
+"""Is the epsilon of a result what its ledger costs? Read from the file, parsed strictly, and accounted for again.
+
+The file's ledger is added up, must be the event that the file names, and goes through `harness.privacy.accountants`,
+which asks two accountants wherever two have a theorem; where one alone answers, dp_accounting's own accountants are
+asked here. That the ledger is *complete* is another question: `compare_events` puts it beside what the mechanism
+declares that a run charges, which needs the mechanism's code.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dp_accounting import dp_event as dp
+from dp_accounting.pld import pld_privacy_accountant as pld
+from dp_accounting.rdp import rdp_privacy_accountant as rdp
+
+from harness.cells import build
+from harness.errors import DpiclError
+from harness.mechanism import AnswerMechanism, Sizes
+from harness.privacy import accountants
+from harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
+from harness.privacy.ledger import Ledger
+from harness.privacy.time_limit import TookTooLong, within
+from harness.registry import find_mechanism, load_mechanisms
+from harness.results import Result
+from harness.seeds import streams
+from harness.task import Task
+from leaderboards.gate.contents import Contents
+from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.text import epsilon_text
+
+#: Relative difference between two numbers that are one and the same.
+SAME = 1e-6
+#: Relative difference between two accountants.
+AGREE = 0.01
+_MOST_ROWS, _MOST_COUNT, _DEEPEST = 500, 10_000_000, 8
+_SECONDS = 180.0
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "non_private": (),
+    "gaussian": ("noise_multiplier",),
+    "laplace": ("noise_multiplier",),
+    "zcdp": ("rho", "xi"),
+    "epsilon_delta": ("epsilon", "delta"),
+    "bounded_range": ("epsilon",),
+    "poisson": ("rate",),
+    "fixed_size": ("size", "sample"),
+    "repeat": ("count",),
+    "compose": (),
+    "parallel": (),
+}
+_INSIDE = ("poisson", "fixed_size", "repeat", "compose", "parallel")
+
+
+def read_event(data: Any, depth: int = 0) -> dp.DpEvent:
+    """The event that a file writes. Raises ValueError for anything that `to_json` does not write just so."""
+    if depth > _DEEPEST or not isinstance(data, Mapping):
+        raise ValueError("an event is an object, at most 8 deep")
+    kind = data.get("event")
+    if not isinstance(kind, str) or kind not in _NUMBERS:
+        raise ValueError(f"unknown kind of event {str(kind)[:40]!r}")
+    wanted = {"event", *_NUMBERS[kind], *(("of",) if kind in _INSIDE else ())}
+    if set(data) != wanted:
+        raise ValueError(f"the event {kind} has {', '.join(sorted(wanted))}, not {', '.join(sorted(map(str, data)))}")
+    for name in _NUMBERS[kind]:
+        _require_number(kind, name, data[name])
+    inside = data.get("of", ())
+    if kind == "parallel" and not isinstance(inside, Mapping):
+        raise ValueError("the event parallel has an object of groups")
+    if kind == "compose" and not isinstance(inside, list):
+        raise ValueError("the event compose has a list of events")
+    if kind in ("parallel", "compose"):
+        if len(inside) > _MOST_ROWS:
+            raise ValueError(f"more than {_MOST_ROWS} events in one")
+        for part in inside.values() if kind == "parallel" else inside:
+            read_event(part, depth + 1)
+    elif kind in _INSIDE:
+        read_event(inside, depth + 1)
+    return from_json(data)
+
+
+def _require_number(kind: str, name: str, value: Any) -> None:
+    whole = name in ("count", "size", "sample")
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        raise ValueError(f"{name} of the event {kind} is no {'whole ' if whole else ''}number")
+    if not 0 <= value < math.inf or (whole and value > _MOST_COUNT) or (name == "rate" and value > 1):
+        raise ValueError(f"{name} of the event {kind} is out of range")
+
+
+def add_up(ledger: Sequence[Mapping[str, Any]]) -> dp.DpEvent:
+    """The rows of a file's ledger as one event. Raises ValueError for rows that no ledger writes."""
+    if len(ledger) > _MOST_ROWS:
+        raise ValueError(f"the ledger has more than {_MOST_ROWS} rows")
+    total = Ledger(None, math.inf, 1e-5)
+    for row in ledger:
+        if set(row) != {"partition", "event", "count", "note"}:
+            raise ValueError("a row of the ledger has partition, event, count and note")
+        _require_number("repeat", "count", row["count"])
+        if not isinstance(row["partition"], str | None):
+            raise ValueError("a partition of the ledger is a label or null")
+        total.charge(dp.SelfComposedDpEvent(read_event(row["event"]), row["count"]), row["partition"])
+    return total.event()
+
+
+def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answers: bool) -> dp.DpEvent:
+    """What a mechanism says that this run charges, as a ledger has it. events: `Mechanism.events`."""
+    knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
+    event = events(knob, sizes_of(result, answers))
+    total = Ledger(None, math.inf, result.cell.delta)
+    for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
+        total.charge(branch, group)
+    return total.event()
+
+
+def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
+    """The ledger that the mechanism of each result declares for that run, as the JSON of one event.
+
+    Raises UsageError and PluginError for mechanisms that are not there, or that refuse their options.
+    """
+    mechanisms = load_mechanisms(plugins)
+    answers: list[Any] = []
+    for result in results:
+        mechanism = build(find_mechanism(result.cell.mechanism, mechanisms), result.cell.options)
+        answers.append(to_json(declared(mechanism.events, result, isinstance(mechanism, AnswerMechanism))))
+    return answers
+
+
+def sizes_of(result: Result, answers: bool) -> Sizes:
+    """The public sizes of a run, from the file and the public coins of its seed."""
+    sizes = result.manifest.data.sizes
+    if answers:
+        return Sizes.of_queries(sum(sizes.values()), result.privacy.queries or 1)
+    cell = result.cell
+    shots = Task.without_records(cell.task).plan_shots(cell.shots, streams(cell.seed).stream("shots"))
+    if set(sizes) == {""}:
+        return Sizes({None: sizes[""]}, {None: len(shots)})
+    return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))
+
+
+def epsilon_check(contents: Contents) -> Finding:
+    """Recomputes every epsilon; events that occur several times are accounted for once."""
+    if not contents.results:
+        return not_checked("epsilon", "there is no result")
+    problems, said, largest = [], set(), 0.0
+    for name, result in contents.results.items():
+        problem = ledger_problem(result)
+        if not problem:
+            event = read_event(result.privacy.event)
+            problem, value, both = _recomputed(result, event)
+            largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
+            said.add(both)
+        if problem:
+            problems.append((name, problem))
+    whom = "; ".join(sorted(said))
+    return verdict(
+        "epsilon",
+        by_sentence(problems),
+        f"recomputed from {len(contents.results)} ledgers by {whom}; at most {100 * largest:.2f}% of the target",
+    )
+
+
+def ledger_problem(result: Result) -> str:
+    """What can be seen without an accountant, or "": ledger and event agree, delta, target, public sizes."""
+    cell, privacy = result.cell, result.privacy
+    try:
+        total, event = add_up(privacy.ledger), read_event(privacy.event)
+    except (ValueError, DpiclError) as error:
+        return f"its ledger cannot be read ({str(error).rstrip('.')}); send what `dpicl run` wrote."
+    if to_json(total) != to_json(event):
+        return "the rows of its ledger do not add up to its event; send what `dpicl run` wrote."
+    if privacy.delta != cell.delta or privacy.epsilon_target != cell.epsilon:
+        return "its privacy is for another epsilon or delta than its cell; send what `dpicl run` wrote."
+    if not 0 <= privacy.epsilon_proved <= cell.epsilon * (1 + 1e-9):
+        return (
+            f"its proved epsilon {epsilon_text(privacy.epsilon_proved)} is above the target {cell.epsilon:g}; lower it"
+            " until the ledger fits."
+        )
+    if privacy.mode != cell.mode:
+        return "privacy and cell name two ways of accounting; send what `dpicl run` wrote."
+    return _sizes_problem(result, event)
+
+
+def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
+    """Whether rates and partitions fit the public sizes, and every released label was paid for."""
+    sizes = result.manifest.data.sizes
+    branches = dict(event.branches) if isinstance(event, ParallelDpEvent) else {}
+    if strangers := [name for name in branches if name not in sizes]:
+        return (
+            f"its ledger charges groups of records that the task does not have ({len(strangers)}); send what was run."
+        )
+    if branches and (free := {one.label for one in result.released} - set(branches)):
+        return (
+            f"it released texts for labels ({len(free)}) whose records are not on the ledger; charge what was read"
+            " (harness.privacy.private_set does)."
+        )
+    everybody = sum(sizes.values())
+    for group, branch in branches.items() or ((None, event),):
+        records = everybody if group is None else sizes[group]
+        for leaf in flatten(branch):
+            if isinstance(leaf, dp.PoissonSampledDpEvent) and not _whole(leaf.sampling_probability * records):
+                return (
+                    f"its sampling rate {leaf.sampling_probability:.6g} expects no whole number of {records} records;"
+                    " use the rate of the samplers in harness.privacy.private_set."
+                )
+    if (result.answers or result.privacy.queries is not None) and (result.privacy.queries or 0) < result.released_count:
+        return (
+            f"its epsilon covers {result.privacy.queries} queries, and it answered {result.released_count}; charge all."
+        )
+    return ""
+
+
+def _whole(expected: float) -> bool:
+    return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
+
+
+def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
+    """(problem or "", epsilon, the accountants)."""
+    try:
+        upper, second, names = account(event, result.cell.delta)
+    except (DpiclError, TookTooLong) as error:
+        return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
+    proved, target = result.privacy.epsilon_proved, result.cell.epsilon
+    if not upper <= target * (1 + SAME):
+        sentence = f"its ledger costs epsilon {epsilon_text(upper)}, above the target {target:g}; use more noise."
+        return sentence, upper, names
+    if abs(upper - proved) > SAME * max(upper, proved):
+        return (
+            f"its ledger costs epsilon {upper:.6f}, and the file says {proved:.6f}; send what `dpicl run` wrote.",
+            upper,
+            names,
+        )
+    if second is not None and second > upper * (1 + AGREE):
+        return f"a second accountant finds epsilon {second:.6f}, the first {upper:.6f}; report it.", upper, names
+    return "", upper, names
+
+
+@lru_cache(maxsize=256)
+def account(event: dp.DpEvent, delta: float) -> tuple[float, float | None, str]:
+    """(upper bound, that of a second accountant or None, names of both).
+
+    None: the second one proves an upper bound only, which is looser by nature and says nothing against the first.
+    """
+    bounds = within(_SECONDS, lambda: accountants.epsilon(event, delta))
+    said = bounds.accountants
+    if {"prv", "pld"} <= said.keys():  # the two were compared there; they agree to 1% or raise
+        value = said["pld"]
+        return bounds.upper, value if isinstance(value, float) else None, "PRV and PLD"
+    if "other_proof" in said:
+        return bounds.upper, None, "PLD, beside a proof by the parts"
+    single = event if not isinstance(event, ParallelDpEvent) else dict(event.branches)[said["worst_groups"][0]]
+    return _second(single, bounds.upper, delta, ", ".join(sorted(set(said) & {"exact", "rdp", "pld"})) or "theorem")
+
+
+def _second(event: dp.DpEvent, upper: float, delta: float, first: str) -> tuple[float, float | None, str]:
+    """dp_accounting's own answer, where it has one."""
+    if upper in (0.0, math.inf):
+        return upper, None, "no accountant needed"
+    tight = pld.PLDAccountant()
+    if tight.supports(event):
+        return upper, float(tight.compose(event).get_epsilon(delta)), f"{first} and PLD of dp_accounting"
+    loose = rdp.RdpAccountant()
+    if loose.supports(event):
+        value = float(loose.compose(event).get_epsilon(delta))
+        return upper, None, f"{first} and RDP of dp_accounting ({'looser' if value > upper else 'not below'})"
+    return upper, None, f"{first} alone (dp_accounting has no theorem)"

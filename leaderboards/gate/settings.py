@@ -1,0 +1,188 @@
+"""Do the results belong to the suite that they name: its version, settings, tasks, epsilons, and enough seeds?
+
+A version that is no longer the shipped one is retired: its results stay as they were, and nothing is added. What was
+there before is the business of `leaderboards.gate.history`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from harness.cells import Cell
+from harness.errors import unknown
+from harness.results import Result
+from harness.suite import Suite
+from leaderboards.gate.contents import Contents
+from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.rows import REAL_DATA, ZERO_SHOT
+from leaderboards.text import names_text, seeds_text
+
+#: Fewest seeds of a row at one epsilon on one task.
+SEEDS = 5
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
+
+Key = tuple[str, str, str, float]
+
+
+def is_retired(result: Result, suites: Mapping[str, Suite]) -> bool:
+    """Whether its suite is known in another version."""
+    suite = suites.get(result.suite.name)
+    return suite is not None and str(suite.version) != str(result.suite.version)
+
+
+def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -> Finding:
+    """frozen: whether everything was there before, to the byte; then a retired version is nothing wrong."""
+    card = contents.card
+    if card is None:
+        return not_checked("suite", "there is no card that names a suite")
+    suite = suites.get(card.suite)
+    if suite is None:
+        return verdict("suite", [f"{contents.name}: {unknown('suite', card.suite, suites)}"], "")
+    if not contents.results:
+        command = f"dpicl run {card.suite} --mechanism M --results {contents.name}/results"
+        return verdict("suite", [f"There is no result; make some with `{command}`."], "")
+    if str(card.suite_version) != str(suite.version):
+        if frozen:
+            return verdict("suite", [], f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
+        problem = (
+            f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
+            f" {suite.version} and set suite_version to it."
+        )
+        return verdict("suite", [problem], "")
+    misfits = ((name, _misfit(result, suite)) for name, result in contents.results.items())
+    problems = by_sentence([*((name, problem) for name, problem in misfits if problem), *_plugins(contents)])
+    problems += _options(contents.results.values())
+    cells = f"{len(contents.results)} cells of {suite.name}, version {suite.version}"
+    return verdict("suite", problems, f"{cells}, hash {suite.hash[:8]}")
+
+
+def _misfit(result: Result, suite: Suite) -> str:
+    """Why a result is none of this suite, or ""."""
+    cell, named = result.cell, result.suite
+    if (named.name, str(named.version)) != (suite.name, str(suite.version)):
+        return (
+            f"it is of suite {named.name}, version {named.version}; the card says {suite.name}, version"
+            f" {suite.version}, and a submission has one suite."
+        )
+    if named.hash != suite.hash:
+        return (
+            f"the suite's settings differ from those of {suite.name}, version {suite.version}; run the shipped suite."
+        )
+    if cell.mechanism in (ZERO_SHOT, REAL_DATA) or cell.label in (ZERO_SHOT, REAL_DATA):
+        return f"{cell.label} is an end of the scale, which all rows share; remove it."
+    if not _LABEL.fullmatch(cell.label):
+        return "its row's label is not made of letters, digits and _ . + = -; give it another."
+    if cell.task not in suite.tasks:
+        return f"task {cell.task} is not in the suite, which has {', '.join(suite.tasks)}; remove it."
+    if cell.epsilon not in suite.epsilons:
+        known = ", ".join(f"{one:g}" for one in suite.epsilons)
+        return f"epsilon {cell.epsilon:g} is not in the suite, which has {known}; remove it."
+    differs = names_text(key for key, value in _shared(suite, cell).items() if getattr(cell, key) != value)
+    if differs:
+        return f"its {differs} is not what the suite says; run it with the suite as it is."
+    return ""
+
+
+def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
+    wanted: dict[str, object] = {key: getattr(suite, key) for key in ("delta", "noise", "mode")}
+    wanted |= {"test_records": suite.test_records, "train_records": suite.train_records}
+    wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
+    if cell.queries is not None:
+        wanted["queries"] = suite.queries
+    if suite.source != "auto":
+        wanted["source"] = suite.source
+    return wanted
+
+
+def _plugins(contents: Contents) -> Iterable[tuple[str, str]]:
+    """Results whose mechanism is not the file that was sent."""
+    sent = contents.plugin_hash
+    named = contents.card.mechanism if contents.card else ""
+    if named and sent is None:
+        yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
+        return
+    for name, result in contents.results.items():
+        if result.cell.plugin != sent and sent is not None:
+            made = "without a plugin file" if result.cell.plugin is None else "with another version of it"
+            yield name, f"it was made {made}, not with the {named} that was sent; run it again with that file."
+
+
+def _options(results: Iterable[Result]) -> list[str]:
+    """A row has one mechanism and one set of options on a task: nobody chooses them for each seed or epsilon."""
+    found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for result in results:
+        cell = result.cell
+        found[cell.model, cell.label, cell.task].add(
+            json.dumps([cell.mechanism, cell.options, cell.plugin, cell.queries], sort_keys=True)
+        )
+    return [
+        f"Row {label} on {task} ({model}) was run with {len(ways)} sets of options; one row has one, so give them"
+        " labels of their own, or remove all but one."
+        for (model, label, task), ways in found.items()
+        if len(ways) > 1
+    ]
+
+
+def by_row(results: Iterable[Result]) -> dict[Key, list[Result]]:
+    """(model, row, task, epsilon) -> its results, by seed."""
+    rows: dict[Key, list[Result]] = defaultdict(list)
+    for result in results:
+        cell = result.cell
+        rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
+    return {key: sorted(rows[key], key=lambda one: one.cell.seed) for key in sorted(rows)}
+
+
+def seeds_check(contents: Contents, reference: Sequence[Result]) -> Finding:
+    """At least `SEEDS` seeds, the same everywhere, each with noise of its own; the ends of the scale have them too."""
+    rows = by_row(contents.results.values())
+    if not rows:
+        return not_checked("seeds", "there is no result")
+    problems = []
+    everywhere = {result.cell.seed for result in contents.results.values()}
+    for (model, label, task, epsilon), results in rows.items():
+        where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
+        seeds = [result.cell.seed for result in results]
+        if len(set(seeds)) < len(seeds):
+            problems.append(f"{where} has two results for one seed; keep one.")
+        if len(set(seeds)) < SEEDS:
+            problems.append(f"{where} has {len(set(seeds))} seeds; at least {SEEDS} are needed, so run more.")
+        elif lacking := everywhere - set(seeds):
+            problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
+        if _same_noise(results):
+            problems.append(
+                f"{where} released the same for all {len(seeds)} seeds, although it has noise; say in the card why that"
+                " can be, or run it with noise that depends on the seed."
+            )
+    problems += _ends_without(contents, reference, everywhere)
+    return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
+
+
+def _same_noise(results: Sequence[Result]) -> bool:
+    """Whether all seeds released the same texts (scored the same on every record, where texts are withheld)."""
+    if len(results) < 2 or not any(result.privacy.ledger for result in results):
+        return False
+    seen = {
+        (tuple(one.text for one in result.released), tuple((one.id, one.text) for one in result.answers))
+        if result.released or result.answers
+        else tuple(result.documents[result.main_metric].outcomes)
+        for result in results
+    }
+    return len(seen) == 1
+
+
+def _ends_without(contents: Contents, reference: Sequence[Result], seeds: set[int]) -> list[str]:
+    there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in reference}
+    pairs = dict.fromkeys((one.cell.model, one.cell.task) for one in contents.results.values())
+    problems = []
+    for model, task in pairs:
+        for end in (ZERO_SHOT, REAL_DATA):
+            lacking = {seed for seed in seeds if (model, task, end, seed) not in there}
+            if lacking and len(lacking) < len(seeds):
+                problems.append(
+                    f"{end} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use the suite's"
+                    " own seeds."
+                )
+    return problems

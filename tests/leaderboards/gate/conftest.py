@@ -1,0 +1,145 @@
+"""A small world on the simulated model: a suite, results of record, and a submission that the gate lets in."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import manifest
+from harness.cells import expand
+from harness.commands.selection import task_facts
+from harness.registry import load_mechanisms
+from harness.results import Result, SuiteReference, from_text, to_text
+from harness.runner import Workbench, run_cell
+from harness.store import Store
+from harness.suite import Changes, changed, load_suite
+from leaderboards.gate import Request, examine, known_suites, read_contents
+from leaderboards.gate.examination import Examination
+
+EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+SUITE = """\
+name: tiny
+version: 1
+source: synthetic
+models: [sim]
+seeds: [0, 1, 2, 3, 4]
+epsilons: [2]
+shots: 2
+test_records: 12
+train_records: 60
+tasks: [agnews]
+mechanisms:
+  - name: zero_shot
+  - name: real_demonstrations
+"""
+CARD = """\
+schema_version: 1
+version: 1
+team: team_a
+method: vote
+suite: tiny
+suite_version: 1
+authors: [A. Author]
+licence: Apache-2.0
+paper: none
+mechanism: vote.py
+public_data: none
+tuning: none
+"""
+
+
+@dataclass(frozen=True)
+class World:
+    """suite: file. results: of record. root: of the submissions. folder: the submission."""
+
+    suite: Path
+    results: Path
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.root / "team_a" / "vote"
+
+    @property
+    def files(self) -> list[Path]:
+        """The submission's result files."""
+        return sorted(self.folder.glob("results/*/*/*/*/*.json"))
+
+    def examine(self, **more: Any) -> Examination:
+        suites = known_suites([self.suite])
+        return examine(read_contents(self.folder), Request(suites=suites, results=self.results, **more))
+
+    def status(self, check: str, **more: Any) -> tuple[str, str]:
+        """(status, sentence) of one check."""
+        (found,) = [finding for finding in self.examine(**more).findings if finding.check == check]
+        return found.status, found.why
+
+    def edit(self, change: Callable[[dict[str, Any]], None], files: list[Path] | None = None) -> None:
+        """Changes the JSON of result files in place, as somebody with an editor would."""
+        for path in self.files if files is None else files:
+            data = json.loads(path.read_text())
+            change(data)
+            path.write_text(json.dumps(data))
+
+    def card(self, old: str, new: str) -> None:
+        path = self.folder / "submission.yaml"
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new))
+
+
+def run_into(folder: Path, suite_file: Path, mechanisms: tuple[str, ...], plugins: list[Path]) -> None:
+    """`dpicl run`, from a commit."""
+    registry = load_mechanisms(plugins)
+    suite = changed(load_suite(suite_file), Changes(mechanisms=mechanisms), registry)
+    store, bench = Store(folder, suite.name), Workbench(registry)
+    store.prepare()
+    reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
+    for cell in expand(suite, registry, task_facts()):
+        store.write(run_cell(cell, reference, bench))
+
+
+@pytest.fixture(scope="session")
+def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> World:
+    root = tmp_path_factory.mktemp("gate")
+    world = World(root / "tiny.yaml", root / "results", root / "submissions")
+    world.suite.write_text(SUITE)
+    world.folder.mkdir(parents=True)
+    shutil.copyfile(EXAMPLE, world.folder / "vote.py")
+    (world.folder / "submission.yaml").write_text(CARD)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPICL_CACHE", str(session_cache))
+        patch.delenv("DPICL_DATA", raising=False)
+        patch.setattr(manifest, "commit", lambda: ("0123456789abcdef" * 2 + "01234567", False))
+        run_into(world.results, world.suite, ("zero_shot", "real_demonstrations"), [])
+        run_into(world.folder / "results", world.suite, ("vote",), [world.folder / "vote.py"])
+    return world
+
+
+@pytest.fixture
+def world(first_world: World, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """A copy that a test may break."""
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    shutil.copytree(first_world.root.parent, tmp_path / "w")
+    return World(tmp_path / "w" / "tiny.yaml", tmp_path / "w" / "results", tmp_path / "w" / "submissions")
+
+
+def move_cell(path: Path, **change: Any) -> Path:
+    """Rewrites a result as that of another cell, consistently; returns its new file."""
+    result: Result = from_text(path.read_text())
+    cell = result.cell.model_copy(update=change)
+    privacy = result.privacy.model_copy(update={"epsilon_target": cell.epsilon, "delta": cell.delta})
+    suite = result.suite.model_copy(update={"name": cell.suite, "version": cell.suite_version})
+    new = result.model_copy(update={"cell": cell, "cell_id": cell.id, "privacy": privacy, "suite": suite})
+    path.unlink()
+    folder = path.parents[4]
+    target = Store(folder, cell.suite).path(cell)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(to_text(new))
+    return target

@@ -1,0 +1,132 @@
+"""Code that was sent runs only when asked, in a process of its own, without the environment and for a limited time."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from harness import manifest
+from harness.results import from_text
+from leaderboards.gate import read_contents
+from leaderboards.gate.code import conformance_check, events_check, run_apart
+from leaderboards.gate.rerun import SLACK, compared, sample
+from tests.leaderboards.gate.conftest import World, move_cell
+from tests.leaderboards.gate.test_gate import _short_ledger
+
+
+def test_ledgers_are_what_the_mechanism_declares(world: World):
+    found = events_check(read_contents(world.folder), run_code=True)
+    assert (found.status, found.why) == ("ok", "5 ledgers are what the mechanism declares")
+
+
+def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
+    """The epsilon is recomputed and fits; only the mechanism knows that more was charged."""
+    _short_ledger(world)
+
+    def lower(data):
+        data["privacy"]["epsilon_proved"] = 1.0
+
+    world.edit(lower)
+    found = events_check(read_contents(world.folder), run_code=True)
+    assert found.status == "failed"
+    assert "(and 4 more): its ledger is not what the mechanism declares for these sizes and this noise" in found.why
+
+
+def test_code_that_was_sent_does_not_run_unless_asked(world: World):
+    contents = read_contents(world.folder)
+    for check in (events_check, conformance_check):
+        found = check(contents, run_code=False)
+        assert found.status == "not checked" and "--run-code" in found.why
+
+
+def test_a_process_of_its_own_has_no_data_and_no_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for name in ("DPICL_DATA", "WANDB_API_KEY", "HF_TOKEN", "GITHUB_TOKEN", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "secret")
+    out = run_apart(["-c", "import json, os; print(json.dumps([dict(os.environ), os.getcwd()]))"], tmp_path, 60)
+    environment, folder = json.loads(out)
+    assert "secret" not in environment.values()
+    assert environment["HOME"] == str(tmp_path) == folder
+
+
+def _runs(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def test_a_process_that_does_not_end_is_stopped_with_what_it_started(tmp_path: Path):
+    code = "import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']);"
+    code += "open('pid', 'w').write(str(p.pid)); p.wait()"
+    with pytest.raises(Exception, match="did not end within 5 s"):
+        run_apart(["-c", code], tmp_path, 5)
+    child = int((tmp_path / "pid").read_text())
+    deadline = time.monotonic() + 60
+    while _runs(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _runs(child)
+
+
+def test_a_mechanism_that_fails_is_one_sentence(world: World):
+    text = (world.folder / "vote.py").read_text().replace('name = "vote"', 'name = "vote"\n    raise SystemExit(3)')
+    (world.folder / "vote.py").write_text(text)
+    digest = read_contents(world.folder).plugin_hash
+    for path in world.files:
+        move_cell(path, plugin=digest)
+    contents = read_contents(world.folder)
+    found = events_check(contents, run_code=True)
+    assert found.status == "failed" and "fails to import: SystemExit" in found.why
+
+
+def test_rerun_shows_the_same_cells_again_and_records_them(world: World, dpicl):
+    words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
+    refused = dpicl(*words)
+    assert refused.code == 2
+    assert "that runs the code that was sent; read it, then give --run-code" in refused.err
+
+
+@pytest.mark.slow
+def test_the_whole_gate_with_code_and_a_rerun_that_is_recorded(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, False))
+    words = ["submit", world.folder, "--suite", world.suite, "--results", world.results, "--rerun", 2]
+    answer = dpicl(*words, "--run-code", "--record", "--by", "a maintainer", "--json")
+    assert answer.code == 0, answer.out
+    checks = {one["check"]: one for one in answer.json["submissions"][0]["checks"]}
+    assert checks["conformance"]["status"] == "ok"
+    assert "2 of 5 cells" in checks["rerun"]["why"] and "2 identical" in checks["rerun"]["why"]
+    assert "sha256" in answer.err and "no sandbox" in answer.err
+    recorded = json.loads((world.folder / "reproduced.json").read_text())["cells"]
+    assert len(recorded) == 2 and all(one["identical"] and one["by"] == "a maintainer" for one in recorded)
+    assert len(read_contents(world.folder).reproduced) == 2
+
+
+def test_the_cells_of_a_rerun_follow_from_the_content_alone(world: World):
+    contents = read_contents(world.folder)
+    assert sample(contents, 2) == sample(contents, 2)
+    assert len({one.cell_id for one in sample(contents, 99)[1]}) == 5
+    (world.folder / "README.md").write_text("other words\n")
+    assert sample(read_contents(world.folder), 2)[0] == sample(contents, 2)[0]
+    world.edit(lambda data: data.update(created="2026-01-01T00:00:00+00:00"), world.files[:1])
+    assert sample(read_contents(world.folder), 2)[0] != sample(contents, 2)[0]
+
+
+def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
+    reported = from_text(world.files[0].read_text())
+    assert compared(reported, reported).identical and not compared(reported, reported).problem
+    texts = [one.model_copy(update={"text": "another text"}) for one in reported.released]
+    again = reported.model_copy(update={"released": texts})
+    assert "not identical" in compared(reported, again).problem
+    machine = reported.manifest.machine.model_copy(update={"cpu": "another processor"})
+    elsewhere = again.model_copy(update={"manifest": again.manifest.model_copy(update={"machine": machine})})
+    assert compared(reported, elsewhere).problem == ""
+    score = reported.scores["acc_calibrated"]
+    far = score.model_copy(update={"value": score.value + 0.5})
+    moved = elsewhere.model_copy(update={"scores": {**reported.scores, "acc_calibrated": far}})
+    assert "the scores differ by 0.500, more than" in compared(reported, moved).problem
+    assert SLACK == 0.02
+    cheaper = reported.privacy.model_copy(update={"epsilon_proved": 1.9})
+    other = elsewhere.model_copy(update={"privacy": cheaper})
+    assert compared(reported, other).problem == "another epsilon is proved"

@@ -1,0 +1,94 @@
+"""`dpicl submit` as a reviewer and an author use it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from harness import manifest
+from leaderboards.gate import load_submissions
+from tests.leaderboards.gate.conftest import World
+
+HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"
+
+
+def words(world: World, *more: object) -> list[object]:
+    return ["submit", world.folder, "--suite", world.suite, "--results", world.results, *more]
+
+
+def test_a_good_submission_has_exit_code_0_and_the_reviewers_table(world: World, dpicl):
+    answer = dpicl(*words(world))
+    assert answer.code == 0
+    assert "team_a/vote passes; not checked: history, ledger, conformance." in answer.out
+    row = next(line for line in answer.out.splitlines() if line.startswith("agnews"))
+    assert row.split()[:5] == ["agnews", "2", "team_a/vote", "sim", "0–4"] and "1 of 1" in row
+
+
+def test_json_has_every_check_and_row_and_no_text(world: World, dpicl):
+    answer = dpicl(*words(world, "--json"))
+    (found,) = answer.json["submissions"]
+    assert answer.json["ok"] and found["ok"] and found["submission"] == "team_a/vote"
+    assert {check["check"] for check in found["checks"]} >= {"size", "epsilon", "private records", "conformance"}
+    released = json.loads(world.files[0].read_text())["released"][0]["text"]
+    assert released not in answer.out
+
+
+def test_a_submission_among_all_of_them_is_compared_with_the_others(world: World, dpicl):
+    other = world.root / "team_b" / "copied"
+    shutil.copytree(world.folder, other)
+    card = (other / "submission.yaml").read_text().replace("team_a", "team_b").replace("method: vote", "method: copied")
+    (other / "submission.yaml").write_text(card)
+    answer = dpicl("submit", world.root, "--all", "--suite", world.suite, "--results", world.results, "--json")
+    assert answer.code == 1
+    for found in answer.json["submissions"]:
+        (check,) = [one for one in found["checks"] if one["check"] == "duplicates"]
+        assert check["status"] == "failed" and "5 of its cells are those of team_" in check["why"]
+
+
+def test_what_strangers_wrote_is_no_markdown_and_no_html(world: World, dpicl):
+    world.card("tuning: none", f'tuning: none\n"{HOSTILE}": 1')
+    text = dpicl(*words(world, "--markdown")).out
+    assert "## team\\_a/vote" in text and "Unknown key" in text
+    assert "<script>" not in text and "\u202e" not in text and " | `x`" not in text and "@somebody" not in text
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        ([], "Name the folder of a submission, or give --all"),
+        (["nowhere"], "There is no folder nowhere"),
+        ([".", "--record"], "add --rerun N"),
+        ([".", "--rerun", "1", "--record"], "add --by NAME"),
+        ([".", "--json", "--markdown"], "not both"),
+        ([".", "--base", "no-such-revision"], "give --base a"),
+        ([".", "--suite", "nowhere.yaml"], "nowhere.yaml"),
+        (["--new", "A/b"], "is no TEAM/METHOD"),
+        (["--new", "../b"], "is no TEAM/METHOD"),
+    ],
+)
+def test_a_bad_use_is_one_sentence_with_exit_code_2(tmp_path, monkeypatch, dpicl, flags, sentence):
+    monkeypatch.chdir(tmp_path)
+    answer = dpicl("submit", *flags)
+    assert answer.code == 2 and answer.out == ""
+    assert sentence in answer.err and answer.err.count("\n") == 1
+
+
+def test_nothing_is_recorded_of_code_that_is_no_commit(world: World, dpicl, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(manifest, "commit", lambda: ("0" * 40, True))
+    answer = dpicl(*words(world, "--rerun", 1, "--run-code", "--record", "--by", "me"))
+    assert answer.code == 2 and "commit them first" in answer.err
+
+
+def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: World, dpicl):
+    answer = dpicl("submit", world.root, "--new", "team_c/mine")
+    assert answer.code == 0
+    folder = world.root / "team_c" / "mine"
+    assert {path.name for path in folder.iterdir()} == {"submission.yaml", "README.md"}
+    refused = dpicl("submit", folder, "--suite", world.suite, "--results", world.results)
+    assert refused.code == 1 and "still says TODO" in refused.out
+    again = dpicl("submit", world.root, "--new", "team_c/mine")
+    assert again.code == 2 and "is there already" in again.err
+    _, problems = load_submissions(world.root)
+    assert any("team_c/mine is left out" in problem for problem in problems)

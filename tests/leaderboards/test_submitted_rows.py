@@ -1,0 +1,102 @@
+"""Submitted rows and retired versions on the board and on the command line."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from leaderboards.board import board_json, build_board, render_terminal
+from leaderboards.gate import known_suites, load_submissions
+from leaderboards.submitted import Reproduction, Submission
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.gate.conftest import World, first_world, world  # noqa: F401
+
+
+def submitted(**more) -> Submission:
+    results = [make_result("other", 0.7, label="other")]
+    facts = {"authors": ("A. Author",), "licence": "MIT", "paper": "a paper", "code": "", "public_data": "none"}
+    return Submission(
+        **{"team": "t", "method": "m", "folder": None, "tuning": "none", "results": tuple(results), **facts, **more}
+    )
+
+
+def shown(*submissions: Submission) -> str:
+    board = build_board([*ends(), make_result("tang", 0.6)], submissions=submissions)
+    return render_terminal(board, color=False)
+
+
+def test_a_submitted_row_stands_among_ours_by_score_under_its_own_name():
+    text = shown(submitted())
+    assert text.index("t/m") < text.index("tang")
+    assert "t/m: submitted by A. Author; a paper." in text
+
+
+def test_a_footnote_is_marked_at_the_row_and_written_below():
+    text = shown(submitted(footnote="It knows the labels."))
+    assert "t/m †" in text and "† t/m: It knows the labels." in text
+
+
+def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():
+    one = submitted(unreliable="its code was not sent.")
+    board = build_board([*ends(), make_result("tang", 0.6)], submissions=[one])
+    text = render_terminal(board, color=False)
+    assert "t/m ?" in text
+    assert "t/m at ε = 1 on agnews is not ranked: marked unreliable: its code was not sent." in text
+    ranked = {standing.label for ranking in board.sections[0].rankings for standing in ranking.standings}
+    assert "t/m" not in ranked and "tang" in ranked
+
+
+def test_what_was_reported_and_reproduced_stands_beside_what_was_measured():
+    cell = make_result("other", 0.7, label="other").cell_id
+    again = Reproduction(cell, "agnews", 1.0, 0, 0.7, 0.65, False, "B", "2026-01-02T00:00:00+00:00", None)
+    text = shown(submitted(reported={("agnews", 1.0): 0.81}, reproduced=(again,)))
+    assert "the paper reports 0.810; measured 0.700." in text
+    assert "seed 0: 0.700 reported, 0.650 reproduced (by B)." in text
+
+
+def test_names_of_strangers_cannot_move_the_cursor():
+    text = shown(submitted(authors=("\x1b[2J\u202eevil",), footnote="\x07"))
+    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+
+
+def test_a_retired_version_is_apart_and_shown_only_when_asked():
+    old = [*ends(suite_hash="b" * 64), make_result("pta", 0.9, suite_hash="b" * 64)]
+    board = build_board([*ends(), make_result("tang", 0.6)], retired=old)
+    assert "pta" not in render_terminal(board, color=False)
+    text = render_terminal(board, color=False, retired=True)
+    assert text.index("tang") < text.index("Retired: frozen") < text.index("pta")
+    assert [row["label"] for row in board_json(board)["retired"][0]["tasks"][0]["rows"]][1] == "pta"
+
+
+def test_the_loader_gives_what_passes_and_a_sentence_for_the_rest(world: World):  # noqa: F811
+    suites = known_suites([world.suite])
+    found, problems = load_submissions(world.root, suites)
+    assert [one.name for one in found] == ["team_a/vote"] and problems == []
+    assert len(found[0].results) == 5 and found[0].plugin == world.folder / "vote.py"
+    shutil.copytree(world.folder, world.root / "team_b" / "vote")
+    world.files[0].write_bytes(b"[" * 100_000)
+    found, problems = load_submissions(world.root, suites)
+    assert found == [] and len(problems) == 2
+    assert "Submission team_a/vote is left out" in problems[0] and "nested too deeply" in problems[0]
+    assert "team_b/vote is left out" in problems[1] and "'team_a' and 'vote'" in problems[1]
+    assert load_submissions(world.root / "nowhere", suites) == ([], [])
+
+
+def test_the_command_shows_submissions_unless_told_not_to(world: World, dpicl):  # noqa: F811
+    words = ["board", world.suite, "--results", world.results]
+    with_them = dpicl(*words, "--submissions", world.root)
+    assert with_them.code == 0 and "team_a/vote" in with_them.out
+    assert "team_a/vote" not in dpicl(*words, "--submissions", world.root, "--no-submissions").out
+    wrong = dpicl(*words, "--submissions", world.root / "nowhere")
+    assert wrong.code == 2 and "There is no folder" in wrong.err
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_the_command_keeps_retired_results_apart(world: World, dpicl, asked: bool):  # noqa: F811
+    world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2"))
+    words = ["board", world.suite, "--results", world.results, "--submissions", world.root]
+    answer = dpicl(*words, *(["--retired"] if asked else []))
+    assert "15 results of retired versions of tiny: see --retired." in answer.err if not asked else answer.code == 0
+    assert ("Retired: frozen" in answer.out and "team_a/vote" in answer.out) is asked
+    assert answer.code == (0 if asked else 2)
