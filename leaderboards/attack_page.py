@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -17,19 +17,22 @@ _ENDS = (ZERO_SHOT, REAL_DATA)
 
 def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
     """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
-    return page.write(render_attacks_html(board), folder)
+    return page.write({"index.html": attacks_page(board)}, folder)
 
 
-def render_attacks_html(board: AttackBoard) -> str:
-    """The whole page as text."""
+def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
     mechanisms = sorted({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
     styles = {name: i % svg.STYLES for i, name in enumerate(mechanisms)}
     return page.render(
         "attacks.html",
+        root,
         board=board,
         legend=[(name, svg.key(style)) for name, style in styles.items()],
         audited_plots=list(_audited_plots(board, styles)),
         auc_plots=list(_auc_plots(board, styles)),
+        nav=links,
+        downloads=False,
     )
 
 

@@ -1,158 +1,133 @@
-"""The board of a suite as one static page (see leaderboards/page.py for what a page may hold)."""
+"""The static site of a suite, and of all suites: leaderboards/site says what pages show, page.py what they may hold.
+
+`pages` makes every file of a site as text, from a board alone; the rest writes them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from markupsafe import Markup
-
-from harness.results import Result
-from leaderboards import page, svg
-from leaderboards.attack_page import write_attacks_html
-from leaderboards.attack_plots import AUC, attack_points, auc_svg, audited_svg, external_point
+from harness.registry import Registered
+from leaderboards import page, track_page
+from leaderboards.attack_board import AttackBoard
+from leaderboards.attack_page import attacks_page, write_attacks_html
 from leaderboards.board import Board, Section
-from leaderboards.events_text import describe
-from leaderboards.groups import reproduce_command
-from leaderboards.plot import privacy_utility_svg, series_styles
-from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
-from leaderboards.standings import TaskTable, first_per_query, has_per_query
-from leaderboards.text import PER_QUERY_NOTE, bound_text, epsilon_text, interval_text, queries_words, recovery_text
+from leaderboards.site.addresses import Addresses, mechanism_file, rows_of
+from leaderboards.site.comparison import comparison
+from leaderboards.site.downloads import board_csv, board_json_text
+from leaderboards.site.mechanism_page import labels_of, mechanism_view
+from leaderboards.site.row_page import MOST_ANSWERS, row_view
+from leaderboards.site.sections import filters, section_view
+from leaderboards.site.suites_page import suites_json, suites_page
+from leaderboards.text import PER_QUERY_NOTE
+from leaderboards.track import Track, build_tracks
 
-__all__ = ["MOST_ANSWERS", "render_html", "write_attacks_html", "write_html"]
+__all__ = ["MOST_ANSWERS", "pages", "suites_json", "write_all", "write_attacks_html", "write_html"]
 
-#: Released answers that the page shows of a row and seed; result files hold them all.
-MOST_ANSWERS = 200
-#: The packages whose versions the page shows; result files hold them all.
-_PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
-
-
-def write_html(board: Board, folder: Path) -> Path:
-    """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
-    return page.write(render_html(board), folder)
+#: (name, address from the site's first page)
+Link = tuple[str, str]
+#: A mechanism that cannot do a task: label, task, reason.
+Skipped = Mapping[str, str]
 
 
-def render_html(board: Board) -> str:
-    """The whole page as text."""
-    sections = [_section(section, i) for i, section in enumerate(board.sections)]
-    return page.render("board.html", board=board, sections=sections, per_query_note=PER_QUERY_NOTE)
+def write_html(
+    board: Board,
+    folder: Path,
+    mechanisms: Mapping[str, Registered] | None = None,
+    skipped: Sequence[Skipped] = (),
+    attacks: AttackBoard | None = None,
+) -> Path:
+    """Writes the site of a suite and returns the path of its first page. Raises ResultError when it cannot.
+
+    mechanisms: the registry, for what mechanisms are. attacks: of all suites, for a page of its own.
+    """
+    links = [] if attacks is None else [("All attacks", "attacks/index.html")]
+    files = pages(board, mechanisms or {}, skipped, links)
+    if attacks is not None:
+        files["attacks/index.html"] = attacks_page(attacks, [("Board", "index.html")], "../")
+    return page.write(files, folder)
 
 
-def _section(section: Section, number: int) -> dict[str, Any]:
-    """What the template shows of a section. Every row has an anchor, the target of its link in the table."""
-    styles = series_styles(section.tables)
-    anchors = {id(row): f"row-{number}-{i}" for i, row in enumerate(_all_rows(section))}
-    return {
-        "section": section,
-        "legend": [(label, svg.key(style)) for label, style in styles.items()],
-        "plots": {table.task: privacy_utility_svg(table, styles) for table in section.tables},
-        "audited_plot": _audited_plot(section, styles),
-        "auc_plots": list(_auc_plots(section, styles)),
-        "absent": {table.task: list(_absent(table)) for table in section.tables},
-        "has_per_query": has_per_query,
-        "explained": first_per_query(section.tables),
-        "anchor": lambda row: anchors[id(row)],
-        "detail": lambda row: _detail(section, row),
+def write_all(
+    boards: Mapping[str, Board],
+    folder: Path,
+    mechanisms: Mapping[str, Registered],
+    skipped: Mapping[str, Sequence[Skipped]],
+    attacks: AttackBoard,
+) -> Path:
+    """Writes the list of suites, the site of each in a folder of its name, and the page of all attacks.
+
+    boards, skipped: by the suite's name, which is the name of its folder. Raises ResultError when it cannot.
+    """
+    folder = Path(folder)
+    links = [("All suites", "../index.html"), ("All attacks", "../attacks/index.html")]
+    for name, board in boards.items():
+        page.write(pages(board, mechanisms, skipped.get(name, ()), links), folder / name)
+    shared = {
+        "attacks/index.html": attacks_page(attacks, [("All suites", "index.html")], "../"),
+        "index.html": suites_page(boards, {name: name for name in boards}, [("All attacks", "attacks/index.html")]),
     }
+    return page.write(shared, folder)
 
 
-def _audited_plot(section: Section, styles: dict[str, int]) -> Markup | None:
-    """Audited against proved ε of all rows; None without an attack that bounds ε."""
-    points = []
-    for row in _all_rows(section):
-        points += attack_points(row.label, row.audit.attacks)
-        points += [external_point(row.label, one, row.proved) for one in row.audit.external]
-    return audited_svg(points, styles) if points else None
-
-
-def _auc_plots(section: Section, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
-    """(caption, plot) for every membership attack on every task."""
-    for table in section.tables:
-        rows = (*table.in_order, *table.paper)
-        found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
-        for name in dict.fromkeys(one.attack for _, one in found):
-            title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
-            yield f"{table.task}: {name}", auc_svg([pair for pair in found if pair[1].attack == name], styles, title)
-
-
-def _all_rows(section: Section) -> Iterator[Row]:
-    for table in section.tables:
-        yield from table.in_order
-        yield from table.paper
-
-
-def _absent(table: TaskTable) -> Iterator[tuple[str, str]]:
-    if table.zero_shot is None:
-        yield ZERO_SHOT, "0"
-    if table.real_data is None:
-        yield REAL_DATA, "∞"
-
-
-def _detail(section: Section, row: Row) -> dict[str, Any]:
-    """Everything behind a row: what was asked, what was spent, what came out, and how to make it again."""
-    first = row.results[0]
-    knob = first.privacy.knob
-    facts = {
-        "mechanism": first.cell.mechanism,
-        "options": ", ".join(f"{name} = {value}" for name, value in sorted(first.cell.options.items())) or "none",
-        "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
-        "privacy": f"ε = {epsilon_text(row.proved)} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
-        "covers": queries_words(row.queries),
-        "per-query ε": epsilon_text(row.epsilon_per_query),
-        "audited ε": bound_text(row.audit.epsilon),
-        "recovery": recovery_text(row.recovery),
-        "95% interval of recovery": interval_text(row.recovery_interval),
-        "noise": first.cell.noise,
-        "shots": str(first.cell.shots),
+def pages(
+    board: Board,
+    mechanisms: Mapping[str, Registered] | None = None,
+    skipped: Sequence[Skipped] = (),
+    links: Sequence[Link] = (),
+) -> dict[str, str]:
+    """Every file of the site of a suite: path -> text. links: more places, named on every page."""
+    addresses = Addresses(board)
+    nav = [("Board", "index.html"), ("Compare rows", "compare.html")]
+    nav += [("Retired versions", "retired.html")] if board.retired else []
+    tracks = _tracks(board)
+    nav += [("Across releases", "track.html")] if tracks else []
+    shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True}
+    files = {
+        "index.html": page.render(
+            "board.html",
+            board=board,
+            views=[section_view(section, addresses) for section in board.sections],
+            filters=filters(board.sections),
+            mechanisms=[(label, mechanism_file(label)) for label in labels_of(board)],
+            skipped=skipped,
+            per_query_note=PER_QUERY_NOTE,
+            **shared,
+        ),
+        "compare.html": page.render("compare.html", compared=comparison(board, addresses), **shared),
+        "board.csv": board_csv(board, addresses),
+        "board.json": board_json_text(board),
     }
-    return {
-        "facts": facts,
-        "privacy_notes": first.privacy.notes,
-        "ledger": [_ledger_entry(entry) for entry in first.privacy.ledger],
-        "answers_queries": row.queries is not None,
-        "released": [(result.cell.seed, result.released) for result in row.results if result.released],
-        "answers": [_answers(result) for result in row.results if result.answers],
-        "withheld": sum(result.released_count for result in row.results if not result.released and not result.answers),
-        "manifest": _manifest(first),
-        "cost": _cost(row.results),
-        "command": reproduce_command(section.group, first.cell, fixed=row.is_end),
-    }
+    if board.retired:
+        views = [section_view(section, addresses) for section in board.retired]
+        files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
+    if tracks:
+        files["track.html"] = track_page.render_page(tracks, shared["nav"])
+    for label in labels_of(board):
+        view = mechanism_view(board, label, addresses, mechanisms or {})
+        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
+    for sections, frozen in ((board.sections, False), (board.retired, True)):
+        files |= dict(_row_pages(sections, frozen, addresses, shared))
+    return files
 
 
-def _answers(result: Result) -> dict[str, Any]:
-    """The first answers of a seed, and how many there are."""
-    return {"seed": result.cell.seed, "shown": result.answers[:MOST_ANSWERS], "total": len(result.answers)}
+def _tracks(board: Board) -> tuple[Track, ...]:
+    """Scores across releases of the model; none where no row was run with two of them."""
+    results = [result for section in board.sections for row in rows_of(section) for result in row.results]
+    models = [(result.manifest.model, result.manifest.dtype) for result in results]
+    if len({(model.name, model.sha256, model.revision, dtype) for model, dtype in models}) < 2:
+        return ()
+    tracks = build_tracks(results, by="model")
+    return tracks if any(len(track.points) > 1 for track in tracks) else ()
 
 
-def _ledger_entry(entry: dict[str, Any]) -> tuple[str, int, str, str]:
-    """(which records, how often, event in words, note)."""
-    records = "all records" if entry["partition"] is None else f"records of '{entry['partition']}'"
-    return records, entry["count"], describe(entry["event"]), entry["note"]
-
-
-def _manifest(result: Result) -> dict[str, str]:
-    manifest = result.manifest
-    model, data = manifest.model, manifest.data
-    packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
-    dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
-    private = sum(data.sizes.values())
-    commit = "not a checkout" if manifest.commit is None else manifest.commit[:12]
-    return {
-        "model": f"{model.name}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
-        "weights": model.sha256 or model.revision or "no fingerprint",
-        "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
-        "fingerprint": f"sha256 {data.fingerprint}",
-        "dropped": dropped or "none",
-        "prompts": f"sha256 {manifest.prompts_hash}",
-        "code": commit + (", with changes" if manifest.dirty else ""),
-        "packages": ", ".join(packages),
-        "machine": f"{manifest.machine.cpu}, {manifest.machine.cores} cores, Python {manifest.python}",
-    }
-
-
-def _cost(results: tuple[Result, ...]) -> str:
-    seconds = [sum(result.cost.seconds.values()) for result in results]
-    memory = max(result.cost.peak_memory_mb for result in results)
-    tokens = sum(result.cost.tokens_read for result in results) / len(results)
-    return f"{sum(seconds) / len(seconds):.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+def _row_pages(
+    sections: Sequence[Section], frozen: bool, addresses: Addresses, shared: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
+    for section in sections:
+        for table in section.tables:
+            for row in (*table.in_order, *table.paper):
+                view = row_view(section, table, row, addresses, frozen)
+                yield addresses.page(row), page.render("row.html", "../", view=view, **shared)

@@ -21,6 +21,7 @@ from leaderboards.text import epsilon_text, visible
 WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 44
 _INFINITY_GAP = 70  # room at the right for rows that were run without noise
+_LINE = 13  # between texts that would hide each other
 _DODGE = 9  # distance between mechanisms at the same epsilon
 
 
@@ -67,10 +68,9 @@ def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     for label, own in groupby(sorted(rows, key=lambda row: (row.label, row.epsilon)), key=lambda row: row.label):
         shift = _DODGE * (labels.index(label) - (len(labels) - 1) / 2)
         parts.append(_series(scale, list(own), styles[label], shift))
-    for row, name, offset in names:
-        if row:
-            text = f"{name}: {row.score:.3f}"
-            parts.append(svg.text("end", (LEFT + WIDTH - RIGHT) / 2, scale.y(row.score) + offset, text, "middle"))
+    named = [(scale.y(row.score) + offset, f"{name}: {row.score:.3f}") for row, name, offset in names if row]
+    for y, words in _apart(named):
+        parts.append(svg.text("end", (LEFT + WIDTH - RIGHT) / 2, y, words, "middle"))
     title = f"{table.task}: score against ε, with 95% intervals"
     return svg.figure(WIDTH, HEIGHT, title, parts)
 
@@ -84,6 +84,15 @@ def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
     finite = sorted({row.epsilon for row in rows if math.isfinite(row.epsilon)})
     unlimited = any(math.isinf(row.epsilon) for row in rows)
     return Scale(tuple(finite) or (1.0,), unlimited, max(low, 0.0), max(min(high, 1.0), max(low, 0.0) + 0.1))
+
+
+def _apart(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Texts with their heights in pixels, moved so that none hides another; from the top."""
+    placed: list[tuple[float, str]] = []
+    for y, words in sorted(texts):
+        placed.append((max(y, placed[-1][0] + _LINE) if placed else y, words))
+    over = max(placed[-1][0] - (HEIGHT - BOTTOM - 3), 0.0) if placed else 0.0
+    return [(y - over, words) for y, words in placed]
 
 
 def _axes(scale: Scale, rows: Sequence[Row]) -> Markup:

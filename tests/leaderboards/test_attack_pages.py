@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,12 @@ from harness.paths import find_suite
 from harness.registry import load_mechanisms
 from harness.store import Store
 from harness.suite import load_suite
-from leaderboards.attack_page import render_attacks_html
+from leaderboards.attack_page import attacks_page
 from leaderboards.board import Evidence, attacks_json, build_attacks, build_board, render_attacks, render_terminal
-from leaderboards.html import render_html
+from leaderboards.html import pages
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
-from tests.leaderboards.test_html import HOSTILE, Page, shape
+from tests.leaderboards.site_factory import Page
 
 COUNTS = {"addresses released": 3, "of them in the baseline": 1}
 
@@ -36,8 +35,10 @@ def some_attacks():
 
 
 def suite_page(attacks=(), external=()):
+    """The board's page and the pages of all its rows and mechanisms, one after another."""
     results = [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0)]
-    return render_html(build_board(results, evidence=Evidence(tuple(attacks), tuple(external))))
+    files = pages(build_board(results, evidence=Evidence(tuple(attacks), tuple(external))))
+    return "".join(content for name, content in files.items() if name.endswith(".html"))
 
 
 def words(page):
@@ -68,37 +69,7 @@ def test_a_row_without_an_audit_shows_the_command_and_one_with_an_audit_does_not
 def test_a_refuted_row_is_struck_and_says_why():
     page = suite_page([make_attack(audited=2.1)])
     assert "Refuted: audited ε 2.1 exceeds proved ε 0.99: white-box audit, 95%." in words(page)
-    assert [tag for tag, attributes in Page(page).tags if attributes.get("class") == "flagged"] == ["tr"]
-
-
-@cache
-def pages_with_external(text):
-    fields = ("attack", "authors", "reference", "code", "note")
-    named = make_external(0.3, **dict.fromkeys(fields, text))
-    lost = make_external(0.3, suite="quick", label=text, task=text, model=text, version=text)
-    both = [named, lost]
-    return suite_page(some_attacks(), both), render_attacks_html(build_attacks(some_attacks(), both))
-
-
-@cache
-def pages_with_attack(text):
-    measures = {"auc": AUC["auc"], text: AUC["auc"]}
-    attack = make_attack(attack=text, measures=measures, counts={text: 1}, notes=[text])
-    return suite_page([attack]), render_attacks_html(build_attacks([attack], []))
-
-
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_external_evaluations_change_no_tag_and_no_attribute(value):
-    for hostile, harmless in zip(pages_with_external(value), pages_with_external("plain"), strict=True):
-        assert shape(hostile) == shape(harmless)
-        assert "\u202e" not in hostile
-        assert "\x1b" not in hostile
-
-
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_names_of_attacks_change_no_tag_and_no_attribute(value):
-    for hostile, harmless in zip(pages_with_attack(value), pages_with_attack("plain"), strict=True):
-        assert shape(hostile) == shape(harmless)
+    assert [tag for tag, attributes in Page(page).tags if attributes.get("class") == "flagged"] == ["tr", "tr"]
 
 
 def test_hostile_external_evaluations_cannot_move_the_cursor_nor_widen_a_table():
@@ -118,13 +89,13 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
     assert [table.title for table in board.tables] == ["audit on agnews", "inquiry on agnews", "pii on enron"]
     inquiry = board.tables[1]
     assert [one.subject.mechanism for one in inquiry.results] == ["zero_shot", "tang", "tang", "real_demonstrations"]
-    for text in (render_attacks(board, color=False), words(render_attacks_html(board))):
+    for text in (render_attacks(board, color=False), words(attacks_page(board))):
         assert "addresses released" in text
         assert "0.61 [0.48, 0.73]" in text
         assert "one query" in text
         assert "nobody" in text
         assert "A report on attacks, 2026, table 3" in text
-    labels = [attributes.get("aria-label") for tag, attributes in Page(render_attacks_html(board)).tags if tag == "svg"]
+    labels = [attributes.get("aria-label") for tag, attributes in Page(attacks_page(board)).tags if tag == "svg"]
     assert (
         "inquiry on agnews, synthetic records, embedded: AUC against ε, with 95% intervals".replace(
             "embedded", board.tables[1].model
@@ -167,7 +138,7 @@ def test_the_example_in_the_documentation_is_an_external_evaluation():
 def test_no_attacks_make_a_board_that_says_what_to_run():
     empty = build_attacks([], [])
     assert "dpicl audit" in render_attacks(empty)
-    assert "dpicl audit" in render_attacks_html(empty)
+    assert "dpicl audit" in attacks_page(empty)
 
 
 @pytest.fixture

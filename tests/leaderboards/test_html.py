@@ -1,235 +1,231 @@
-"""The page: complete, self-contained, and safe whatever the results say."""
+"""The site of a suite: complete, readable without a script, every page where its links say."""
 
-import base64
-import hashlib
+import json
 import math
-import re
-from html.parser import HTMLParser
+from itertools import pairwise
 
-import pytest
-
-from harness.errors import ResultError
+from harness.registry import load_mechanisms
 from leaderboards.board import build_board
-from leaderboards.html import MOST_ANSWERS, render_html, write_html
+from leaderboards.html import MOST_ANSWERS, pages
+from leaderboards.site.addresses import Addresses
 from tests.leaderboards.factory import ends, make_result
-
-HOSTILE = [
-    "</script><script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "' autofocus onfocus='alert(1)",
-    "</td></table></details><iframe src=//evil.example>",
-    "<!-- <svg/onload=alert(1)>",
-    "{{ 7 * 7 }}{% raw %}",
-    "\u202egnissim era sgat",
-    "\x00\x1b[2J",
-    "javascript:alert(1)",
-]
+from tests.leaderboards.site_factory import Page, plain_results, submission
 
 
-class Page(HTMLParser):
-    """Tags with their attributes, ids, and the text of elements."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.texts.append(data)
+def site_of(results, **more) -> dict[str, str]:
+    return pages(build_board(results, **more))
 
 
-def page_of(results) -> str:
-    return render_html(build_board(results))
+def row_words(results, label="tang", **more) -> str:
+    """What a reader sees on the only row's page with this label."""
+    (content,) = [text for name, text in site_of(results, **more).items() if name.startswith(f"rows/{label}-")]
+    return Page(content).words
 
 
-def plain_results():
-    return [*ends(), make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), make_result("prism", 0.5)]
+def test_a_site_has_a_page_for_the_board_every_mechanism_and_every_row():
+    files = site_of(plain_results())
+    tops = [name for name in files if "/" not in name]
+    assert tops == ["index.html", "compare.html", "board.csv", "board.json"]
+    mechanisms = [name for name in files if name.startswith("mechanisms/")]
+    assert mechanisms == [f"mechanisms/{name}.html" for name in ("prism", "real_demonstrations", "tang", "zero_shot")]
+    assert len([name for name in files if name.startswith("rows/")]) == 5
 
 
-def shape(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Tags and the names of their attributes, in order: what a hostile value must not change."""
-    return [(tag, tuple(attributes)) for tag, attributes in Page(text).tags]
+def test_every_row_of_the_board_links_to_its_page_and_that_to_its_mechanism():
+    files = site_of(plain_results())
+    rows = [link for link in Page(files["index.html"]).links if link.startswith("rows/")]
+    assert sorted(rows) == sorted(name for name in files if name.startswith("rows/"))
+    for name in rows:
+        up = [link for link in Page(files[name]).links if link.startswith("../mechanisms/")]
+        assert up
+        assert all(link.removeprefix("../") in files for link in up)
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_released_text_changes_no_tag_and_no_attribute(value):
-    harmless = page_of([*ends(), make_result("tang", 0.6, released=[("a text", "World")])])
-    hostile = page_of([*ends(), make_result("tang", 0.6, released=[(value, value)])])
-    assert shape(hostile) == shape(harmless)
+def test_a_row_keeps_its_address_when_seeds_are_added_and_not_on_another_board():
+    def address(*results):
+        board = build_board([*ends(), *results])
+        return Addresses(board).page(board.sections[0].tables[0].rows[0])
+
+    first = address(make_result("tang", 0.6))
+    assert address(make_result("tang", 0.6), make_result("tang", 0.7, seed=1)) == first
+    assert first.startswith("rows/tang-agnews-e1-")
+    others = [{"suite_hash": "b" * 64}, {"model": "other"}, {"delta": 1e-6}, {"source": "local"}, {"epsilon": 2.0}]
+    for change in others:
+        board = build_board([*ends(**change), make_result("tang", 0.6, **change)])
+        assert Addresses(board).page(board.sections[0].tables[0].rows[0]) != first
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_answers_change_no_tag_and_no_attribute(value):
-    def results(text):
-        more = {"aggregates": {text: 0.5, "valid": 0.5}, "skipped": {text: text}}
-        return [*ends(), make_result("esa", 0.6, answers=[(text, text)], queries=1, per_query=0.3, **more)]
-
-    hostile = page_of(results(value))
-    assert shape(hostile) == shape(page_of(results("plain")))
-    assert "\u202e" not in hostile
-    assert "\x1b" not in hostile
+def test_the_board_can_be_read_without_a_script():
+    words = Page(site_of(plain_results())["index.html"]).words
+    for part in ("zero_shot", "real_demonstrations", "∞", "0.600", "50%", "All tasks", "filters do not change them"):
+        assert part in words
+    assert "Missing" not in words
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_names_change_no_tag_and_no_attribute(value):
-    def results(name):
-        return [*ends(suite=name), make_result("tang", 0.6, label=name, suite=name, options={name: name})]
-
-    assert shape(page_of(results(value))) == shape(page_of(results("plain")))
-
-
-def test_direction_and_control_characters_are_written_out():
-    text = page_of([*ends(), make_result("tang", 0.6, released=[("\u202eabc\x1b[2J", "World")])])
-    assert "\u202e" not in text
-    assert "\x1b" not in text
-    assert "⟨U+202E⟩abc⟨U+001B⟩[2J" in text
+def test_filters_offer_what_occurs():
+    results = [*plain_results(), make_result("esa", 0.5, queries=20), *ends(task="samsum", metric="rougeL")]
+    tags = Page(site_of(results)["index.html"]).tags
+    offered = [attributes.get("value") for tag, attributes in tags if tag == "option"]
+    for value in ("agnews", "samsum", "classification", "text", "embedded", "0", "1", "8", "∞", "answers", "finite"):
+        assert offered.count(value) == 1
+    rows = [attributes for tag, attributes in tags if tag == "tr" and "data-row" in attributes]
+    assert {row["data-kind"] for row in rows} == {"answers", "demonstrations", "ends of the scale"}
+    assert {row["data-origin"] for row in rows} == {"ours"}
 
 
-def test_very_long_texts_are_cut_and_say_how_long_they_were():
-    text = page_of([*ends(), make_result("tang", 0.6, released=[("x" * 1_000_000, "World")])])
-    assert len(text) < 100_000
-    assert "1,000,000 characters in all" in text
+def test_the_page_of_a_row_shows_releases_ledger_manifest_seeds_and_command():
+    words = row_words([*ends(), make_result("tang", 0.6, claimed=0.4)])
+    for part in (
+        "tang at ε = 1 on agnews",
+        "a released text",
+        "Poisson sample, rate 0.02, of [Gaussian noise, multiplier 0.75]",
+        "0123456789ab",
+        "noise_multiplier = 0.75",
+        "claimed ε 0.4",
+        "15 s and 12,345 tokens read a seed, at most 1,500 MB",
+        "quick/embedded/tang/agnews",
+        "dpicl run quick --task agnews --mechanism tang --model embedded --source synthetic --epsilon 1 --limit 20",
+    ):
+        assert part in words
+    assert f"{make_result('tang', 0.6).cell_id}.json" in words
 
 
-def test_a_million_characters_of_an_answer_and_of_its_id_are_cut():
-    text = page_of([*ends(), make_result("esa", 0.6, answers=[("i" * 1_000_000, "x" * 1_000_000)], queries=1)])
-    assert len(text) < 100_000
-    assert text.count("1,000,000 characters in all") == 2
-
-
-def test_answers_are_shown_with_their_ids_for_every_seed_and_counted_when_there_are_many():
-    many = [(f"test-{i:04d}", f"answer number {i}.") for i in range(MOST_ANSWERS + 50)]
-    results = [*ends(), *ends(seed=1), make_result("esa", 0.6, answers=many, queries=250, per_query=0.214)]
-    results.append(make_result("esa", 0.6, answers=[("test-0007", "another answer")], queries=250, seed=1))
-    text = " ".join(" ".join(Page(page_of(results)).texts).split())
-    assert "seed 0, 200 of 250 answers" in text
-    assert "test-0199 answer number 199." in text
-    assert "answer number 200." not in text
-    assert "seed 1, 1 of 1 answers" in text
-    assert "test-0007 another answer" in text
-    assert "covers 250 queries" in text
-    assert "per-query ε 0.214" in text
-    assert text.count("ε is for all Q queries together") == 1
-
-
-def test_answers_given_without_privacy_are_not_shown_but_counted():
+def test_texts_released_without_privacy_are_not_shown_but_counted():
+    assert "4 demonstrations are not shown" in row_words(ends(), "real_demonstrations")
     results = [*ends(), make_result("esa", 0.6, epsilon=math.inf, queries=4, answers=[("test-0001", "a secret")])]
-    text = " ".join(Page(page_of(results)).texts)
-    assert "4 answers are not shown: they were made without privacy" in text
-    assert "a secret" not in text
+    words = row_words(results, "esa")
+    assert "4 answers are not shown" in words
+    assert "a secret" not in words
 
 
-def test_metrics_are_on_the_page_in_words_with_the_reasons_of_those_that_are_not():
+def test_answers_are_shown_by_record_with_a_column_a_seed_and_counted_when_there_are_many():
+    many = [(f"test-{i:04d}", f"answer number {i}.") for i in range(MOST_ANSWERS + 50)]
+    results = [*ends(), *ends(seed=1), make_result("esa", 0.6, answers=many, queries=90, per_query=0.214)]
+    results.append(make_result("esa", 0.6, answers=[("test-0007", "another answer")], queries=90, seed=1))
+    words = row_words(results, "esa")
+    assert f"{MOST_ANSWERS} of {MOST_ANSWERS + 50} test records, by id; the rest is in the result files" in words
+    assert "record seed 0 seed 1 test-0000 answer number 0. –" in words
+    assert "test-0007 answer number 7. another answer" in words
+    assert f"answer number {MOST_ANSWERS}." not in words
+    assert "covers 90 queries" in words
+    assert "per-query ε 0.214" in words
+    assert Page(site_of(results)["index.html"]).words.count("ε is for all Q queries together") == 1
+
+
+def test_metrics_are_in_words_with_the_reasons_of_those_that_are_not():
     more = {"metric": "valid", "others": {"parses": 0.9}}
     own = {"aggregates": {"genre_distance": 0.25}, "skipped": {"meteor": "the word list is not installed."}}
     results = [*ends(**more), make_result("tang", 0.6, **more, **own)]
-    text = " ".join(" ".join(Page(page_of(results)).texts).split())
-    assert "agnews: other metrics" in text
-    assert "mechanism ε well-formed answers genre distance (lower is better)" in text
-    assert "tang 1 0.900 0.250" in text
-    assert "METEOR has no score for some row: the word list is not installed." in text
-    assert "METEOR was not computed: the word list is not installed." in text
+    words = Page(site_of(results)["index.html"]).words
+    assert "agnews: other metrics" in words
+    assert "mechanism ε well-formed answers genre distance (lower is better)" in words
+    assert "tang 1 0.900 0.250" in words
+    assert "METEOR has no score for some row: the word list is not installed." in words
+    assert "METEOR was not computed: the word list is not installed." in row_words(results)
 
 
-def test_recovery_stands_with_its_interval():
+def test_a_recovery_stands_with_its_interval_or_says_why_it_has_none():
     results = [*ends(documents=200), make_result("tang", 0.6, documents=200)]
     low, high = build_board(results).sections[0].tables[0].rows[0].recovery_interval
-    assert f"50% {low:.0%} to {high:.0%} 0.99" in " ".join(" ".join(Page(page_of(results)).texts).split())
-
-
-def test_a_recovery_without_an_interval_says_why():
+    assert f"50% {low:.0%} to {high:.0%} 0.99" in Page(site_of(results)["index.html"]).words
     results = [*ends(zero_shot=0.4, real_data=0.5, documents=10), make_result("tang", 0.4, documents=10)]
-    (row,) = build_board(results).sections[0].tables[0].rows
-    assert row.recovery == 0.0
-    assert row.recovery_interval is None
-    assert "real demonstrations gain nothing over zero-shot" in page_of(results)
+    assert "real demonstrations gain nothing over zero-shot" in row_words(results)
 
 
 def test_rankings_by_kind_of_task_are_headed_by_the_kind():
     results = [*ends(), make_result("voting", 0.6), *ends(task="samsum", metric="rougeL")]
     results.append(make_result("esa", 0.6, task="samsum", metric="rougeL"))
-    texts = Page(page_of(results)).texts
+    texts = Page(site_of(results)["index.html"]).texts
     assert "Classification tasks" in texts
     assert "Text tasks" in texts
 
 
-def test_the_policy_admits_exactly_this_style_and_script():
-    text = page_of(plain_results())
-    policy = next(a["content"] for tag, a in Page(text).tags if a.get("http-equiv") == "Content-Security-Policy")
-    assert policy.startswith("default-src 'none';")
-    assert "unsafe" not in policy
-    for tag in ("style", "script"):
-        (content,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
-        assert f"{tag}-src 'sha256-{digest}'" in policy
+def test_missing_ends_are_on_the_page_with_their_command():
+    words = Page(site_of([make_result("tang", 0.6)])["index.html"]).words
+    assert "dpicl run quick --task agnews --mechanism zero_shot" in words
+    assert "dpicl run quick --task agnews --mechanism real_demonstrations" in words
 
 
-def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline():
-    text = page_of(plain_results())
-    for tag, attributes in Page(text).tags:
-        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
-        assert not {"src", "style"} & attributes.keys()
-        assert not [name for name in attributes if name.startswith("on")]
-        assert (attributes.get("href") or "#").startswith("#")
-    assert "http://" not in text
-    assert "https://" not in text
+def test_a_mechanism_that_cannot_do_a_task_says_why():
+    skipped = [{"label": "voting", "task": "agnews", "reason": "it has no labels"}]
+    words = Page(pages(build_board(plain_results()), skipped=skipped)["index.html"]).words
+    assert "voting does not do agnews: it has no labels" in words
 
 
-def test_every_row_links_to_its_details():
-    tags = Page(page_of(plain_results())).tags
-    targets = [attributes["href"][1:] for tag, attributes in tags if tag == "a"]
-    ids = [attributes["id"] for tag, attributes in tags if tag == "details"]
-    assert len(targets) == 5
-    assert sorted(targets) == sorted(ids)
+def test_a_mechanism_page_says_what_it_is_and_has_all_rows_options_and_plots():
+    results = [*plain_results(), *ends(task="trec"), make_result("tang", 0.6, task="trec", options={"slots": 3})]
+    results.append(make_result("tang", 0.55, label="tang_small"))
+    content = pages(build_board(results), load_mechanisms())["mechanisms/tang.html"]
+    found = Page(content)
+    assert "DP few-shot generation: Tang et al." in found.words
+    assert "option agnews trec slots – 3" in found.words
+    assert "tang_small" in found.words
+    assert len([link for link in found.links if link.startswith("../rows/tang-")]) == 3
+    labels = [attributes["aria-label"] for tag, attributes in found.tags if tag == "svg" and "aria-label" in attributes]
+    assert "trec: score against ε, with 95% intervals" in labels
+    assert "agnews: claimed, proved and audited ε of every row" in labels
 
 
-def test_page_shows_both_ends_releases_ledger_manifest_and_command():
-    text = " ".join(" ".join(Page(page_of(plain_results())).texts).split())
-    assert "zero_shot" in text
-    assert "real_demonstrations" in text
-    assert "∞" in text
-    assert "a released text" in text
-    assert "Poisson sample, rate 0.02, of [Gaussian noise, multiplier 0.75]" in text
-    assert "0123456789ab" in text
-    assert (
-        "dpicl run quick --task agnews --mechanism tang --model embedded --source synthetic --epsilon 8 --limit 20"
-        in text
+def test_a_submission_has_a_card_with_its_links_and_what_was_found():
+    files = site_of(plain_results(), submissions=[submission(unreliable="its code was not sent")])
+    (name,) = [name for name in files if name.startswith("mechanisms/team-method-")]
+    (row,) = [name for name in files if name.startswith("rows/team-method-")]
+    for found in (Page(files[name]), Page(files[row])):
+        for part in ("Sent in as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
+            assert part in found.words
+        for part in ("0.650 0.710", "0.650 0.640 no a maintainer", "a smaller prompt than in the paper"):
+            assert part in found.words
+        outside = [a for tag, a in found.tags if tag == "a" and (a["href"] or "").startswith("https://")]
+        assert [a["href"] for a in outside] == ["https://example.org/paper", "https://example.org/code"]
+        assert {a["rel"] for a in outside} == {"noopener noreferrer nofollow"}
+    command = (
+        "dpicl run quick --plugin leaderboards/submissions/team/method/method.py --task agnews --mechanism private_icl"
+    )
+    assert command in Page(files[row]).words
+    words = Page(files["index.html"]).words
+    assert "team/method unreliable †" in words
+    assert "† team/method : a smaller prompt than in the paper" in words
+    assert "0.710 reported in its paper , seed 0 run again by a maintainer : 0.640 (sent in: 0.650)" in words.replace(
+        "paper,", "paper ,"
     )
 
 
-def test_texts_released_without_privacy_are_not_shown_but_counted():
-    text = " ".join(Page(page_of(ends())).texts)
-    assert "4 demonstrations are not shown" in text
+def test_retired_versions_stand_apart_and_are_frozen():
+    old = [*ends(suite_hash="b" * 64), make_result("pta", 0.9, suite_hash="b" * 64)]
+    files = site_of(plain_results(), retired=old)
+    assert "pta" not in Page(files["index.html"]).words
+    assert "retired.html" in Page(files["index.html"]).links
+    assert "Frozen." in Page(files["retired.html"]).words
+    (row,) = [name for name in files if name.startswith("rows/pta-")]
+    assert row in Page(files["retired.html"]).links
+    assert "Frozen." in Page(files[row]).words
+    assert "pta" not in files["board.csv"]
+    assert len(json.loads(files["board.json"])["retired"]) == 1
 
 
-def test_missing_ends_are_on_the_page_with_their_command():
-    text = " ".join(Page(page_of([make_result("tang", 0.6)])).texts)
-    assert "dpicl run quick --task agnews --mechanism zero_shot" in text
-    assert "dpicl run quick --task agnews --mechanism real_demonstrations" in text
+def test_an_empty_board_is_a_site_that_says_what_to_run():
+    files = site_of([])
+    assert "dpicl run quick" in Page(files["index.html"]).words
+    assert set(files) == {"index.html", "compare.html", "board.csv", "board.json"}
 
 
-def test_options_of_the_command_line_are_in_the_command():
-    text = " ".join(Page(page_of([*ends(), make_result("tang", 0.6, label="tang+slots=5")])).texts)
-    assert "--mechanism tang --model" in text
-    assert "--option slots=5" in text
+def test_names_of_ends_that_lie_close_do_not_hide_each_other():
+    results = [*ends(zero_shot=0.5, real_data=0.5), make_result("public_demonstrations", 0.5, epsilon=0.0)]
+    content = site_of([*results, make_result("tang", 0.6)])["index.html"]
+    heights = sorted(float(a["y"]) for tag, a in Page(content).tags if tag == "text" and a.get("class") == "end")
+    assert len(heights) == 3
+    assert all(below - above >= 12 for above, below in pairwise(heights))
 
 
-def test_an_empty_board_is_a_page_that_says_what_to_run():
-    assert "dpicl run quick" in render_html(build_board([]))
+def test_scores_across_releases_have_a_page_when_a_row_was_run_with_two_models():
+    def other(result):
+        model = result.manifest.model.model_copy(update={"name": "other", "sha256": "d" * 64})
+        return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
 
-
-def test_page_is_written_whole_into_a_new_folder(tmp_path):
-    path = write_html(build_board(plain_results()), tmp_path / "new" / "site")
-    assert path == tmp_path / "new" / "site" / "index.html"
-    assert path.read_text(encoding="utf-8") == page_of(plain_results())
-    assert [entry.name for entry in path.parent.iterdir()] == ["index.html"]
-
-
-def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ResultError, match="choose another folder"):
-        write_html(build_board(plain_results()), tmp_path / "file" / "site")
+    newer = [*ends(model="other"), make_result("tang", 0.7, model="other")]
+    files = site_of([*plain_results(), *map(other, newer)])
+    assert "track.html" in Page(files["index.html"]).links
+    assert "index.html" in Page(files["track.html"]).links
+    assert "0.700" in Page(files["track.html"]).words
+    assert "track.html" not in site_of(plain_results())
+    assert "track.html" not in site_of([*ends(), other(make_result("tang", 0.7, model="other"))])

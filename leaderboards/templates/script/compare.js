@@ -1,0 +1,87 @@
+// Two rows side by side. What is compared is in the address's hash: #a=ROW&b=ROW. Texts become text nodes, never tags.
+document.addEventListener("DOMContentLoaded", () => {
+  const { rows, pairs } = JSON.parse(document.getElementById("data").textContent);
+  const selects = ["a", "b"].map((id) => document.getElementById(id));
+  const position = (select) => rows.findIndex((row) => row.id === select.value);
+
+  const cell = (tag, text) => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (tag === "th") made.scope = "row";
+    return made;
+  };
+  const line = (texts, differs) => {
+    const made = document.createElement("tr");
+    made.append(...texts.map((text, i) => cell(i ? "td" : "th", text)));
+    if (differs) made.className = "differs";
+    return made;
+  };
+  const head = (first, pair) => {
+    const made = document.createElement("thead");
+    const names = document.createElement("tr");
+    names.append(cell("th", first));
+    for (const row of pair) {
+      const link = document.createElement("a");
+      link.textContent = `${row.title}, ${row.task}`;
+      link.href = row.page;
+      const column = cell("th", "");
+      column.scope = "col";
+      column.append(link);
+      names.append(column);
+    }
+    made.append(names);
+    return made;
+  };
+  const fill = (id, first, pair, lines, none) => {
+    const body = document.createElement("tbody");
+    body.append(...(lines.length ? lines : [line([none, "", ""])]));
+    document.getElementById(id).replaceChildren(head(first, pair), body);
+  };
+  const together = (a, b) => Array.from(new Set([...Object.keys(a), ...Object.keys(b)]), (name) => [name, a[name] ?? "–", b[name] ?? "–"]);
+
+  const verdict = (i, j) => {
+    const [a, b] = [rows[i], rows[j]];
+    if (i === j) return "This is one row twice.";
+    if (a.section !== b.section) return `Not tested: the rows are of different sections (${a.where}; ${b.where}).`;
+    if (a.task !== b.task) return `Not tested: the rows are of different tasks (${a.task}, ${b.task}).`;
+    const found = pairs[`${Math.min(i, j)} ${Math.max(i, j)}`];
+    if (!found) return "Not tested: the rows have no seed in common.";
+    const [difference, low, high] = i < j ? found : [-found[0], -found[2], -found[1]];
+    const seeds = found[3] === 1 ? "1 common seed" : `${found[3]} common seeds`;
+    const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
+    const says = low > 0 ? "The first row scores higher" : high < 0 ? "The second row scores higher" : "The interval holds 0: which is better is open";
+    return `First minus second: ${signed(difference)}, 95% interval ${signed(low)} to ${signed(high)}, paired over ${seeds} and ${a.documents} test records. ${says}.`;
+  };
+  const show = () => {
+    const [i, j] = selects.map(position);
+    const ready = i >= 0 && j >= 0;
+    document.getElementById("tables").hidden = !ready;
+    document.getElementById("verdict").textContent = ready ? verdict(i, j) : "Choose two rows.";
+    if (!ready) return;
+    const [a, b] = [rows[i], rows[j]];
+    const numbers = together(a.numbers, b.numbers).map((texts) => line(texts, texts[1] !== texts[2]));
+    const settings = together(a.settings, b.settings).filter(([, x, y]) => x !== y).map((texts) => line(texts, false));
+    fill("numbers", "number", [a, b], numbers, "");
+    fill("settings", "setting", [a, b], settings, "none");
+  };
+  const change = () => {
+    const state = new URLSearchParams(selects.filter((select) => select.value).map((select) => [select.id, select.value]));
+    history.replaceState(null, "", `#${state}`);
+    show();
+  };
+  const read = () => {
+    const state = new URLSearchParams(location.hash.slice(1));
+    for (const select of selects) {
+      select.value = state.get(select.id) ?? "";
+      if (select.selectedIndex === -1) select.value = "";
+    }
+    show();
+  };
+  for (const select of selects) select.addEventListener("change", change);
+  document.getElementById("swap").addEventListener("click", () => {
+    [selects[0].value, selects[1].value] = [selects[1].value, selects[0].value];
+    change();
+  });
+  window.addEventListener("hashchange", read);
+  read();
+});

@@ -1,0 +1,73 @@
+"""`dpicl board all` and the site that `dpicl board SUITE --html` writes."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from harness.cells import resolve_options
+from harness.paths import find_suite
+from harness.registry import load_mechanisms
+from harness.store import Store
+from harness.suite import load_suite
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import Page
+
+
+@pytest.fixture
+def results_folder(tmp_path):
+    """Results of the suite quick on two sources of records, one result with other options, one of another suite."""
+    suite = load_suite(find_suite("quick"))
+    given = next(entry.options for entry in suite.mechanisms if entry.name == "tang")
+    options = resolve_options(load_mechanisms()["tang"].cls, "agnews", given)
+    folder = tmp_path / "results"
+    for source in ("synthetic", "local"):
+        made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
+        for result in [*made, make_result("tang", 0.9, source=source, options={**options, "slots": 99})]:
+            reference = result.suite.model_copy(update={"hash": suite.hash})
+            Store(folder, "quick").write(result.model_copy(update={"suite": reference}))
+    Store(folder, "somebody").write(make_result("tang", 0.9, suite="somebody"))
+    return folder
+
+
+def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_folder, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", "--json")
+    assert answer.code == 0
+    lines = answer.json["suites"]
+    found = sorted((line["suite"], line["source"], line["rows"]) for line in lines)
+    assert found == [("quick", "local", 3), ("quick", "synthetic", 3)]
+    assert lines[0]["best"] == [{"epsilon": "1", "label": "tang", "recovery": "50%", "of": "all tasks"}]
+    assert "2 results with other suite settings or options left out" in answer.err
+
+
+def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):
+    site = tmp_path / "site"
+    answer = dpicl("board", "all", "--results", results_folder, "--no-submissions", "--html", site)
+    assert answer.code == 0
+    assert f"Page: {site / 'index.html'}" in answer.out
+    for name in ("index.html", "attacks/index.html", "quick/index.html", "quick/board.csv"):
+        assert (site / name).is_file()
+    assert not (site / "somebody").exists()
+    links = Page((site / "quick" / "index.html").read_text("utf-8")).links
+    assert all((site / "quick" / link).is_file() for link in links if not link.startswith("#"))
+    with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
+        assert len(list(csv.DictReader(file))) == 6
+
+
+def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
+    for flags in (["--limit", "3"], ["--source", "local"], ["--model", "embedded"]):
+        answer = dpicl("board", "all", *flags)
+        assert answer.code == 2
+        assert "leave out --limit, --source and --model" in answer.err
+    answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions")
+    assert answer.code == 2
+    assert "dpicl run quick" in answer.err
+
+
+def test_the_site_of_one_suite_knows_what_mechanisms_are(dpicl, results_folder, tmp_path):
+    answer = dpicl("board", "quick", "--source", "synthetic", "--results", results_folder, "--html", tmp_path / "site")
+    assert answer.code == 0
+    words = Page((tmp_path / "site" / "mechanisms" / "tang.html").read_text("utf-8")).words
+    assert "DP few-shot generation: Tang et al." in words

@@ -1,0 +1,196 @@
+"""Every page of the site is safe whatever results, attacks, submissions and external evaluations say."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from leaderboards.attack_board import build_attacks
+from leaderboards.attack_page import attacks_page
+from leaderboards.board import build_board
+from leaderboards.html import pages
+from leaderboards.page import web_address
+from leaderboards.site.addresses import Addresses
+from leaderboards.site.downloads import board_csv
+from leaderboards.site.suites_page import suites_page
+from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
+
+KINDS = ("index.html", "compare.html", "retired.html", "mechanisms", "rows", "attacks", "suites")
+_ATTRIBUTES = """
+    aria-current aria-hidden aria-label aria-live aria-pressed autocomplete charset class colspan content cx cy download
+    height hidden href http-equiv id label lang name placeholder points r rel role scope spellcheck tabindex
+    text-anchor title type value viewbox width x x1 x2 y y1 y2
+"""
+_TAGS = """
+    a abbr bdi body button circle code dd details div dl dt em figcaption figure footer g h1 h2 h3 h4 head header html
+    input label li line main meta nav noscript ol optgroup option p polygon polyline rect script section select span
+    strong style summary svg table tbody td text th thead title tr ul caption
+"""
+
+
+@cache
+def site(text: str) -> dict[str, str]:
+    """Every file of a site in which the text stands wherever a stranger may write."""
+    board = full_board(text)
+    attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
+    fields = ("attack", "authors", "reference", "code", "note", "label")
+    external = [make_external(0.3, **dict.fromkeys(fields, text[:2000]))]
+    return {
+        **pages(board, links=[("All suites", "../index.html")]),
+        "attacks": attacks_page(build_attacks(attacks, external)),
+        "suites": suites_page({text: board}, {text: "folder"}, []),
+    }
+
+
+def documents(text: str) -> dict[str, str]:
+    return {name: content for name, content in site(text).items() if not name.endswith((".csv", ".json"))}
+
+
+def by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
+    """Shape of the pages of every kind, together."""
+    found = {kind: Counter() for kind in KINDS}
+    for name, content in documents(text).items():
+        found[name.partition("/")[0]] += shape(content)
+    return found
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value):
+    harmless, hostile = by_kind("plain"), by_kind(value)
+    assert all(harmless[kind] for kind in KINDS)
+    assert hostile == harmless
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_pages_hold_our_tags_and_attributes_alone(value):
+    for content in documents(value).values():
+        page = Page(content)
+        assert {tag for tag, _ in page.tags} <= set(_TAGS.split())
+        names = {name for _, attributes in page.tags for name in attributes if not name.startswith("data-")}
+        assert names <= set(_ATTRIBUTES.split())
+        assert not page.comments
+        kinds = [attributes.get("type") for tag, attributes in page.tags if tag == "script"]
+        assert kinds in ([None], [None, "application/json"])
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_control_and_direction_characters_are_nowhere(value):
+    for name, content in site(value).items():
+        assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029\x00\x1b]", content), name
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
+    files = site(value)
+    for name, content in files.items():
+        if name.endswith((".csv", ".json")) or name in ("attacks", "suites"):
+            continue
+        for link in Page(content).links:
+            path = link.partition("#")[0].removeprefix("../" if "/" in name else "")
+            assert path in files or path in ("", "../index.html"), link
+            assert path != "../index.html" or link.endswith("index.html")
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_file_names_stay_in_their_folder(value):
+    for name in site(value):
+        assert re.fullmatch(r"((rows|mechanisms)/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", name), name
+        assert ".." not in name
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+def test_data_for_scripts_is_what_was_written(value):
+    page = Page(site(value)["compare.html"])
+    script = json.loads(page.scripts[-1])
+    assert len(script["rows"]) == len({row["id"] for row in script["rows"]}) > 8
+    assert all(set(row) >= {"title", "numbers", "settings"} for row in script["rows"])
+    assert json.loads(site(value)["board.json"])["sections"]
+    raw = re.findall(
+        r'<script type="application/json" id="data">(.*?)</script>', site(value)["compare.html"], re.DOTALL
+    )
+    assert not re.search("[<>&\u2028\u2029]", raw[0])
+
+
+@pytest.mark.parametrize("value", [*HOSTILE, "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", " =1"])
+def test_no_text_in_the_csv_is_a_formula(value):
+    board = build_board([*ends(), make_result("tang", 0.6, label=value, aggregates={value: 0.5})])
+    lines = list(csv.reader(io.StringIO(board_csv(board, Addresses(board)))))
+    assert len(lines) == 4
+    assert len({len(line) for line in lines}) == 1
+    number = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?|inf")
+    for cell in (cell for line in lines for cell in line):
+        assert number.fullmatch(cell) or not cell.lstrip().startswith(("=", "+", "-", "@")), cell
+        assert "\n" not in cell
+
+
+def test_a_million_characters_anywhere_are_cut_and_counted():
+    files = site("x" * 1_000_000)
+    for name, content in files.items():
+        if not name.endswith(".json"):
+            assert len(content) < 400_000, name
+    assert "1,000,000 characters in all" in Page(files["index.html"]).words
+    assert all(len(name) < 150 for name in files)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_policy_admits_exactly_the_style_and_script_of_the_page(kind):
+    for name, content in documents("plain").items():
+        if name.partition("/")[0] != kind:
+            continue
+        tags = Page(content).tags
+        policy = next(a["content"] for tag, a in tags if a.get("http-equiv") == "Content-Security-Policy")
+        assert policy.startswith("default-src 'none';")
+        assert "unsafe" not in policy
+        assert "http" not in policy
+        for tag in ("style", "script"):
+            (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
+            digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+            assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_heads_that_look_as_if_they_sorted_have_a_script_that_sorts():
+    for name, content in documents("plain").items():
+        if re.search(r"<th[^>]*><button", content):
+            assert "table.sortable thead button" in Page(content).scripts[0], name
+
+
+def test_nothing_is_loaded_from_elsewhere_and_nothing_is_inline():
+    for content in documents("plain").values():
+        for tag, attributes in Page(content).tags:
+            assert tag not in ("link", "img", "iframe", "object", "embed", "base", "form")
+            assert not {"src", "style"} & attributes.keys()
+            assert not [name for name in attributes if name.startswith("on")]
+        assert "http://" not in content
+        assert "https://" not in content
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        " https://example.org",
+        "https://example.org/ a",
+        "https://example.org/\u202e",
+        "https://user:word@example.org",
+        'https://example.org/"',
+        "https://example.org/<b>",
+        "https://[",
+        "https://",
+        "http:example.org",
+        "data:text/html,x",
+        "//example.org",
+        "https://example.org/" + "a" * 1000,
+    ],
+)
+def test_only_plain_web_addresses_become_links(text):
+    assert web_address(text) is None
+    assert web_address("https://example.org/a?b=c#d") == "https://example.org/a?b=c#d"

@@ -1,0 +1,123 @@
+"""The site as files: what is downloaded and compared, where pages are written, the list of all suites."""
+
+import csv
+import io
+import json
+import math
+
+import pytest
+
+from harness.errors import ResultError
+from harness.evaluation.statistics import seeds_documents_interval
+from leaderboards import page
+from leaderboards.attack_board import build_attacks
+from leaderboards.board import build_board
+from leaderboards.html import pages, write_all, write_html
+from leaderboards.rows import outcomes_of
+from leaderboards.site.addresses import mechanism_file, plain
+from leaderboards.site.comparison import DRAWS, paired_differences
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import Page, full_board, plain_results
+
+
+def test_names_that_a_file_system_may_confuse_get_a_hash():
+    assert mechanism_file("tang") == "mechanisms/tang.html"
+    assert len({mechanism_file(name).lower() for name in ("tang", "Tang", "ta/ng", "ta ng", "../tang", "")}) == 6
+    assert plain("../../a b") == "a-b"
+
+
+def test_the_csv_has_a_line_a_row_with_all_numbers():
+    board = full_board()
+    lines = list(csv.DictReader(io.StringIO(pages(board)["board.csv"])))
+    rows = [row for section in board.sections for table in section.tables for row in (*table.in_order, *table.paper)]
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        assert float(line["score"]) == pytest.approx(row.score)
+        assert float(line["proved"]) == pytest.approx(row.proved)
+        assert float(line["epsilon"]) == pytest.approx(row.epsilon)
+        assert line["recovery"] == ("" if row.recovery is None else f"{row.recovery:.10g}")
+        assert float(line["queries"]) == (math.inf if row.queries is None else row.queries)
+        assert float(line["metric acc_calibrated"]) == pytest.approx(row.metrics["acc_calibrated"])
+    ranked = [line for line in lines if line["rank"]]
+    assert ranked
+    assert all(line["accounting"] == "proved" and not line["unranked"] for line in ranked)
+
+
+def test_paired_differences_are_those_of_the_bootstrap_of_differences():
+    results = [make_result("tang", score, seed=seed) for seed, score in enumerate((0.5, 0.7, 0.6))]
+    results += [make_result("pta", score, seed=seed) for seed, score in enumerate((0.7, 0.75), start=1)]
+    results += [make_result("esa", 0.6, seed=7)]
+    rows = build_board(results).sections[0].tables[0].rows
+    found = paired_differences(rows)
+    tang, pta, esa = (next(i for i, row in enumerate(rows) if row.label == name) for name in ("tang", "pta", "esa"))
+    i, j = sorted((tang, pta))
+    assert set(found) == {(i, j)}  # no seed in common with the third
+    assert esa not in (i, j)
+    by_seed = [{result.cell.seed: outcomes_of(result)[1] for result in rows[k].results} for k in (i, j)]
+    matrix = [[a - b for a, b in zip(by_seed[0][seed], by_seed[1][seed], strict=True)] for seed in (1, 2)]
+    difference, low, high, seeds = found[i, j]
+    assert seeds == 2
+    assert difference == pytest.approx(sum(map(sum, matrix)) / 40)
+    assert (low, high) == pytest.approx(seeds_documents_interval(matrix, draws=DRAWS))
+
+
+def test_rows_of_different_tasks_or_sections_have_no_difference():
+    results = [
+        *plain_results(),
+        *ends(task="trec"),
+        *ends(model="hf:other"),
+        make_result("tang", 0.6, model="hf:other"),
+    ]
+    content = pages(build_board(results))["compare.html"]
+    data = json.loads(Page(content).scripts[-1])
+    rows = data["rows"]
+    assert len(data["pairs"]) == 5 * 4 / 2 + 1 + 3
+    for pair in data["pairs"]:
+        a, b = (rows[int(place)] for place in pair.split())
+        assert (a["task"], a["section"]) == (b["task"], b["section"])
+
+
+def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):
+    folder = tmp_path / "new" / "site"
+    assert write_html(build_board(plain_results()), folder) == folder / "index.html"
+    files = pages(build_board(plain_results()))
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert there == set(files)
+    assert (folder / "index.html").read_text(encoding="utf-8") == files["index.html"]
+    foreign = folder / "rows" / "notes.html"
+    foreign.write_text("<p>somebody's own")
+    write_html(build_board(ends()), folder)
+    left = sorted(path.name for path in (folder / "rows").iterdir())
+    assert len(left) == 3
+    assert foreign.read_text() == "<p>somebody's own"
+    assert not (folder / "mechanisms" / "tang.html").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ResultError, match="choose another folder"):
+        write_html(build_board(plain_results()), tmp_path / "file" / "site")
+
+
+def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monkeypatch):
+    page.write({"index.html": "old"}, tmp_path)
+    monkeypatch.setattr(page.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    with pytest.raises(ResultError, match="No space left"):
+        page.write({"index.html": "new"}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "old"
+
+
+def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
+    other = [*ends(suite="other"), make_result("pta", 0.7, suite="other"), make_result("esa", 0.5, suite="other")]
+    boards = {"quick": build_board(plain_results()), "other": build_board(other)}
+    assert write_all(boards, tmp_path, {}, {}, build_attacks([], [])) == tmp_path / "index.html"
+    found = Page((tmp_path / "index.html").read_text("utf-8"))
+    assert "ε = 1: tang , 50% (all tasks) ε = 8: tang , 75% (all tasks)" in found.words
+    assert "ε = 1: pta , 75% (all tasks)" in found.words
+    assert {"quick/index.html", "other/index.html", "attacks/index.html"} <= set(found.links)
+    for link in found.links:
+        assert (tmp_path / link.partition("#")[0]).exists()
+    below = Page((tmp_path / "other" / "index.html").read_text("utf-8"))
+    for link in below.links:
+        assert (tmp_path / "other" / link.partition("#")[0]).exists()
