@@ -34,9 +34,7 @@ class Plan:
     made: tuple[Board, ...]
 
 
-def plan(
-    results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()
-) -> Plan:
+def plan(results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()) -> Plan:
     """What there is to publish. Pure; takes a fraction of a second for each row (the boards' bootstraps)."""
     made = boards(results, evidence, submissions)
     return Plan(
