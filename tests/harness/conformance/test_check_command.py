@@ -40,7 +40,7 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capsys):
         (["voting", "--task", "samsum"], "voting cannot do samsum"),
         (["voting", "--option", "slot=3"], "Unknown option of voting 'slot'"),
         (["voting", "--option", "tang.slots=3"], "Unknown mechanism 'tang'"),
-        (["missing.py"], "missing.py is not a file"),
+        (["missing.py"], "missing.py is not there"),
         (["voting", "--seed", "-1"], "whole number of at least 0"),
     ],
 )
