@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from harness.attacks.results import AttackResult, Estimate, External
 from leaderboards import svg
-from leaderboards.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale
+from leaderboards.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, apart
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
 from leaderboards.text import bound_text, confidence_text, epsilon_text, visible
 
@@ -195,15 +195,19 @@ def auc_svg(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, in
     unlimited = any(math.isinf(one.subject.epsilon) for _, one in inner)
     scale = Scale(tuple(finite) or (1.0,), unlimited, 0.0, 1.0)
     parts = [_auc_axes(scale, [*finite, *([math.inf] if unlimited else [])])]
+    named = []
     for mechanism, name, offset in _ENDS:
         ends = [one.measures[AUC] for _, one in results if one.subject.mechanism == mechanism]
-        parts += [_end(scale, auc, name if i == 0 else "", offset) for i, auc in enumerate(ends)]
+        parts += [_end(scale, auc) for auc in ends]
+        named += [(scale.y(auc.value) + offset, f"{name}: {auc.value:.2f}") for auc in ends[:1]]
     labels = sorted({label for label, _ in inner})
     by_label = sorted(inner, key=lambda pair: (pair[0], pair[1].subject.epsilon))
     for label, own in groupby(by_label, key=lambda pair: pair[0]):
         parts.append(
             _series(scale, label, [one for _, one in own], styles[label], _shift(labels.index(label), len(labels)))
         )
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts += [svg.text("end", middle, y, words, "middle") for y, words in apart(named)]
     return svg.figure(WIDTH, HEIGHT, title, parts)
 
 
@@ -227,17 +231,14 @@ def _auc_axes(scale: Scale, epsilons: Sequence[float]) -> Markup:
     return Markup("").join(parts)
 
 
-def _end(scale: Scale, auc: Estimate, name: str, offset: float) -> Markup:
-    """One end of the scale: a line and a band. name: "" where a line of the same end has it already."""
+def _end(scale: Scale, auc: Estimate) -> Markup:
+    """One end of the scale: a line and a band."""
     y, right = scale.y(auc.value), WIDTH - RIGHT
     low, high = (auc.value if end is None else end for end in (auc.low, auc.high))
     band = Markup('<rect class="band" x="{}" y="{:.1f}" width="{}" height="{:.1f}"/>').format(
         LEFT, scale.y(high), right - LEFT, max(scale.y(low) - scale.y(high), 0.0)
     )
-    lines = band + svg.line("end", LEFT, y, right, y)
-    if not name:
-        return lines
-    return lines + svg.text("end", (LEFT + right) / 2, y + offset, f"{name}: {auc.value:.2f}", "middle")
+    return band + svg.line("end", LEFT, y, right, y)
 
 
 def _series(scale: Scale, label: str, results: Sequence[AttackResult], style: int, shift: float) -> Markup:

@@ -69,7 +69,7 @@ def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
         shift = _DODGE * (labels.index(label) - (len(labels) - 1) / 2)
         parts.append(_series(scale, list(own), styles[label], shift))
     named = [(scale.y(row.score) + offset, f"{name}: {row.score:.3f}") for row, name, offset in names if row]
-    for y, words in _apart(named):
+    for y, words in apart(named):
         parts.append(svg.text("end", (LEFT + WIDTH - RIGHT) / 2, y, words, "middle"))
     title = f"{table.task}: score against ε, with 95% intervals"
     return svg.figure(WIDTH, HEIGHT, title, parts)
@@ -86,8 +86,8 @@ def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
     return Scale(tuple(finite) or (1.0,), unlimited, max(low, 0.0), max(min(high, 1.0), max(low, 0.0) + 0.1))
 
 
-def _apart(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Texts with their heights in pixels, moved so that none hides another; from the top."""
+def apart(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """(height in pixels, words) of texts, moved so that none hides another; from the top."""
     placed: list[tuple[float, str]] = []
     for y, words in sorted(texts):
         placed.append((max(y, placed[-1][0] + _LINE) if placed else y, words))
