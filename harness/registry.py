@@ -146,13 +146,15 @@ def attacks_of(module: ModuleType) -> list[type[Attack]]:
 
 
 def code_hash(module: str) -> str:
-    """sha256 of an imported module's file; where it belongs to a package, over all Python files of that package."""
+    """sha256 of an imported module's file; where it belongs to a package, over all files of that package but caches."""
     top = sys.modules[module.partition(".")[0]]
     if not hasattr(top, "__path__"):
         return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
     digest = hashlib.sha256()
     for folder in map(Path, top.__path__):
-        for path in sorted(folder.rglob("*.py")):
+        for path in sorted(folder.rglob("*")):
+            if "__pycache__" in path.parts or not path.is_file():
+                continue
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
@@ -252,13 +254,24 @@ def _import_file(name: str, path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise PluginError(f"Plugin {path} is not a Python file; its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
+    before = {*sys.modules, name}
     sys.modules[name] = module  # dataclasses look their own module up by name
     try:
         spec.loader.exec_module(module)
+        _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise PluginError(f"Plugin {path} fails to import: {_reason(error)}.") from error
     return module
+
+
+def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
+    """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
+    folder = path.resolve().parent
+    for module in imported:
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).resolve().parent == folder:
+            raise PluginError(f"it imports {Path(file).name} beside it; put all of it into one file, or into a package")
 
 
 def _reason(error: BaseException) -> str:

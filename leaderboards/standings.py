@@ -133,10 +133,10 @@ def first_per_query(tables: Sequence[TaskTable]) -> TaskTable | None:
 
 
 def absent_kinds(tables: Sequence[TaskTable]) -> dict[str, list[str]]:
-    """Kind of task -> labels of ranked rows without a result on any task of it, among kinds that some row does."""
+    """Kind of task -> labels of our ranked rows without a result on any task of it, among kinds that some row does."""
     by_kind: dict[str, set[str]] = defaultdict(set)
     for table in tables:
-        by_kind[table.kind] |= {row.label for row in table.rows if not row.unranked}
+        by_kind[table.kind] |= {row.label for row in table.rows if not row.unranked and row.submission is None}
     everybody = set().union(*by_kind.values())
     return {kind: sorted(everybody - own) for kind, own in by_kind.items() if own and everybody - own}
 
@@ -156,7 +156,10 @@ def rankings(tables: Sequence[TaskTable]) -> tuple[Ranking, ...]:
 
 
 def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
-    """The ranking over these tasks, or None when nothing can be ranked."""
+    """The ranking over these tasks, or None when nothing can be ranked.
+
+    Our own rows decide over which tasks the mean is; a submitted row without one of them has no rank.
+    """
     rows: dict[tuple[float, str], dict[str, Row]] = defaultdict(dict)
     for table in tables:
         for row in table.rows:
@@ -165,8 +168,9 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     if not rows:
         return None
     common, left_out = [], []
+    ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
     for table in tables:
-        reasons = [_absence(own.get(table.task), *pair) for pair, own in sorted(rows.items())]
+        reasons = [_absence(own.get(table.task), *pair) for pair, own in sorted((ours or rows).items())]
         found = [reason for reason in reasons if reason]
         if found:
             left_out.append((table.task, found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")))
@@ -181,8 +185,9 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
 
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
-    """Means over the common tasks, where every row has a recovery; the rank comes later."""
-    own = [rows[task] for task in common]
+    """Means over the common tasks, where the row has a recovery on each of them; the rank comes later."""
+    whole = all(task in rows and (rows[task].is_end or rows[task].recovery is not None) for task in common)
+    own = [rows[task] for task in common] if whole else []
     recoveries = [row.recovery for row in own if row.recovery is not None]
     return Standing(
         rank=None,
@@ -202,7 +207,7 @@ def _ranked(standings: list[Standing]) -> list[Standing]:
         rivals = [other.recovery for other in standings if other.epsilon == one.epsilon and other.recovery is not None]
         rank = None if one.recovery is None or one.epsilon == 0 else 1 + sum(rival > one.recovery for rival in rivals)
         placed.append(replace(one, rank=rank))
-    return sorted(placed, key=lambda one: (one.epsilon, one.rank or 0, one.label))
+    return sorted(placed, key=lambda one: (one.epsilon, one.rank or math.inf, one.label))
 
 
 def _absence(row: Row | None, epsilon: float, label: str) -> str:

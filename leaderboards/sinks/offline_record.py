@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from pathlib import Path
 
 from harness.files import write_whole
@@ -17,20 +18,26 @@ from leaderboards.sinks.base import SinkError
 
 NAME = "dpicl-published.json"
 _FORMAT = 1
+#: How long another process may have the record before this one gives up.
+WAIT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
 
 
 class OfflineRecord:
-    """Run ids with the folder that each was written to. One process at a time has it; another one waits."""
+    """Run ids with the folder that each was written to. One process at a time has it; another one waits for a while.
 
-    def __init__(self, runs: Path) -> None:
+    wait_seconds: how long, before SinkError.
+    """
+
+    def __init__(self, runs: Path, wait_seconds: float = WAIT_SECONDS) -> None:
         self._runs = runs
         self._path = runs / NAME
         try:
             runs.mkdir(parents=True, exist_ok=True)
             self._lock = os.open(runs / f".{NAME}.lock", os.O_RDWR | os.O_CREAT, 0o666)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
             raise SinkError(f"Cannot write into {runs}: {error.strerror}; choose another folder with --dir.") from error
+        self._acquire(wait_seconds)
         self._known = self._read()
 
     def holds(self, place: str, id: str) -> bool:
@@ -64,6 +71,20 @@ class OfflineRecord:
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+    def _acquire(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    self.close()
+                    raise SinkError(
+                        f"Another process publishes into {self._runs}; wait until it is done, or choose another folder."
+                    ) from None
+                time.sleep(_PAUSE_SECONDS)
 
     def _read(self) -> dict[str, str]:
         try:

@@ -11,7 +11,7 @@ from harness.errors import DpiclError
 from harness.results import Result
 from leaderboards.board import Board, Evidence
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
-from leaderboards.sinks.base import Outcome, Published, PublishedBoard, Sink, SinkError
+from leaderboards.sinks.base import Outcome, Published, PublishedBoard, Sink
 from leaderboards.sinks.published import boards, published_boards, published_rows
 from leaderboards.submitted import Submission
 
@@ -69,7 +69,7 @@ class Live:
     error nothing more is tried: `failure` has the reason, and the results are on disk.
 
     cells: those of this invocation that are still to be done. load: the results that are there now. connect: makes the
-    sink; a SinkError of it is a failure like any other.
+    sink, anew for every step; an error of it is a failure like any other.
     """
 
     def __init__(
@@ -84,13 +84,10 @@ class Live:
         self._load = load
         self._evidence = evidence
         self._submissions = submissions
-        self._sink: Sink | None = None
+        self._connect = connect
         self.tally = Tally()
         self.failure = ""
-        try:
-            self._sink = connect()
-        except SinkError as error:
-            self.failure = str(error)
+        self._try(lambda sink: None)
 
     def finished(self, cell: Cell) -> None:
         """A cell is over, however it went."""
@@ -130,11 +127,17 @@ class Live:
                 self.tally.outcomes[sink.send(row)] += 1
 
     def _try(self, step: Callable[[Sink], None]) -> None:
-        if self._sink is None:
+        """Connects, does the step and lets go of the sink, so that others may publish while cells are run."""
+        if self.failure:
             return
+        sink: Sink | None = None
         try:
-            step(self._sink)
+            sink = self._connect()
+            step(sink)
         except DpiclError as error:
             self.failure = str(error)
-            self._sink.abandon()
-            self._sink = None
+        except Exception as error:  # a tracker, or numbers that it cannot digest, must not cost a run its cells
+            self.failure = f"Publishing failed ({type(error).__name__}: {error})."
+        finally:
+            if sink is not None:
+                sink.abandon()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import models, registry, task_config
+from harness.errors import PluginError
 from harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
 
 Package = Callable[..., Path]
@@ -177,16 +178,26 @@ def test_a_folder_and_a_package_cannot_bring_one_task(dpicl, package, tmp_path):
     assert "entry point tasks = theirs_twice.tasks" in answer.err and f"plugin {tmp_path}" in answer.err
 
 
-def test_the_hash_of_a_package_covers_every_python_file_of_it(package):
+@pytest.mark.parametrize("file", ["parts/noise.py", "prompts.json"])
+def test_the_hash_of_a_package_covers_every_file_of_it(package, file):
     folder = package(
         "theirs_hashed",
-        {"method.py": example("mechanism", "their_hashed"), "parts/noise.py": "SCALE = 1"},
+        {"method.py": example("mechanism", "their_hashed"), file: "SCALE = 1"},
         {"dpicl.mechanisms": {"hashed": "theirs_hashed.method"}},
     )
     first = registry.load_mechanisms()["their_hashed"].plugin_hash
     assert first == registry.load_mechanisms()["their_hashed"].plugin_hash
-    (folder / "parts" / "noise.py").write_text("SCALE = 2")
+    (folder / file).write_text("SCALE = 2")
     assert first is not None and first != registry.load_mechanisms()["their_hashed"].plugin_hash
+
+
+def test_a_plugin_file_must_not_need_a_file_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "beside_it.py").write_text("SCALE = 1")
+    path = tmp_path / "theirs_two_files.py"
+    path.write_text("import beside_it\n" + example("mechanism", "their_two_files"))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(PluginError, match=r"imports beside_it\.py beside it; put all of it into one file"):
+        registry.load_plugin(path)
 
 
 def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monkeypatch):

@@ -16,6 +16,7 @@ import pytest
 
 from harness.results import Result
 from leaderboards.sinks.base import SinkError
+from leaderboards.sinks.offline_record import OfflineRecord
 from leaderboards.sinks.publish import Live, Plan, Tally, plan, publish
 from leaderboards.sinks.published import Evidence
 from leaderboards.sinks.wandb_settings import Destination
@@ -247,3 +248,27 @@ def test_a_live_publication_tries_no_more_after_a_failure(results: Sequence[Resu
         live.finished(result.cell)
     live.finish()
     assert live.failure == "no." and sink.asked == 1
+
+
+def test_a_live_publication_survives_errors_that_are_not_ours(results: Sequence[Result]) -> None:
+    class Broken(Failing):
+        def send(self, published: object) -> str:
+            raise OverflowError("int too large")
+
+        send_board = send
+
+    live = Live([one.cell for one in results], lambda: results, Evidence(), Broken)  # type: ignore[arg-type]
+    for result in results:
+        live.finished(result.cell)
+    live.finish()
+    assert live.failure == "Publishing failed (OverflowError: int too large)."
+
+
+def test_a_live_publication_holds_the_folder_only_while_it_sends(results: list[Result], to: To) -> None:
+    live = Live([one.cell for one in results], lambda: results, Evidence(), lambda: WandbSink(to("offline")))
+    OfflineRecord(to("offline").runs, wait_seconds=0).close()
+    live.finished(results[0].cell)
+    record = OfflineRecord(to("offline").runs, wait_seconds=0)
+    with pytest.raises(SinkError, match="Another process publishes into"):
+        OfflineRecord(to("offline").runs, wait_seconds=0)
+    record.close()
