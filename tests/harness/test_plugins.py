@@ -194,7 +194,8 @@ def test_the_hash_of_a_package_covers_every_file_of_it(package, file):
 def test_a_plugin_file_must_not_need_a_file_beside_it(tmp_path, monkeypatch):
     (tmp_path / "beside_it.py").write_text("SCALE = 1")
     path = tmp_path / "theirs_two_files.py"
-    path.write_text("import beside_it\n" + example("mechanism", "their_two_files"))
+    first = "from __future__ import annotations\n"
+    path.write_text(example("mechanism", "their_two_files").replace(first, first + "import beside_it\n"))
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(PluginError, match=r"imports beside_it\.py beside it; put all of it into one file"):
         registry.load_plugin(path)
