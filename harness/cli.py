@@ -83,7 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.message(f"dpicl: {' '.join(str(error).split())}")
         return BAD_USE
     except KeyboardInterrupt:
-        output.message("dpicl: stopped; finished cells are kept, and the same command goes on from there.")
+        goes_on = "; finished cells are kept, and the same command goes on from there" if argv[:1] == ["run"] else ""
+        output.message(f"dpicl: stopped{goes_on}.")
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit

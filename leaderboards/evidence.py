@@ -9,7 +9,7 @@ mechanism an attack belongs to those with which it shares most of them. External
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +24,8 @@ from leaderboards.text import epsilon_text
 
 Options = Mapping[str, Any]
 _ENDS = (ZERO_SHOT, REAL_DATA)
+#: Rows that a note about attacks names.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -151,17 +153,20 @@ def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evi
     """
     rows = [row for table in tables for row in (*table.in_order, *table.paper)]
     used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
-    others: Counter[str] = Counter()
+    others: dict[str, list[str]] = defaultdict(list)
     for result in evidence.attacks:
         own = _identity(result)
         for row in rows if id(result) not in used else []:
             theirs = _row_identity(row)
             differs = [name for name, value in own.items() if theirs[name] != value]
             if not set(differs) & {"mechanism", "task", "model", "ε"}:
-                others[f"on {row.title}, {row.task}: other {', '.join(differs)}"] += 1
+                others[", ".join(differs)].append(f"{row.title}, {row.task}")
                 break
-    for what, count in others.items():
-        yield f"Left out {count} attack{'' if count == 1 else 's'} {what}."
+    for what, on in others.items():
+        named = list(dict.fromkeys(on))
+        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        count = f"{len(on)} attack{'' if len(on) == 1 else 's'}"
+        yield f"Left out {count} on {'; '.join(named[:_NAMED])}{more}: other {what}."
     suites = {group.suite for group in groups}
     for one in evidence.external:
         if one.suite in suites and id(one) not in used:

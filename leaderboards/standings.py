@@ -63,7 +63,10 @@ class TaskTable:
 
 @dataclass(frozen=True)
 class Standing:
-    """A mechanism at one epsilon over all common tasks; means are None where there is no common task."""
+    """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
+
+    submitted: whether it was sent in.
+    """
 
     rank: int | None
     label: str
@@ -72,6 +75,7 @@ class Standing:
     recovery: float | None
     score: float | None
     seeds: tuple[int, ...]
+    submitted: bool = False
 
     @property
     def is_end(self) -> bool:
@@ -197,6 +201,7 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
         recovery=fmean(recoveries) if recoveries else None,
         score=fmean(row.score for row in own) if own else None,
         seeds=tuple(sorted({seed for row in rows.values() for seed in row.seeds})),
+        submitted=any(row.submission is not None for row in rows.values()),
     )
 
 

@@ -131,7 +131,7 @@ def _ranking(console: Console, ranking: Ranking) -> None:
     console.print(Text(f"{ranking.title}: {mean}", style="bold"))
     lines = [
         [
-            one.label,
+            f"{one.label} (submitted)" if one.submitted else one.label,
             epsilon_text(one.epsilon),
             "–" if one.rank is None else str(one.rank),
             epsilon_text(one.proved),

@@ -40,7 +40,8 @@ def write_page(tracks: Sequence[Track], folder: Path) -> Path:
     """Writes ``folder/track.html`` and returns its path. Raises ResultError when it cannot."""
     target = Path(folder) / "track.html"
     try:
-        write_whole(target, render_page(tracks), folder)
+        links = [("Board", "index.html")] if target.with_name("index.html").is_file() else []
+        write_whole(target, render_page(tracks, links), folder)
     except (OSError, ResultError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         reason = getattr(cause, "strerror", None) or "the disk does not take it"

@@ -105,4 +105,4 @@ def _sources(results: list[Result]) -> list[Source]:
 
 
 def _best(best: list[dict[str, str]]) -> str:
-    return "; ".join(f"{one['epsilon']}: {one['label']} {one['recovery']}" for one in best) or "no ranking"
+    return "; ".join(f"{one['epsilon']}: {one['label']} {one['recovery']}" for one in best) or "none above zero-shot"

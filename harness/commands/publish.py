@@ -177,6 +177,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
         if (not arguments.suite or result.suite.name in arguments.suite)
         and (not arguments.model or result.cell.model in arguments.model)
     ]
+    _check_filters(arguments, suites, folder)
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
@@ -187,6 +188,18 @@ def _plan(arguments: argparse.Namespace) -> Any:
     for note in plan.notes:
         output.message(note)
     return plan
+
+
+def _check_filters(arguments: argparse.Namespace, suites: Sequence[str], folder: Path) -> None:
+    """Raises UsageError for a suite or a model that no result is of."""
+    there = _load(folder, suites)
+    for kind, asked, known in (
+        ("suite", arguments.suite, {result.suite.name for result in there}),
+        ("model", arguments.model, {result.cell.model for result in there}),
+    ):
+        for name in asked:
+            if there and name not in known:
+                raise unknown(f"{kind} of {folder}:", name, known)
 
 
 def submissions() -> list[Submission]:

@@ -6,6 +6,7 @@ import argparse
 import shlex
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.commands import output
@@ -20,6 +21,7 @@ from harness.commands.arguments import (
 )
 from harness.commands.live import LiveWandb
 from harness.commands.publish import add_wandb_flags
+from harness.errors import UsageError
 
 if TYPE_CHECKING:
     from harness.cells import Cell
@@ -64,6 +66,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from harness.costs import Costs
     from harness.engines import Job, make_engine
 
+    _check_wandb(arguments)
     selection = select(arguments)
     engine = make_engine(arguments.engine, arguments.workers)
     selection.store.prepare()
@@ -101,6 +104,21 @@ def _run(arguments: argparse.Namespace) -> int:
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
 
 
+def _check_wandb(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for flags of W&B without --wandb."""
+    for name in ("project", "entity", "mode"):
+        if getattr(arguments, f"wandb_{name}") is not None and not arguments.wandb:
+            raise UsageError(f"--wandb-{name} publishes nothing by itself; add --wandb, or leave it out.")
+
+
+def _next(arguments: argparse.Namespace) -> str:
+    """The command that comes next: the gate where the results are a submission's, else the board."""
+    folder: Path = arguments.results.resolve().parent
+    if (folder / "submission.yaml").is_file():
+        return shlex.join(["dpicl", "submit", str(arguments.results.parent)])
+    return board_command(arguments)
+
+
 def _summary(
     arguments: argparse.Namespace, selection: Selection, there: list[Cell], finished: list[Done], seconds: float
 ) -> int:
@@ -124,7 +142,7 @@ def _summary(
             f" {counts['failed']} failed, in {output.duration(seconds)}. Results: {selection.store.folder}"
         )
         if not failed:
-            output.emit(f"Next: {board_command(arguments)}")
+            output.emit(f"Next: {_next(arguments)}")
     for text, number in Counter(done.message for done in failed).items():
         output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
     return 2 if failed else 0

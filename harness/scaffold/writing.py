@@ -42,12 +42,12 @@ def write_example(example: Example, kind: str, name: str, taken: Iterable[str], 
     kind: 'mechanism', 'attack' ..., for messages. taken: names of that kind that there are already.
     Raises UsageError for a name that cannot be used and where something is in the way; then nothing is written.
     """
+    target = folder / f"{name}{example.path.suffix}"
+    if "/" not in name and (target.exists() or target.is_symlink()):
+        raise UsageError(f"{target} is there already and stays as it is; choose another name or another --dir.")
     _check_name(kind, name, example)
     if name in set(taken):
         raise UsageError(f"The {kind} '{name}' exists already; choose another name.")
-    target = folder / f"{name}{example.path.suffix}"
-    if target.exists() or target.is_symlink():
-        raise UsageError(f"{target} is there already and stays as it is; choose another name or another --dir.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not example.path.is_dir():

@@ -8,6 +8,7 @@ there as a whole or not at all, no thread or process is left behind, and nothing
 from __future__ import annotations
 
 import os
+import shlex
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -46,8 +47,8 @@ class TrackioSink:
 
     def close(self) -> list[str]:
         """See `Sink`."""
-        folder = "" if self._folder_asked is None else f"TRACKIO_DIR={self.folder} "
-        return [f"Look at it with `{folder}trackio show --project {self.project}`."]
+        folder = "" if self._folder_asked is None else f"TRACKIO_DIR={shlex.quote(str(self.folder))} "
+        return [f"Look at it with `{folder}trackio show --project {shlex.quote(self.project)}`."]
 
     def abandon(self) -> None:
         """See `Sink`. Nothing is held."""
@@ -87,6 +88,8 @@ class TrackioSink:
         return {str(record["id"]): str(record["name"]) for record in records if record["id"] is not None}
 
     def _failed(self, error: Exception) -> SinkError:
+        if isinstance(error, OSError):
+            return SinkError(f"Cannot write into {self.folder}: {error.strerror}; choose another folder with --dir.")
         text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
         return SinkError(f"trackio did not take it under {self.folder}: {text[:200]}.")
 

@@ -55,5 +55,10 @@ def _summary(section: Section) -> dict[str, Any]:
 
 
 def _best(section: Section) -> list[tuple[str, Standing]]:
-    """(ranking's title, first in it) for every ε of every ranking."""
-    return [(ranking.title, one) for ranking in section.rankings for one in ranking.standings if one.rank == 1]
+    """(ranking's title, first in it) for every ε of every ranking; nobody who recovers nothing is best."""
+    return [
+        (ranking.title, one)
+        for ranking in section.rankings
+        for one in ranking.standings
+        if one.rank == 1 and one.recovery is not None and one.recovery > 0
+    ]

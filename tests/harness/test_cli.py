@@ -250,3 +250,9 @@ def test_calibrate_says_what_one_answer_costs(dpicl):
     assert answer["queries"] == 30
     assert 0.98 <= answer["epsilon_upper"] <= 1
     assert 0 < answer["epsilon_per_query"] < answer["epsilon_upper"]
+
+
+def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_path):
+    (tmp_path / "submission.yaml").write_text("")
+    done = dpicl("run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results")
+    assert done.code == 0 and f"Next: dpicl submit {tmp_path}" in done.out

@@ -229,3 +229,10 @@ def test_the_examples_are_not_imported_by_anything(dpicl):
     for stem in ("mechanism_demonstrations", "mechanism_answers", "attack", "model"):
         assert f"harness.scaffold.{stem}" not in sys.modules
     assert "my_method" not in dpicl("list", "mechanisms").out
+
+
+def test_writing_twice_names_the_file_that_is_there_also_where_it_could_be_imported(dpicl, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    assert dpicl("new", "mechanism", "noisy_vote").code == 0
+    again = dpicl("new", "mechanism", "noisy_vote")
+    assert again.code == 2 and "noisy_vote.py is there already and stays as it is" in again.err

@@ -46,6 +46,15 @@ def test_attacks_on_another_version_are_left_out_and_named(what):
     assert ranks(built)["tang", 1.0] == 1
 
 
+def test_attacks_that_differ_in_the_same_way_share_one_note():
+    labels = ("tang", "pta", "prism", "vote")
+    results = [*ends(), *(make_result(label, 0.6) for label in labels)]
+    built = board(results, [make_attack(label, source="hub") for label in labels for _ in range(2)])
+    (note,) = [note for note in built.notes if note.startswith("Left out")]
+    assert note.startswith("Left out 8 attacks on tang at ε = 1, agnews; pta at ε = 1, agnews; prism at ε = 1, agnews")
+    assert note.endswith(" and 1 more: other source of records.")
+
+
 def test_attacks_on_what_has_no_row_leave_no_note():
     built = board([*ends(), make_result("tang", 0.6)], [make_attack("pta"), make_attack(task="enron")])
     assert built.notes == ()

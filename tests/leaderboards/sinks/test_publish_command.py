@@ -80,7 +80,7 @@ def test_suites_and_models_can_be_chosen(dpicl: Dpicl, results_folder: Path) -> 
     [
         (["nowhere"], "Unknown results folder or suite 'nowhere'"),
         (["/nowhere/at/all"], "is no folder"),
-        (["FOLDER", "--suite", "nothing"], "There is no such result"),
+        (["FOLDER", "--suite", "nothing"], "Unknown suite of"),
         (["FOLDER", "--mode", "sometimes"], "Unknown mode 'sometimes'"),
         (["FOLDER", "--mode", "online"], "run `wandb login` or set WANDB_API_KEY"),
         (["FOLDER", "--report"], "--report and --weave need --mode online"),
@@ -160,3 +160,16 @@ def test_a_run_online_without_a_key_warns_and_goes_on(dpicl: Dpicl, sim_suite: P
 def test_a_simulated_run_needs_a_project(dpicl: Dpicl, sim_suite: Path) -> None:
     answer = dpicl("run", sim_suite, "--wandb")
     assert answer.code == 2 and "--wandb-project" in answer.err
+
+
+@pytest.mark.parametrize(("flag", "value", "known"), [("--suite", "quik", "quick"), ("--model", "embeded", "embedded")])
+def test_a_filter_that_no_result_fits_is_named_with_the_closest_one(
+    dpicl: Dpicl, results_folder: Path, flag: str, value: str, known: str
+) -> None:
+    answer = dpicl("publish", "wandb", results_folder, flag, value, "--dry-run")
+    assert answer.code == 2 and f"'{value}'" in answer.err and f"Did you mean '{known}'?" in answer.err
+
+
+def test_a_w_and_b_flag_of_a_run_needs_wandb(dpicl: Dpicl, sim_suite: Path) -> None:
+    answer = dpicl("run", sim_suite, "--wandb-project", "p")
+    assert answer.code == 2 and "--wandb-project publishes nothing by itself; add --wandb" in answer.err
