@@ -1,14 +1,17 @@
 """How often `dpicl compare` cries wolf, and which drops it finds, over simulated comparisons.
 
     python -m benchmarks.regression_power --json
+    python -m benchmarks.regression_power --setting one-cell --comparisons 600
 
-A comparison has 10 cells of 150 documents at 1, 3 or 5 seeds. An outcome is right with a probability that depends on
+A comparison has 10 cells of 150 documents at 1, 2, 3 or 5 seeds. An outcome is right with a probability that depends on
 the document (probit; two outcomes of one document correlate at about 0.6, on both sides alike), on the seed of the
 cell and on the drop that is planted in the candidate. Base and candidate draw their noise independently. What a seed
 does to a whole cell, on each side: "none"; or "as measured": a standard deviation of 0, 0, 0.025, 0.04 or 0.07 of the
-score, drawn for each cell. Both numbers are from the 42 cells with randomness in results/classification
+score, drawn for each cell. Both sets of numbers are from the 42 cells with randomness in results/classification
 (agnews, dbpedia, trec; 3 seeds of 150 documents): correlation of two seeds' outcomes on a document 0.46, 0.61, 0.68 and
-seeds' standard deviation 0, 0.025, 0.039 at the quartiles, 0.07 at the ninth decile.
+seeds' standard deviation 0, 0.025, 0.039 at the quartiles, 0.07 at the ninth decile. "one-cell" is a trap for a test in
+which cells learn from each other: 30 cells of 100 documents, seeds move one of them by 0.2 and the others not at all.
+Nothing is planted in it.
 
 The drop is planted in 3 of the 10 cells. "False alarms" is the share of comparisons with a regression or an improvement
 in any cell without one; "gate" the share that would stop a release; "found" the share of planted cells found. The tests
@@ -23,6 +26,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,24 +37,40 @@ from harness.comparison.cell_tests import DEFAULTS, Family, Method, family_of, p
 from harness.comparison.paired_tests import holm, sign_flip_test
 from harness.evaluation.statistics import wilson_interval
 
-CELLS, PLANTED, DOCUMENTS, DRAWS = 10, 3, 150, 1_999
-SEEDS = (1, 3, 5)
+PLANTED, DRAWS = 3, 1_999
+SEEDS = (1, 2, 3, 5)
 DROPS = (0.0, 0.02, 0.05, 0.1)
 #: Correlation of the normal variables behind two outcomes of one document: 0.6 for the outcomes themselves.
 WITHIN_DOCUMENT = 0.81
-#: Standard deviations, over seeds, of a cell's true score.
-SEED_EFFECTS: dict[str, tuple[float, ...]] = {"none": (0.0,), "as measured": (0.0, 0.0, 0.025, 0.04, 0.07)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """effects: standard deviations, over seeds, of a cell's true score: one of them at random for every cell, or, where
+    `in_order`, one for each. drops: what is planted."""
+
+    effects: tuple[float, ...]
+    cells: int = 10
+    documents: int = 150
+    in_order: bool = False
+    drops: tuple[float, ...] = DROPS
+
+
+SETTINGS = {
+    "none": Setting((0.0,)),
+    "as measured": Setting((0.0, 0.0, 0.025, 0.04, 0.07)),
+    "one-cell": Setting((0.2,) + (0.0,) * 29, cells=30, documents=100, in_order=True, drops=(0.0,)),
+}
 
 PValues = Callable[[Sequence[np.ndarray]], list[float]]
 
 
-def draw_comparison(
-    generator: np.random.Generator, seeds: int, effects: Sequence[float], drop: float, documents: int = DOCUMENTS
-) -> list[np.ndarray]:
+def draw_comparison(generator: np.random.Generator, setting: Setting, seeds: int, drop: float) -> list[np.ndarray]:
     """Differences[S, D] of every cell; the first `PLANTED` ones lose ``drop`` in truth."""
-    cells = []
-    for i in range(CELLS):
-        score, effect = generator.uniform(0.3, 0.8), generator.choice(effects)
+    cells, documents = [], setting.documents
+    for i in range(setting.cells):
+        score = generator.uniform(0.3, 0.8)
+        effect = setting.effects[i] if setting.in_order else generator.choice(setting.effects)
         difficulty = generator.standard_normal((1, documents)) * WITHIN_DOCUMENT**0.5
         sides = []
         for loss in (0.0, drop if i < PLANTED else 0.0):
@@ -70,14 +90,12 @@ def verdicts(cells: Sequence[np.ndarray], p_values: list[float]) -> list[int]:
     ]
 
 
-def simulate(
-    comparisons: int, seeds: int, effects: Sequence[float], drop: float, test: PValues, seed: int
-) -> list[int]:
+def simulate(comparisons: int, setting: Setting, seeds: int, drop: float, test: PValues, seed: int) -> list[int]:
     """Counts over simulated comparisons: (false alarms, stopped releases, planted cells that were found)."""
-    generator = np.random.default_rng([seed, seeds, round(1000 * drop), len(effects)])
+    generator = np.random.default_rng([seed, seeds, round(1000 * drop), len(setting.effects)])
     alarms = stopped = found = 0
     for _ in range(comparisons):
-        cells = draw_comparison(generator, seeds, effects, drop)
+        cells = draw_comparison(generator, setting, seeds, drop)
         verdict = verdicts(cells, test(cells))
         planted = PLANTED if drop else 0
         alarms += any(verdict[planted:])
@@ -100,18 +118,25 @@ OTHERS: dict[str, PValues] = {
 }
 
 
-def run(comparisons: int = 200, seed: int = 0) -> dict[str, Any]:
-    """All settings; every share with its 95% Wilson interval."""
+def run(
+    comparisons: int = 200,
+    seed: int = 0,
+    settings: Sequence[str] = tuple(SETTINGS),
+    numbers_of_seeds: Sequence[int] = SEEDS,
+    drops: Sequence[float] = DROPS,
+    others: bool = True,
+) -> dict[str, Any]:
+    """Every share with its 95% Wilson interval. others: whether the tests that were not chosen are run too."""
     start = time.perf_counter()
     rows = []
-    for name, effects in SEED_EFFECTS.items():
-        for seeds in SEEDS:
-            for drop in DROPS:
-                counts = simulate(comparisons, seeds, effects, drop, ours, seed)
+    for name in settings:
+        for seeds in numbers_of_seeds:
+            for drop in (drop for drop in SETTINGS[name].drops if drop in drops):
+                counts = simulate(comparisons, SETTINGS[name], seeds, drop, ours, seed)
                 rows.append(_row("default", name, seeds, drop, counts, comparisons))
-            for test, p_values in OTHERS.items():
+            for test, p_values in OTHERS.items() if others else ():
                 if seeds > 1 or "crossed" not in test:
-                    counts = simulate(comparisons, seeds, effects, 0.0, p_values, seed)
+                    counts = simulate(comparisons, SETTINGS[name], seeds, 0.0, p_values, seed)
                     rows.append(_row(test, name, seeds, 0.0, counts, comparisons))
     return {
         "name": "regression_power",
@@ -158,8 +183,19 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.add_argument("--comparisons", type=int, default=200, help="simulated comparisons a setting (200)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--setting", action="append", choices=tuple(SETTINGS), help="may be repeated; default: all")
+    parser.add_argument("--seeds", action="append", type=int, choices=SEEDS, help="may be repeated; default: all")
+    parser.add_argument("--drop", action="append", type=float, choices=DROPS, help="may be repeated; default: all")
+    parser.add_argument("--default-only", action="store_true", help="leave out the tests that were not chosen")
     arguments = parser.parse_args()
-    result = run(arguments.comparisons, arguments.seed)
+    result = run(
+        arguments.comparisons,
+        arguments.seed,
+        arguments.setting or tuple(SETTINGS),
+        arguments.seeds or SEEDS,
+        arguments.drop or DROPS,
+        not arguments.default_only,
+    )
     print(json.dumps(result, indent=1) if arguments.json else "\n".join(map(_text, result["rows"])))
     return 0
 

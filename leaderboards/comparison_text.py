@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from harness.comparison.conditions import Change
+from harness.comparison.pairing import Unmatched
 from harness.comparison.verdicts import CellVerdict, Comparison, Summary
 from leaderboards.console import grid, plain_console, print_notes
 from leaderboards.metrics import metric_name
@@ -107,14 +108,7 @@ def notes(comparison: Comparison) -> list[str]:
         found.append("Metrics of which less is better are turned round in 'change': negative is always a loss.")
     found += [f"In {cell.key}: {cell.privacy} ({_proved(cell)})." for cell in comparison.cells if cell.privacy]
     found += [f"In {cell.key}: {cell.note}." for cell in comparison.cells if cell.note]
-    unmatched = [
-        f"Only in {one.side}: {one.key}, seed {seeds_text(one.seeds)}"
-        + ("." if one.whole else " (the row is on both sides).")
-        for one in comparison.unmatched
-    ]
-    found += unmatched[:_MOST_UNMATCHED]
-    if len(unmatched) > _MOST_UNMATCHED:
-        found.append(f"{len(unmatched) - _MOST_UNMATCHED} more rows without a partner; --json lists them all.")
+    found += _without_partner(comparison)
     if any(
         result.cell.noise == "secure" for side in (comparison.base, comparison.candidate) for result in side.results
     ):
@@ -125,13 +119,32 @@ def notes(comparison: Comparison) -> list[str]:
     return found
 
 
+def _without_partner(comparison: Comparison) -> Iterator[str]:
+    """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
+    lacking = [f"{cell.metric} of {cell.key}" for cell in comparison.cells if cell.missing]
+    lacking += [_lone(one) for one in comparison.missing]
+    extra = [_lone(one) for one in comparison.unmatched if one.side == "candidate"]
+    for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
+        yield from (f"{head}: {one}." for one in found[:_MOST_UNMATCHED])
+        if len(found) > _MOST_UNMATCHED:
+            yield f"{head}: {len(found) - _MOST_UNMATCHED} more; --json lists them all."
+    if comparison.incomplete:
+        yield "What is missing fails the gate; --allow-missing leaves it out."
+
+
+def _lone(one: Unmatched) -> str:
+    return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
+
+
 def _title(comparison: Comparison) -> str:
     total = comparison.summaries[-1]
     counts = [(total.regressions, "regression"), (total.improvements, "improvement")]
     words = [f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts if number]
     cells = "1 cell" if total.cells == 1 else f"{total.cells} cells"
     words += [f"{total.privacy} proved ε too large"] if total.privacy else []
-    return f"{', '.join(words) or 'No change shown'} in {cells} ({comparison.tested} tested)"
+    missing = len({one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing})
+    lacking = f", {missing} missing or incomplete in candidate" if missing else ""
+    return f"{', '.join(words) or 'No change shown'} in {cells} ({comparison.tested} tested){lacking}"
 
 
 def _tables(comparison: Comparison) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from harness.commands import output
 from harness.commands.arguments import Parser, Subparsers, add_command, epsilon, number, one_of
 from harness.errors import ResultError, UsageError
 
-#: Exit code where something got worse and `--fail-on-regression` is given.
+#: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
 _STDOUT = "-"
 
@@ -25,7 +25,12 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("base", type=Path, metavar="BASE", help="result file or folder of what is there")
     parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="result file or folder of what is to come")
-    parser.add_argument("--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse")
+    parser.add_argument(
+        "--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing"
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base"
+    )
     parser.add_argument(
         "--alpha", type=_share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)"
     )
@@ -69,6 +74,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         metric=arguments.metric,
         method=arguments.test,
         less_is_better=registry.leaderboards("metrics").is_distance,
+        allow_missing=arguments.allow_missing,
     )
     wanted = Filter(tuple(arguments.task), tuple(arguments.mechanism), tuple(arguments.epsilon))
     comparison = compare(base, candidate, settings, wanted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from harness.comparison.pairing import Key
+from harness.comparison.pairing import Key, Unmatched
 from harness.comparison.sides import Side
 from harness.comparison.verdicts import CellVerdict, Comparison
 
@@ -20,6 +20,7 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
             "min_effect": settings.min_effect,
             "metric": settings.metric,
             "test": settings.method,
+            "allow_missing": settings.allow_missing,
         },
         "changes": [
             {"name": change.name, "base": change.base, "candidate": change.candidate, "changed": change.changed}
@@ -27,17 +28,20 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
         ],
         "tested": comparison.tested,
         "regressed": comparison.regressed,
+        "incomplete": comparison.incomplete,
         "cells": [_cell(cell) for cell in comparison.cells],
-        "unmatched": [
-            {"side": one.side, **_key(one.key), "seeds": one.seeds, "whole_row": one.whole}
-            for one in comparison.unmatched
-        ],
+        "missing": [_unmatched(one) for one in comparison.missing],
+        "unmatched": [_unmatched(one) for one in comparison.unmatched],
         "summaries": [vars(summary) for summary in comparison.summaries],
     }
 
 
 def _side(side: Side) -> dict[str, Any]:
     return {"path": side.path, "results": len(side.results), "foreign": [str(path) for path in side.foreign]}
+
+
+def _unmatched(one: Unmatched) -> dict[str, Any]:
+    return {"side": one.side, **_key(one.key), "seeds": one.seeds, "whole_row": one.whole}
 
 
 def _key(key: Key) -> dict[str, Any]:
@@ -62,6 +66,7 @@ def _cell(cell: CellVerdict) -> dict[str, Any]:
         "detectable_drop": None if test is None else test.detectable,
         "verdict": cell.verdict,
         "note": cell.note,
+        "metric_missing": cell.missing,
         "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},
         "privacy": cell.privacy,
     }

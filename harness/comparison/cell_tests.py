@@ -40,7 +40,8 @@ class Settings:
     """alpha: family-wise error. min_effect: smallest change that counts. metric: None: each cell's main metric.
 
     method: 'calibrated': McNemar, sign flips or the crossed test, whichever fits the cell; 'bootstrap': the paired
-    bootstrap over seeds and documents in every cell. less_is_better: whether a metric is a distance.
+    bootstrap over seeds and documents in every cell. less_is_better: whether a metric is a distance. allow_missing:
+    whether the candidate may lack what the base has.
     """
 
     alpha: float = 0.05
@@ -48,6 +49,7 @@ class Settings:
     metric: str | None = None
     method: Method = "calibrated"
     less_is_better: Callable[[str], bool] = lambda metric: False
+    allow_missing: bool = False
 
 
 DEFAULTS = Settings()

@@ -26,8 +26,9 @@ _MOST_EXACT = 13
 POWER = 0.8
 #: Points and exponent of the quadrature over the seeds' variance; the smallest weight is 4e-14.
 _POINTS, _EXPONENT = 1_000, 4
-#: Fewest cells that say anything about each other's seeds, and the most degrees of freedom that they give.
-_FEWEST_CELLS, _MOST_DEGREES = 4, 100.0
+#: Fewest cells that say anything about each other's seeds, and the most degrees of freedom that they give. Two seeds
+#: neither give nor take: they agree by chance too often to tell an unstable cell from a stable one.
+_FEWEST_CELLS, _MOST_DEGREES, _FEWEST_SEEDS = 4, 100.0, 3
 #: A difference of means below this is rounding.
 _TINY = 1e-12
 
@@ -67,9 +68,13 @@ class Crossed:
 
     @property
     def moderated(self) -> float:
-        """The seeds' mean square, drawn towards what the prior expects (Smyth 2004, equation 5)."""
+        """The seeds' mean square, drawn up towards what the prior expects (Smyth 2004, equation 5), and never down.
+
+        Drawn down too, the one cell whose seeds move would borrow the calm of the others and give false alarms.
+        """
         expected = self.prior.ratio * self.rest
-        return (self.prior.degrees * expected + (self.seeds - 1) * self.of_seeds) / self.degrees
+        pooled = (self.prior.degrees * expected + (self.seeds - 1) * self.of_seeds) / self.degrees
+        return max(self.of_seeds, pooled)
 
     @property
     def standard_error(self) -> float:
@@ -116,9 +121,10 @@ def seeds_prior(tables: Sequence[Crossed]) -> Prior:
 
     Empirical Bayes by the moments of the logarithm (Smyth 2004, Statistical Applications in Genetics and Molecular
     Biology 3(1), section 6.2), with one change: the variance of the logarithms is taken at its one-sided 95% upper
-    limit, so that few cells, or cells that differ much, give a weak prior. Fewer than four cells give none.
+    limit, so that few cells, or cells that differ much, give a weak prior. Fewer than four cells give none; cells of
+    two seeds do not count.
     """
-    used = [table for table in tables if table.rest > _TINY and table.of_seeds > _TINY]
+    used = [t for t in tables if t.seeds >= _FEWEST_SEEDS and t.rest > _TINY and t.of_seeds > _TINY]
     if len(used) < _FEWEST_CELLS:
         return NO_PRIOR
     half = np.array([(table.seeds - 1) / 2 for table in used])
@@ -135,7 +141,10 @@ def seeds_prior(tables: Sequence[Crossed]) -> Prior:
 
 
 def crossed(differences: np.ndarray, prior: Prior = NO_PRIOR) -> Crossed:
-    """The analysis of differences[S, D]. Raises UsageError for fewer than two seeds or two documents."""
+    """The analysis of differences[S, D]; two seeds get no prior.
+
+    Raises UsageError for fewer than two seeds or two documents.
+    """
     seeds, documents = differences.shape
     if seeds < 2 or documents < 2:
         raise UsageError("Seeds and documents can be told apart only with two of each; run more of them.")
@@ -148,7 +157,7 @@ def crossed(differences: np.ndarray, prior: Prior = NO_PRIOR) -> Crossed:
         documents * float(by_seed.var(ddof=1)),
         seeds * float(by_document.var(ddof=1)),
         float((rest**2).sum()) / ((seeds - 1) * (documents - 1)),
-        prior,
+        prior if seeds >= _FEWEST_SEEDS else NO_PRIOR,
     )
 
 

@@ -153,6 +153,12 @@ def _problem(result: Result) -> str:
     ]
     if any(map(math.isnan, numbers)):
         return "a number in it is NaN"
+    if wrong := next((name for name, score in result.scores.items() if not 0 <= score.value <= 1), None):
+        return f"the score of {wrong} is not within 0 and 1"
+    if result.privacy.epsilon_proved < 0:
+        return "its proved epsilon is below 0"
+    if not (0 < result.cell.delta < 1 and 0 < result.privacy.delta < 1):
+        return "its delta is not between 0 and 1, both excluded"
     if result.privacy.epsilon_target != result.cell.epsilon:
         return "its target epsilon is not the one of its cell"
     return ""
@@ -161,6 +167,7 @@ def _problem(result: Result) -> str:
 def _privacy_numbers(result: Result) -> Iterator[float]:
     yield result.cell.epsilon
     yield result.cell.delta
+    yield result.privacy.delta
     yield result.privacy.epsilon_proved
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from harness.comparison.cell_tests import DEFAULTS, CellTest, Family, Settings, family_of, paired_test
 from harness.comparison.conditions import Change, changes
 from harness.comparison.paired_tests import holm
-from harness.comparison.pairing import ALL, Filter, Key, PairedCell, Unmatched, pair
+from harness.comparison.pairing import ALL, Filter, Key, PairedCell, Unmatched, epsilon_text, pair
 from harness.comparison.sides import Side
 from harness.errors import UsageError, unknown
 
@@ -26,6 +26,8 @@ Verdict = Literal["regression", "improvement", "no change shown", "not tested"]
 
 #: Rounding that a proved epsilon may be above its bound by.
 _SLACK = 1 + 1e-9
+#: Share of the target that a proved epsilon reaches when noise is calibrated to it.
+_CALIBRATED = 0.98
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class CellVerdict:
 
     adjusted: p-value by Holm over the tested cells; None, as test, where the cell is not tested, and `note` says why.
     proved: largest proved epsilon of base and of candidate. privacy: what is wrong with the candidate's
-    proved epsilon, or "".
+    proved epsilon, or "". missing: whether the base has a score or outcomes for the metric that the candidate lacks.
     """
 
     key: Key
@@ -51,6 +53,7 @@ class CellVerdict:
     note: str
     proved: tuple[float, float]
     privacy: str
+    missing: bool = False
 
     @property
     def fails(self) -> bool:
@@ -89,9 +92,19 @@ class Comparison:
         return sum(cell.test is not None for cell in self.cells)
 
     @property
+    def missing(self) -> tuple[Unmatched, ...]:
+        """Rows and seeds of the base that the candidate lacks: what is not there may be what got worse."""
+        return tuple(one for one in self.unmatched if one.side == "base")
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether the candidate lacks a row, a seed or the metric of a cell that the base has, and must not."""
+        return not self.settings.allow_missing and bool(self.missing or any(cell.missing for cell in self.cells))
+
+    @property
     def regressed(self) -> bool:
-        """Whether any cell got worse, in score or in privacy."""
-        return any(cell.fails for cell in self.cells)
+        """Whether any cell got worse, in score or in privacy, or is missing from the candidate."""
+        return self.incomplete or any(cell.fails for cell in self.cells)
 
 
 def compare(base: Side, candidate: Side, settings: Settings = DEFAULTS, wanted: Filter = ALL) -> Comparison:
@@ -136,8 +149,8 @@ def _cell(cell: PairedCell, differences: np.ndarray | None, family: Family, sett
     less = settings.less_is_better(metric)
     gain = None if before is None or after is None else (before - after if less else after - before)
     lacking = " and ".join(name for name, mean in (("base", before), ("candidate", after)) if mean is None)
-    note = f"{metric} is missing on {lacking}" if lacking else _untestable(differences)
-    test = None if note or differences is None else paired_test(differences, family, settings)
+    reason = f"{metric} is missing on {lacking}" if lacking else _untestable(differences)
+    test = None if reason or differences is None else paired_test(differences, family, settings)
     proved = tuple(max(result.privacy.epsilon_proved for result in side) for side in (cell.base, cell.candidate))
     return CellVerdict(
         key=cell.key,
@@ -151,9 +164,10 @@ def _cell(cell: PairedCell, differences: np.ndarray | None, family: Family, sett
         test=test,
         adjusted=None,
         verdict="not tested",
-        note=note,
+        note=_joined(reason, _noise(cell)),
         proved=(proved[0], proved[1]),
         privacy=_privacy(cell.key, proved[0], proved[1]),
+        missing=_lacks(cell, metric),
     )
 
 
@@ -165,7 +179,31 @@ def _judged(cell: CellVerdict, adjusted: float, settings: Settings) -> CellVerdi
     note = ""
     if verdict == "no change shown" and adjusted <= settings.alpha:
         note = f"a change is shown, and it is smaller than {settings.min_effect:g}"
-    return replace(cell, adjusted=adjusted, verdict=verdict, note=note)
+    return replace(cell, adjusted=adjusted, verdict=verdict, note=_joined(note, cell.note))
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(filter(None, notes))
+
+
+def _lacks(cell: PairedCell, metric: str) -> bool:
+    """Whether every seed of the base has the metric's score, or its outcomes, and one of the candidate does not."""
+    before, after = cell.means(metric)
+    score = before is not None and after is None
+    base, candidate = (all(metric in result.documents for result in side) for side in (cell.base, cell.candidate))
+    return score or (base and not candidate)
+
+
+def _noise(cell: PairedCell) -> str:
+    """Where only the candidate's proved epsilon is far below the target, it had more noise than the base."""
+    least = _CALIBRATED * cell.key.epsilon
+    base, candidate = (min(result.privacy.epsilon_proved for result in side) for side in (cell.base, cell.candidate))
+    if base < least or candidate >= least:
+        return ""
+    return (
+        f"proved ε {epsilon_text(base)} → {epsilon_text(candidate)} at target {epsilon_text(cell.key.epsilon)}: the"
+        " noise of the two sides is not matched"
+    )
 
 
 def _privacy(key: Key, base: float, candidate: float) -> str:

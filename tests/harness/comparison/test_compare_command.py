@@ -45,6 +45,45 @@ def test_a_proved_epsilon_above_the_target_fails_the_gate(dpicl, tmp_path):
     assert "target 1, proved 0.99 → 1.5" in " ".join(answer.out.split())
 
 
+def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
+    base = written(tmp_path / "a", [scored(ones(20, 40), name, seed=s) for name in ("tang", "prism") for s in (0, 1)])
+    rows = {
+        "all": [("tang", 0), ("tang", 1), ("prism", 0), ("prism", 1), ("voting", 0)],
+        "seed": [("tang", 0), ("tang", 1), ("prism", 1), ("prism", 2)],
+        "row": [("prism", 0), ("prism", 1)],
+    }
+    folders = {
+        kind: written(tmp_path / kind, [scored(ones(20, 40), name, seed=seed) for name, seed in found])
+        for kind, found in rows.items()
+    }
+
+    def gate(kind, *flags):
+        return dpicl("compare", base, folders[kind], "--fail-on-regression", *flags)
+
+    assert gate("all").code == 0
+    assert "Only in candidate: voting on agnews at ε = 1, seed 0." in gate("all").out
+    answer = gate("row")
+    assert answer.code == 1
+    assert "No change shown in 1 cell (1 tested), 1 missing or incomplete in candidate" in answer.out
+    assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(answer.out.split())
+    assert "Missing in candidate: tang on agnews" in gate("row", "--markdown", "-").out
+    answer = gate("seed")
+    assert answer.code == 1
+    lines = " ".join(answer.out.split())
+    assert "Missing in candidate: prism on agnews at ε = 1, seed 0 (the row is on both sides)." in lines
+    assert gate("seed", "--mechanism", "tang").code == 0  # the filter leaves the missing seed out
+    for kind in ("seed", "row"):
+        assert gate(kind, "--allow-missing").code == 0
+        assert "Missing in candidate" in gate(kind, "--allow-missing").out
+    document = gate("row", "--json").json
+    assert (document["regressed"], document["incomplete"]) == (True, True)
+    assert [(one["mechanism"], one["seeds"], one["whole_row"]) for one in document["missing"]] == [
+        ("tang", [0, 1], True)
+    ]
+    document = gate("row", "--json", "--allow-missing").json
+    assert (document["regressed"], document["incomplete"], len(document["missing"])) == (False, False, 1)
+
+
 def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
     base, same, lost = folders
     assert "dtype: bfloat16 → float32" in dpicl("compare", base, same).out
@@ -130,6 +169,14 @@ DAMAGED = {
     "twice": (broken(lambda d: d["documents"]["acc"]["ids"].__setitem__(0, "test-0001")), "same document twice"),
     "better": (broken(lambda d: d["scores"]["acc"].update(value=0.9)), "not the mean of its outcomes"),
     "proof": (broken(lambda d: d["privacy"].update(epsilon_proved=float("nan"))), "a number in it is NaN"),
+    "below": (broken(lambda d: d["privacy"].update(ledger=[], epsilon_proved=-3.0)), "proved epsilon is below 0"),
+    "delta": (broken(lambda d: d["privacy"].update(delta=1.0)), "delta is not between 0 and 1"),
+    "nan delta": (broken(lambda d: d["privacy"].update(delta=float("nan"))), "a number in it is NaN"),
+    "above": (broken(lambda d: d["scores"].update(x=d["scores"]["acc"] | {"value": 1.5})), "x is not within 0 and 1"),
+    "endless": (
+        broken(lambda d: d["scores"].update(x=d["scores"]["acc"] | {"value": float("inf")})),
+        "x is not within 0 and 1",
+    ),
     "target": (broken(lambda d: d["privacy"].update(epsilon_target=5.0)), "not the one of its cell"),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -156,10 +157,23 @@ def test_cells_that_differ_make_a_weak_prior_and_few_cells_none():
     assert seeds_prior([Crossed(3, 150, 0.0, 0.0, 1.0, 0.0)] * 10) == NO_PRIOR
 
 
-def test_a_prior_moves_the_seeds_mean_square_towards_what_it_expects():
+def test_a_prior_moves_the_seeds_mean_square_up_to_what_it_expects_and_never_down():
     table = Crossed(3, 150, 0.0, of_seeds=4.0, of_documents=1.0, rest=0.5, prior=Prior(2.0, 6.0))
-    assert table.moderated == pytest.approx((6 * 2.0 * 0.5 + 2 * 4.0) / 8)
+    assert table.moderated == 4.0  # not down
+    assert replace(table, of_seeds=0.2).moderated == pytest.approx((6 * 2.0 * 0.5 + 2 * 0.2) / 8)
     assert table.degrees == 8
+
+
+def test_two_seeds_neither_give_nor_take_a_prior():
+    differences = np.random.default_rng(13).normal(0.3, 1, size=(3, 40))
+    strong = Prior(0.1, 50.0)
+    assert crossed(differences[:2], strong).prior == NO_PRIOR
+    assert crossed_test(differences[:2], 99, strong) == crossed_test(differences[:2], 99)
+    assert crossed(differences, strong).prior == strong
+    tables = drawn_tables(np.random.default_rng(14), np.ones(40), 3)
+    calm = drawn_tables(np.random.default_rng(15), np.full(40, 1e-3), 2)
+    assert seeds_prior(calm) == NO_PRIOR
+    assert seeds_prior([*tables, *calm]) == seeds_prior(tables)
 
 
 def test_the_fewest_documents_that_can_reach_a_level():

@@ -121,6 +121,10 @@ def test_a_metric_that_one_side_lacks_is_listed():
     first, second = both(base, candidate, Settings(metric="bleu1")).cells
     assert (first.verdict, first.note) == ("not tested", "bleu1 is missing on candidate")
     assert second.test is not None
+    assert (first.missing, second.missing) == (True, False)
+    assert both(base, candidate, Settings(metric="bleu1")).regressed
+    assert not both(base, candidate, Settings(metric="bleu1", allow_missing=True)).regressed
+    assert not both(candidate, base, Settings(metric="bleu1")).regressed
     with pytest.raises(UsageError, match=r"Unknown metric 'blue1'. Did you mean 'bleu1'"):
         both(base, candidate, Settings(metric="blue1"))
 
@@ -153,6 +157,31 @@ def test_a_proved_epsilon_that_rose_above_the_target_is_a_regression(base, candi
     assert bool(comparison.cells[0].privacy) == flagged
     assert comparison.regressed == flagged
     assert comparison.cells[0].verdict == "no change shown"
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "epsilon", "noted"),
+    [
+        (0.99, 0.5, 1.0, True),
+        (0.99, 0.985, 1.0, False),
+        (0.5, 0.4, 1.0, False),  # the base was not matched either
+        (0.5, 0.99, 1.0, False),  # less noise than before, and still below the target
+        (math.inf, 8.0, math.inf, True),
+    ],
+)
+def test_a_proved_epsilon_far_below_the_target_is_noted(base, candidate, epsilon, noted):
+    """More noise than the base had: its losses, or its gains, are not the model's alone."""
+    before, after = (with_proved(scored(ones(20, 40), released=(), epsilon=epsilon), e) for e in (base, candidate))
+    comparison = both([before], [after])
+    assert ("the noise of the two sides is not matched" in comparison.cells[0].note) == noted
+    assert not comparison.regressed
+
+
+def test_one_seed_with_more_noise_is_noted_beside_other_notes():
+    base = [scored(ones(100, 150), seed=seed) for seed in range(2)]
+    candidate = [with_proved(scored(ones(90, 150), seed=seed), epsilon) for seed, epsilon in enumerate((0.99, 0.5))]
+    (cell,) = both(base, candidate, Settings(min_effect=0.5)).cells
+    assert cell.note.startswith("a change is shown, and it is smaller than 0.5; proved ε 0.99 → 0.5 at target 1")
 
 
 def test_rows_and_seeds_without_a_partner_are_listed():
