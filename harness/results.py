@@ -211,10 +211,20 @@ def lines(value: Any, margin: str = "") -> str:
     return json.dumps(value)
 
 
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object. Raises KeyError for a key that is given twice: readers differ in which one they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise KeyError
+    return found
+
+
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=_no_key_twice)
+    except KeyError:
+        raise ValueError("damaged: an object has one key twice") from None
     except (ValueError, RecursionError):
         raise ValueError("damaged: it is not complete JSON, or nested too deeply") from None
     if not isinstance(data, dict) or "schema_version" not in data:

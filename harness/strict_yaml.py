@@ -69,7 +69,7 @@ def _plain(loader: _Loader, node: yaml.Node, path: Path, place: Place, lines: di
         loader.flatten_mapping(node)
         mapping: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            key = str(loader.construct_object(key_node))
+            key = str(_value(loader, key_node, path))
             line = key_node.start_mark.line + 1
             if key in mapping:
                 raise UsageError(f"{path}, line {line}: the key '{key}' is given twice; keep one.")
@@ -78,4 +78,15 @@ def _plain(loader: _Loader, node: yaml.Node, path: Path, place: Place, lines: di
         return mapping
     if isinstance(node, yaml.SequenceNode):
         return [_plain(loader, item, path, (*place, i), lines) for i, item in enumerate(node.value)]
-    return loader.construct_object(node)
+    return _value(loader, node, path)
+
+
+def _value(loader: _Loader, node: yaml.Node, path: Path) -> Any:
+    """A plain value. Raises UsageError for one that is not what its tag, or its look, says: the date 2024-13-45."""
+    try:
+        return loader.construct_object(node)
+    except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
+        kind = str(node.tag).rpartition(":")[2]
+        raise UsageError(
+            f"{path}, line {node.start_mark.line + 1}: this is no {kind}; correct it, or put it in quotes."
+        ) from None

@@ -49,6 +49,9 @@ def add(subparsers: Subparsers) -> None:
         metavar="REV_OR_DIR",
         help="what was there before: a commit or a folder (default: where this branch left origin/main, else HEAD)",
     )
+    parser.add_argument(
+        "--maintainer", action="store_true", help="footnote, unreliable and reproduced.json may be new or changed"
+    )
     parser.add_argument("--run-code", action="store_true", help="run the mechanism that was sent; this is no sandbox")
     parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn by content")
     parser.add_argument("--rerun-seed", type=whole(0), metavar="S", help="draw other cells")
@@ -72,6 +75,7 @@ def _submit(arguments: argparse.Namespace) -> int:
         results=arguments.results,
         base=history.find_base(place, arguments.base),
         run_code=arguments.run_code,
+        maintainer=arguments.maintainer,
         rerun=arguments.rerun,
         rerun_seed=arguments.rerun_seed,
         announce=output.message,
@@ -127,10 +131,11 @@ def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Pat
     from harness.registry import leaderboards
 
     history, gate = leaderboards("gate.history"), leaderboards("gate")
-    if isinstance(request.base, history.FolderBase):
-        return []  # an earlier copy of submissions says nothing about the rest
     root = (arguments.folder or gate.ROOT).absolute()
-    found: list[Finding] = [history.removed_check(root, folders, request.base)]
+    found: list[Finding] = [gate.places_check(root)]
+    if isinstance(request.base, history.FolderBase):
+        return found  # an earlier copy of submissions says nothing about the rest
+    found.append(history.removed_check(root, folders, request.base))
     if arguments.results.is_dir():
         base = history.find_base(arguments.results, arguments.base)
         found.append(history.retired_records_check(arguments.results, base, request.suites))

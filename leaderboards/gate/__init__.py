@@ -17,6 +17,7 @@ from leaderboards.gate.examination import (
     cheap_problem,
     examine,
     find_submissions,
+    places_check,
     read_all,
     read_contents,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "find_submissions",
     "known_suites",
     "load_submissions",
+    "places_check",
     "read_all",
     "read_contents",
 ]

@@ -7,7 +7,6 @@ every record of every cell are one submission.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from statistics import fmean
 from harness.results import Result
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.gate.paid import missing_texts
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
@@ -30,23 +30,14 @@ def consistency_check(contents: Contents, now: datetime | None = None) -> Findin
     if not contents.results:
         return not_checked("consistency", "there is no result")
     now = now or datetime.now(UTC)
-    problems, unknown_commit = [], 0
-    for name, result in contents.results.items():
-        problem = _scores(result) or _times(result, now) or _answers(result)
-        if result.manifest.dirty:
-            problem = problem or "it was run with uncommitted changes; commit them and run it again."
-        if problem:
-            problems.append((name, problem))
-        unknown_commit += result.manifest.commit is None
-    notes = (
-        [f"{unknown_commit} results were run without the repository, so no commit is known."] if unknown_commit else []
-    )
-    return verdict(
-        "consistency",
-        by_sentence(problems),
-        "scores are the means of their outcomes; nothing contradicts itself",
-        notes,
-    )
+    found = ((name, contradiction(result, now)) for name, result in contents.results.items())
+    problems = by_sentence((name, problem) for name, problem in found if problem)
+    return verdict("consistency", problems, "scores are the means of their outcomes; nothing contradicts itself")
+
+
+def contradiction(result: Result, now: datetime) -> str:
+    """Where one result does not agree with itself, or ""."""
+    return _scores(result) or _times(result, now) or _answers(result) or _claims(result)
 
 
 def _scores(result: Result) -> str:
@@ -82,8 +73,12 @@ def _times(result: Result, now: datetime) -> str:
         return "`created` is no time; send what `dpicl run` wrote."
     if created.tzinfo is None or created > now + _CLOCK:
         return f"it was created in the future ({result.created[:25]}); set the clock and run it again."
+    if result.manifest.dirty:
+        return "it was run with uncommitted changes; commit them and run it again."
     commit = result.manifest.commit
-    if commit is not None and not _COMMIT.fullmatch(commit):
+    if commit is None or result.manifest.dirty is None:
+        return "it was run outside the repository, so no commit is known; run it in a clone."
+    if not _COMMIT.fullmatch(commit):
         return "its commit is none; send what `dpicl run` wrote."
     if not result.manifest.packages.get("torch"):
         return "its manifest names no packages; send what `dpicl run` wrote."
@@ -92,16 +87,23 @@ def _times(result: Result, now: datetime) -> str:
 
 def _answers(result: Result) -> str:
     """Released things are counted right, and belong to test records."""
-    if any(not math.isfinite(seconds) or seconds < 0 for seconds in result.cost.seconds.values()):
-        return "its cost is no time; send what `dpicl run` wrote."
-    stored = len(result.released) + len(result.answers)
-    if stored and stored != result.released_count:
-        return f"it holds {stored} released texts and counts {result.released_count}; send what `dpicl run` wrote."
+    if problem := missing_texts(result):
+        return problem
     if result.manifest.data.test_records != len(result.documents[result.main_metric].ids):
         return "its manifest counts other test records than it has outcomes; send what `dpicl run` wrote."
     ids = {one.id for one in result.answers}
     if ids and not ids >= set(result.documents[result.main_metric].ids):
         return "some test records have an outcome and no answer; send what `dpicl run` wrote."
+    return ""
+
+
+def _claims(result: Result) -> str:
+    """What the file says about epsilon besides the proof: never below 0, and one query costs no more than all."""
+    claimed, single = result.privacy.epsilon_claimed, result.privacy.epsilon_per_query
+    if claimed is not None and not claimed >= 0:
+        return f"it claims epsilon {claimed:g}; send what `dpicl run` wrote."
+    if single is not None and not 0 <= single <= result.privacy.epsilon_proved * (1 + _ROUNDING):
+        return f"its epsilon for one query, {single:g}, is not between 0 and that of all; send what `dpicl run` wrote."
     return ""
 
 

@@ -31,6 +31,8 @@ LARGEST = 2_000_000
 MOST_FILES = 2000
 KINDS = (".yaml", ".json", ".py", ".md")
 _DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
+_WHOLE, _COSTLIEST, _COST = 2**53, 1e9, "cost"
+_EPSILONS = ("epsilon", "epsilon_target", "epsilon_claimed", "epsilon_proved", "epsilon_per_query")
 _LOCKS = ".locks"  # `dpicl run` leaves this folder behind; git ignores it
 
 
@@ -107,6 +109,11 @@ def read_contents(folder: Path) -> Contents:
                 schema.append(found)
     card, card_problem = _card(folder, CARD in files)
     plugin = _plugin(folder, files, card)
+    size += [
+        f"{name} is not the mechanism that the card names; remove it, one file is sent."
+        for name in files
+        if card is not None and name.endswith(".py") and name != card.mechanism
+    ]
     again: tuple[Reproduction, ...] = ()
     if REPRODUCED in files:
         try:
@@ -229,13 +236,25 @@ def _result(folder: Path, name: str, content: bytes) -> Result | str:
     return result
 
 
-def _require_numbers(value: Any) -> None:
-    """NaN is never part of a result. Infinity is, where an epsilon may be infinite."""
+def _require_numbers(value: Any, key: str = "") -> None:
+    """Numbers that every program can add up: whole ones below 2^53, others finite; an epsilon may be infinite."""
     if isinstance(value, dict):
-        for item in value.values():
-            _require_numbers(item)
+        for name, item in value.items():
+            if key == _COST:
+                _require_cost(item)
+            _require_numbers(item, name)
     elif isinstance(value, list):
         for item in value:
             _require_numbers(item)
+    elif isinstance(value, int) and abs(value) >= _WHOLE:
+        raise ValueError("damaged: it holds a whole number of 2^53 or more")
     elif isinstance(value, float) and math.isnan(value):
         raise ValueError("damaged: it holds a number that is none (NaN)")
+    elif isinstance(value, float) and math.isinf(value) and (value < 0 or key not in _EPSILONS):
+        raise ValueError("damaged: it holds a number that is infinite and no epsilon")
+
+
+def _require_cost(value: Any) -> None:
+    for one in value.values() if isinstance(value, dict) else (value,):
+        if not 0 <= one < _COSTLIEST:
+            raise ValueError("damaged: its cost is below 0, or 1e9 or more")

@@ -11,7 +11,7 @@ from typing import Any
 from harness.errors import DpiclError
 from harness.results import Result
 from harness.suite import Suite
-from leaderboards.gate import code, history, ledgers, records
+from leaderboards.gate import code, history, ledgers, paid, records, reproductions
 from leaderboards.gate.consistency import consistency_check, duplicates_check
 from leaderboards.gate.contents import Contents, read_contents
 from leaderboards.gate.findings import Finding, not_checked, verdict
@@ -26,12 +26,14 @@ class Request:
     """How to examine. results: folder of the results of record. base: what was there before. rerun: cells to run again.
 
     run_code: whether the code that was sent may run. announce: called with one line before it does.
+    maintainer: whether footnotes, marks and records of re-runs may be new.
     """
 
     suites: Mapping[str, Suite]
     results: Path
     base: history.Base | None = None
     run_code: bool = False
+    maintainer: bool = False
     rerun: int = 0
     rerun_seed: int | None = None
     announce: Callable[[str], None] = field(default=lambda line: None)
@@ -80,11 +82,12 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
         verdict("schema", contents.schema, f"{len(contents.results)} results, each where it belongs"),
         suite,
         data_check(contents, reference),
-        seeds_check(contents, reference),
-        ledgers.epsilon_check(contents),
+        seeds_check(contents, reference, request.suites.get(card.suite) if card and not frozen else None),
+        ledgers.epsilon_check(contents, request.run_code),
         consistency_check(contents),
         duplicates_check(contents, reference, others),
-        history.history_check(contents, request.base, request.suites),
+        reproductions.reproduced_check(contents),
+        _history(contents, request),
     ]
     if suite.status == "ok":
         findings += _by_running(contents, request, reference)
@@ -99,6 +102,17 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
     made = [one.reproduction("this run") for one in again]
     lines = lines_of(contents, reference, before, made) if card and contents.results and _readable(contents) else []
     return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
+
+
+def _history(contents: Contents, request: Request) -> Finding:
+    found = history.history_check(contents, request.base, request.suites)
+    if request.base is None or request.maintainer:
+        return found
+    problem = reproductions.maintainers_problem(contents, request.base)
+    if not problem:
+        return found
+    earlier = [found.why] if found.status == "failed" else []
+    return verdict("history", [*earlier, problem], "", found.others)
 
 
 def _by_running(contents: Contents, request: Request, reference: Sequence[Result]) -> list[Finding]:
@@ -152,6 +166,25 @@ def find_submissions(root: Path) -> list[Path]:
     ]
 
 
+def places_check(root: Path) -> Finding:
+    """Nothing lies below the root but README.md and the folders <team>/<method>, whose content is checked by itself."""
+    strays = []
+    for path in sorted(root.iterdir()) if root.is_dir() else ():
+        if path.name == "README.md" and path.is_file() and not path.is_symlink():
+            continue
+        if path.name.startswith(".") or path.is_symlink() or not path.is_dir():
+            strays.append(path.name)
+            continue
+        below = sorted(path.iterdir())
+        strays += [
+            f"{path.name}/{one.name}"
+            for one in below
+            if one.name.startswith(".") or one.name == "__pycache__" or one.is_symlink() or not one.is_dir()
+        ]
+    problems = [f"{name} is no submission <team>/<method>; remove it." for name in strays]
+    return verdict("places", problems, "README.md and folders <team>/<method>, nothing else")
+
+
 def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
     """The first sentence of the checks that need no accountant and no records, or ""; for the board."""
     for problems in (contents.size, [contents.card_problem] if contents.card is None else [], contents.schema):
@@ -167,8 +200,11 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
     found = consistency_check(contents)
     if found.status == "failed":
         return found.why
+    found = reproductions.reproduced_check(contents)
+    if found.status == "failed":
+        return found.why
     for name, result in contents.results.items():
-        if problem := ledgers.ledger_problem(result):
+        if problem := ledgers.ledger_problem(result) or paid.unspent(result):
             return f"{name}: {problem}"
     return ""
 

@@ -20,7 +20,7 @@ from dp_accounting.pld import pld_privacy_accountant as pld
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
 from harness.cells import build
-from harness.errors import DpiclError
+from harness.errors import DpiclError, UsageError
 from harness.mechanism import AnswerMechanism, Sizes
 from harness.privacy import accountants
 from harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
@@ -32,6 +32,7 @@ from harness.seeds import streams
 from harness.task import Task
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from leaderboards.gate.paid import asserted, queries_problem, unpaid, unspent
 from leaderboards.text import epsilon_text
 
 #: Relative difference between two numbers that are one and the same.
@@ -131,10 +132,16 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
 
 
 def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and the public coins of its seed."""
+    """The public sizes of a run, from the file and the public coins of its seed.
+
+    Raises UsageError where Q does not cover the queries of an answer mechanism.
+    """
     sizes = result.manifest.data.sizes
     if answers:
-        return Sizes.of_queries(sum(sizes.values()), result.privacy.queries or 1)
+        if problem := queries_problem(result):
+            raise UsageError(f"{result.cell}: {problem}")
+        assert result.privacy.queries is not None  # queries_problem
+        return Sizes.of_queries(sum(sizes.values()), result.privacy.queries)
     cell = result.cell
     shots = Task.without_records(cell.task).plan_shots(cell.shots, streams(cell.seed).stream("shots"))
     if set(sizes) == {""}:
@@ -142,13 +149,16 @@ def sizes_of(result: Result, answers: bool) -> Sizes:
     return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))
 
 
-def epsilon_check(contents: Contents) -> Finding:
-    """Recomputes every epsilon; events that occur several times are accounted for once."""
+def epsilon_check(contents: Contents, run_code: bool = False) -> Finding:
+    """Recomputes every epsilon; events that occur several times are accounted for once.
+
+    run_code: whether the mechanism's code is asked as well; without it nobody answers for an event that is asserted.
+    """
     if not contents.results:
         return not_checked("epsilon", "there is no result")
     problems, said, largest = [], set(), 0.0
     for name, result in contents.results.items():
-        problem = ledger_problem(result)
+        problem = ledger_problem(result) or _asserted_problem(result, run_code)
         if not problem:
             event = read_event(result.privacy.event)
             problem, value, both = _recomputed(result, event)
@@ -207,11 +217,17 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
                     f"its sampling rate {leaf.sampling_probability:.6g} expects no whole number of {records} records;"
                     " use the rate of the samplers in harness.privacy.private_set."
                 )
-    if (result.answers or result.privacy.queries is not None) and (result.privacy.queries or 0) < result.released_count:
-        return (
-            f"its epsilon covers {result.privacy.queries} queries, and it answered {result.released_count}; charge all."
-        )
-    return ""
+    return unpaid(result)
+
+
+def _asserted_problem(result: Result, run_code: bool) -> str:
+    kinds = asserted(result.privacy.event)
+    if not kinds or run_code or result.cell.plugin is None:  # then the check `ledger` compares it with the code
+        return ""
+    return (
+        f"its ledger asserts {', '.join(sorted(kinds))}, which no primitive of the project charges; only its code can"
+        " say that it is declared, so read the file and give --run-code."
+    )
 
 
 def _whole(expected: float) -> bool:
@@ -234,9 +250,16 @@ def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
             upper,
             names,
         )
+    if problem := unspent(result):
+        return problem, upper, names
     if second is not None and second > upper * (1 + AGREE):
         return f"a second accountant finds epsilon {second:.6f}, the first {upper:.6f}; report it.", upper, names
     return "", upper, names
+
+
+def problem_of(result: Result) -> str:
+    """Everything about the epsilon of one result, or "": its ledger in itself, and accounted for again."""
+    return ledger_problem(result) or _recomputed(result, read_event(result.privacy.event))[0]
 
 
 @lru_cache(maxsize=256)

@@ -29,6 +29,7 @@ from harness.errors import DpiclError
 from harness.record_sets import normalised
 from harness.results import Result
 from harness.task import Task
+from leaderboards.gate.card import CARD
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, not_checked, verdict
 from leaderboards.text import names_text
@@ -36,7 +37,8 @@ from leaderboards.text import names_text
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3
 _WORD = re.compile(r"\w+")
-_NOT_TEXT = {"ids", "outcomes", "seconds", "cell_id", "created"}
+#: Fields that other checks pin: a hash, a time, and the ids of the reference's test records.
+_PINNED = {("cell_id",), ("created",)}
 #: Harness's record seed: see harness.runner.
 _SEED = 0
 
@@ -140,24 +142,31 @@ def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:
         if result is None and not name.startswith("results/"):
             yield name, (contents.folder / name).read_text(encoding="utf-8", errors="replace")
         elif result is not None and result.cell.task == task:
-            data = json.loads(result.model_dump_json())
+            data = json.loads((contents.folder / name).read_text(encoding="utf-8"))
             for key in ("released", "answers"):
-                for i, one in enumerate(data.pop(key)):
-                    yield f"{name}, {key}[{i}]", one["text"]
+                for i, one in enumerate(data.pop(key, ())):
+                    for text in _strings(one):
+                        yield f"{name}, {key}[{i}]", text
             for text in _strings(data):
                 yield name, text
+    if contents.card is not None:  # as YAML reads it: escapes hide nothing
+        for text in _strings(contents.card.model_dump()):
+            yield CARD, text
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _strings(value: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
+    """Every text of a value, keys too, except what `_PINNED` names."""
+    if place in _PINNED or (len(place) == 3 and place[0] == "documents" and place[2] == "ids"):
+        return
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            if key not in _NOT_TEXT:
-                yield from _strings(item)
+            yield str(key)
+            yield from _strings(item, (*place, str(key)))
     elif isinstance(value, Iterable):
         for item in value:
-            yield from _strings(item)
+            yield from _strings(item, (*place, ""))
 
 
 def _runs(text: str) -> Iterator[str]:

@@ -37,9 +37,8 @@ def facts_of(result: Result) -> Facts:
         "hash of the prompts": manifest.prompts_hash,
         "hash of the model's weights": manifest.model.sha256 or manifest.model.revision,
         "metric": result.main_metric,
-        "test records": tuple(sorted(result.documents[result.main_metric].ids))
-        if result.main_metric in result.documents
-        else (),
+        "set of metrics": (sorted(result.scores), sorted(result.aggregates), sorted(result.skipped_metrics)),
+        "test records": {metric: sorted(documents.ids) for metric, documents in result.documents.items()},
     }
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 import os
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import pstdev
 
 from harness.errors import PluginError, UsageError
 from harness.results import Result, from_text
-from leaderboards.gate.code import ask_worker, may_run, plugins, workplace
+from leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
+from leaderboards.gate.consistency import contradiction
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, verdict
-from leaderboards.gate.ledgers import SAME
+from leaderboards.gate.ledgers import SAME, problem_of
 from leaderboards.submitted import Reproduction
 
 #: Seconds for one cell; smallest difference of scores that counts on another machine.
@@ -84,8 +86,21 @@ def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: flo
                 raise PluginError(
                     "The mechanism's process wrote no result; run it with `dpicl run --plugin`."
                 ) from None
-            again.append(compared(result, found))
+            one = compared(result, found)
+            again.append(one if one.problem else replace(one, problem=_unsound(found)))
     return again
+
+
+def _unsound(found: Result) -> str:
+    """What this process finds wrong with what the other one wrote: its ledger accounted for again, and in itself."""
+    problem = problem_of(found) or contradiction(_from_a_commit(found), datetime.now(UTC))
+    return f"the result of the re-run is unsound, {problem.rstrip('.')}" if problem else ""
+
+
+def _from_a_commit(result: Result) -> Result:
+    """The result as if it had been run from a clean commit: which code re-runs is the business of `--record`."""
+    manifest = result.manifest.model_copy(update={"commit": "0" * 40, "dirty": False})
+    return result.model_copy(update={"manifest": manifest})
 
 
 def _needed(chosen: list[Result]) -> dict[str, str]:
@@ -106,7 +121,7 @@ def compared(reported: Result, again: Result) -> Again:
     same_outcomes = reported.documents[reported.main_metric] == again.documents[reported.main_metric]
     identical = same_texts and same_outcomes and again.cell_id == reported.cell_id
     difference = abs(_score(again) - _score(reported))
-    allowed = _allowed(reported)
+    allowed = allowed_difference(reported)
     problem = ""
     if again.cell_id != reported.cell_id:
         problem = "another cell came out"
@@ -119,7 +134,8 @@ def compared(reported: Result, again: Result) -> Again:
     return Again(reported, again, same_place, identical, problem)
 
 
-def _allowed(result: Result) -> float:
+def allowed_difference(result: Result) -> float:
+    """What a score may differ by on another machine: 2 standard errors of the cell, or `SLACK` if that is larger."""
     outcomes = result.documents[result.main_metric].outcomes
     return max(SLACK, 2 * pstdev(outcomes) / math.sqrt(len(outcomes)))
 
@@ -139,7 +155,7 @@ def rerun_check(contents: Contents, cells: list[Again], seed: int) -> Finding:
     ]
     identical = sum(one.identical for one in cells)
     drawn = f"{len(cells)} of {len(contents.results)} cells (drawn with seed {seed})"
-    good = f"{drawn} came out again, {identical} identical"
+    good = f"{drawn} came out again, {identical} identical{trusting(contents)}"
     return verdict("rerun", problems, good)
 
 

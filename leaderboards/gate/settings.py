@@ -46,7 +46,19 @@ def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -
         return verdict("suite", [f"There is no result; make some with `{command}`."], "")
     if str(card.suite_version) != str(suite.version):
         if frozen:
-            return verdict("suite", [], f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
+            mixed = [
+                (
+                    name,
+                    f"it is of version {result.suite.version}, and the card says {card.suite_version}; mend the card.",
+                )
+                for name, result in contents.results.items()
+                if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
+            ]
+            return verdict(
+                "suite",
+                by_sentence(mixed),
+                f"version {card.suite_version} of {suite.name} is retired; nothing was changed",
+            )
         problem = (
             f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
             f" {suite.version} and set suite_version to it."
@@ -105,7 +117,12 @@ def _plugins(contents: Contents) -> Iterable[tuple[str, str]]:
         yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
         return
     for name, result in contents.results.items():
-        if result.cell.plugin != sent and sent is not None:
+        if sent is None and result.cell.plugin is not None:
+            yield (
+                name,
+                "it was made with a mechanism's file, which is not here; send that file and name it in the card.",
+            )
+        elif result.cell.plugin != sent:
             made = "without a plugin file" if result.cell.plugin is None else "with another version of it"
             yield name, f"it was made {made}, not with the {named} that was sent; run it again with that file."
 
@@ -135,8 +152,11 @@ def by_row(results: Iterable[Result]) -> dict[Key, list[Result]]:
     return {key: sorted(rows[key], key=lambda one: one.cell.seed) for key in sorted(rows)}
 
 
-def seeds_check(contents: Contents, reference: Sequence[Result]) -> Finding:
-    """At least `SEEDS` seeds, the same everywhere, each with noise of its own; the ends of the scale have them too."""
+def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | None = None) -> Finding:
+    """At least `SEEDS` seeds, the same everywhere, each with noise of its own, and nobody chooses them.
+
+    All seeds of the suite are there, and further ones only where both ends of the scale have them.
+    """
     rows = by_row(contents.results.values())
     if not rows:
         return not_checked("seeds", "there is no result")
@@ -156,6 +176,8 @@ def seeds_check(contents: Contents, reference: Sequence[Result]) -> Finding:
                 f"{where} released the same for all {len(seeds)} seeds, although it has noise; say in the card why that"
                 " can be, or run it with noise that depends on the seed."
             )
+    if suite is not None and (left_out := set(suite.seeds) - everywhere):
+        problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
     problems += _ends_without(contents, reference, everywhere)
     return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
 
@@ -180,9 +202,9 @@ def _ends_without(contents: Contents, reference: Sequence[Result], seeds: set[in
     for model, task in pairs:
         for end in (ZERO_SHOT, REAL_DATA):
             lacking = {seed for seed in seeds if (model, task, end, seed) not in there}
-            if lacking and len(lacking) < len(seeds):
+            if lacking:
                 problems.append(
-                    f"{end} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use the suite's"
-                    " own seeds."
+                    f"{end} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"
+                    " of the suite, and further ones only where both ends have them."
                 )
     return problems

@@ -187,3 +187,10 @@ def test_numbers_that_are_not_finite_are_texts_in_json():
 def test_a_file_that_is_nested_too_deeply_is_damaged():
     with pytest.raises(ValueError, match="nested too deeply"):
         from_text("[" * 200_000 + "]" * 200_000)
+
+
+def test_a_key_that_is_given_twice_is_damaged():
+    """Readers differ in which of the two they take, so a text could be seen by one and not by another."""
+    text = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
+    with pytest.raises(ValueError, match="damaged: an object has one key twice"):
+        from_text(text)

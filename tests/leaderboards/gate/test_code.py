@@ -19,7 +19,8 @@ from tests.leaderboards.gate.test_gate import _short_ledger
 
 def test_ledgers_are_what_the_mechanism_declares(world: World):
     found = events_check(read_contents(world.folder), run_code=True)
-    assert (found.status, found.why) == ("ok", "5 ledgers are what the mechanism declares")
+    assert found.status == "ok"
+    assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the code that was sent")
 
 
 def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
