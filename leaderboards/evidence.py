@@ -163,10 +163,10 @@ def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evi
                 others[", ".join(differs)].append(f"{row.title}, {row.task}")
                 break
     for what, on in others.items():
-        named = list(dict.fromkeys(on))
-        more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+        rows_named = list(dict.fromkeys(on))
+        more = f" and {len(rows_named) - _NAMED} more" if len(rows_named) > _NAMED else ""
         count = f"{len(on)} attack{'' if len(on) == 1 else 's'}"
-        yield f"Left out {count} on {'; '.join(named[:_NAMED])}{more}: other {what}."
+        yield f"Left out {count} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
     suites = {group.suite for group in groups}
     for one in evidence.external:
         if one.suite in suites and id(one) not in used:

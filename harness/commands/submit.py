@@ -119,6 +119,10 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
         raise UsageError(f"There is no folder {folder}; give that of a submission, <team>/<method>.")
     if not arguments.all:
         assert folder is not None  # _require_sense
+        cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
+        below = sorted(str(path.parent) for path in cards)
+        if below and not (folder / "submission.yaml").exists():
+            raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
     found: list[Path] = gate.find_submissions(folder or gate.ROOT)
     if not found and folder is not None:

@@ -23,6 +23,7 @@ from harness.results import lines
 from harness.strict_yaml import Document, read
 from harness.suite import number
 from leaderboards.submitted import Reproduction
+from leaderboards.text import names_text
 
 CARD = "submission.yaml"
 REPRODUCED = "reproduced.json"
@@ -30,16 +31,23 @@ REPRODUCED = "reproduced.json"
 LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
+_TO_DO = f"still says {PLACEHOLDER}"
 _DEEPEST = 4
 #: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+
+
+def _somebody(value: str) -> str:
+    if value.strip().lower() == "none":
+        raise ValueError("is nobody's name; somebody must answer for a submission")
+    return value
 
 
 def _filled(value: str) -> str:
     if not value.strip():
         raise ValueError("is empty; write it, or 'none' where that is the answer")
     if value.lstrip().startswith(PLACEHOLDER):
-        raise ValueError(f"still says {PLACEHOLDER}; write it, or 'none' where that is the answer")
+        raise ValueError(f"{_TO_DO}; write it, or 'none' where that is the answer")
     return value.strip()
 
 
@@ -88,7 +96,7 @@ class Card(BaseModel):
     method: str
     suite: Text
     suite_version: int | str
-    authors: Annotated[list[Text], Field(min_length=1, max_length=100)]
+    authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
     licence: Annotated[str, AfterValidator(_licence)]
     paper: Text
     code: Annotated[str, Field(max_length=LONGEST), AfterValidator(_address)] = ""
@@ -138,6 +146,10 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
     """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place = tuple(problem["loc"])
+    open_keys = [str(each["loc"][0]) for each in error.errors() if _TO_DO in each["msg"]]
+    if len(open_keys) > 1 and _TO_DO in problem["msg"]:
+        said = f"{names_text(open_keys)} still say {PLACEHOLDER}; write them, or 'none' where that is the answer."
+        return document.error(place, said)
     if problem["type"] == "extra_forbidden":
         fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
         return document.error(place, str(unknown("key", str(place[-1]), fields)))

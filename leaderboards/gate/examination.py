@@ -12,6 +12,7 @@ from harness.errors import DpiclError
 from harness.results import Result
 from harness.suite import Suite
 from leaderboards.gate import code, history, ledgers, paid, records, reproductions
+from leaderboards.gate.card import PLACEHOLDER, Card
 from leaderboards.gate.consistency import consistency_check, duplicates_check
 from leaderboards.gate.contents import Contents, read_contents
 from leaderboards.gate.findings import Finding, not_checked, verdict
@@ -72,13 +73,13 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
     Raises UsageError where a re-run is asked for and cannot be made; everything else is a finding.
     """
     card = contents.card
-    reference = load_reference(request.results, card.suite, card.suite_version) if card else []
+    reference = _reference(request, card) if card else []
     frozen = history.frozen(contents, request.base)
     count = len(contents.files)
     suite = suite_check(contents, request.suites, frozen)
     findings = [
         verdict("size", contents.size, f"{count} files of known kinds, none too large"),
-        verdict("card", [contents.card_problem] if card is None else [], "every key is there and readable"),
+        verdict("card", _card_problems(contents), "every key is there and readable"),
         verdict("schema", contents.schema, f"{len(contents.results)} results, each where it belongs"),
         suite,
         data_check(contents, reference),
@@ -93,7 +94,8 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
         findings += _by_running(contents, request, reference)
     else:  # what the cells name may not even exist
         names = ("private records", "ledger", "conformance")
-        findings += [not_checked(name, "the results are none of the suite; mend that first") for name in names]
+        why = "the results are none of the suite; mend that first" if contents.results else "there is no result"
+        findings += [not_checked(name, why) for name in names]
     again: list[Again] = []
     seed = None
     if request.rerun:
@@ -102,6 +104,22 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
     made = [one.reproduction("this run") for one in again]
     lines = lines_of(contents, reference, before, made) if card and contents.results and _readable(contents) else []
     return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
+
+
+def _reference(request: Request, card: Card) -> list[Result]:
+    """The results of record of the card's suite version; with the settings of the suite where that version ships."""
+    suite = request.suites.get(card.suite)
+    ships = suite is not None and str(suite.version) == str(card.suite_version)
+    return load_reference(request.results, card.suite, card.suite_version, suite.hash if suite and ships else None)
+
+
+def _card_problems(contents: Contents) -> list[str]:
+    problems = [contents.card_problem] if contents.card is None else []
+    path = contents.folder / "README.md"
+    readme = path.read_text(encoding="utf-8", errors="replace") if path.name in contents.files else ""
+    if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
+        problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
+    return problems
 
 
 def _history(contents: Contents, request: Request) -> Finding:

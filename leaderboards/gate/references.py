@@ -19,10 +19,14 @@ from leaderboards.text import names_text
 Facts = Mapping[str, object]
 
 
-def load_reference(results: Path, suite: str, version: object) -> list[Result]:
-    """All results of record of one version of a suite; damaged files are none."""
+def load_reference(results: Path, suite: str, version: object, suite_hash: str | None) -> list[Result]:
+    """All results of record of one version of a suite; damaged files are none.
+
+    suite_hash: of the suite as it ships; results with other settings (`--limit`, say) are somebody's trials. None: any.
+    """
     found, _ = Store(results, suite).load_all()
-    return [result for result in found if str(result.suite.version) == str(version)]
+    same = [result for result in found if str(result.suite.version) == str(version)]
+    return [result for result in same if suite_hash in (None, result.suite.hash)]
 
 
 def facts_of(result: Result) -> Facts:
@@ -71,5 +75,5 @@ def data_check(contents: Contents, reference: Sequence[Result]) -> Finding:
             f" --task {task} --model {model} --mechanism {ZERO_SHOT} --mechanism {REAL_DATA}`."
         )
     count = len({(result.cell.task, result.cell.model) for result in contents.results.values()})
-    good = f"records, prompts, test records and weights are those of the results of record ({count} task and model)"
+    good = f"records, prompts, test records and weights are those of the results of record ({count} of task and model)"
     return verdict("data", problems, good)

@@ -87,8 +87,22 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     folder = world.root / "team_c" / "mine"
     assert {path.name for path in folder.iterdir()} == {"submission.yaml", "README.md"}
     refused = dpicl("submit", folder, "--suite", world.suite, "--results", world.results)
-    assert refused.code == 1 and "still says TODO" in refused.out
+    assert refused.code == 1 and "authors, paper, public_data and tuning still say TODO" in refused.out
+    assert "README.md still says TODO" in refused.out
     again = dpicl("submit", world.root, "--new", "team_c/mine")
     assert again.code == 2 and "is there already" in again.err
     _, problems = load_submissions(world.root)
     assert any("team_c/mine is left out" in problem for problem in problems)
+
+
+def test_a_folder_of_submissions_is_not_taken_for_one(world: World, dpicl):
+    for folder in (world.folder.parent, world.folder.parent.parent):
+        answer = dpicl("submit", folder)
+        assert answer.code == 2 and f"{folder} holds submissions; name one of them, such as" in answer.err
+
+
+def test_trials_with_other_settings_beside_the_results_of_record_change_nothing(world: World, dpicl):
+    ends = ("--mechanism", "zero_shot", "--mechanism", "real_demonstrations", "--seed", 0, "--limit", 5)
+    assert dpicl("run", world.suite, "--results", world.results, *ends).code == 0
+    answer = dpicl(*words(world))
+    assert answer.code == 0, answer.out
