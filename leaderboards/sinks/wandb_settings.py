@@ -6,16 +6,22 @@ line, and no error reports to wandb's own makers. What remains is in docs/publis
 
 from __future__ import annotations
 
+import atexit
 import os
+import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
+import psutil
+
 from harness.errors import UsageError
 from leaderboards.sinks.base import SinkError
 
 Mode = Literal["online", "offline"]
+_SERVICE: Final = "wandb-core"
 DEFAULT_PROJECT: Final = "dpicl-bench"
 #: Seconds: to begin a run, to end one, and to ask the server one question.
 BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 30.0
@@ -109,6 +115,30 @@ def has_key() -> bool:
     except AuthenticationError as error:
         raise SinkError(f"W&B's API key cannot be used: {' '.join(str(error).split())}") from error
     return found is not None
+
+
+def end_service_after(seconds: float) -> threading.Timer:
+    """Kills wandb's service process when this time has passed; cancel the timer once it has ended by itself.
+
+    `wandb.teardown`, which also runs when the program ends, waits for that process without a limit.
+    """
+    timer = threading.Timer(seconds, _kill_service)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def limit_the_end(seconds: float) -> None:
+    """At the end of the program wandb's service has this long. To be called when it was used: last in, first out."""
+    atexit.unregister(end_service_after)
+    atexit.register(end_service_after, seconds)
+
+
+def _kill_service() -> None:
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            if child.name().startswith(_SERVICE):
+                child.kill()
 
 
 def run_settings(to: Destination) -> Any:

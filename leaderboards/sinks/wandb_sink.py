@@ -24,7 +24,7 @@ from leaderboards.sinks.base import Outcome, Published, PublishedBoard, SinkErro
 from leaderboards.sinks.offline_record import OfflineRecord
 from leaderboards.sinks.run_file import DamagedRunFile, read
 from leaderboards.sinks.wandb_server import CONTENT_KEY, LINES_KEY, ROW_KEY, Found, Server, reason
-from leaderboards.sinks.wandb_settings import Destination, load_wandb, run_settings
+from leaderboards.sinks.wandb_settings import Destination, limit_the_end, load_wandb, run_settings
 
 #: How long wandb may take to have written an offline run: attempts, and seconds between them.
 _READ_ATTEMPTS, _READ_PAUSE = 200, 0.05
@@ -102,6 +102,7 @@ class WandbSink:
     def abandon(self) -> None:
         """See `Sink`. May be called twice."""
         self._record.close()
+        limit_the_end(self.to.end_seconds)
         if self._data_folder is None:
             os.environ.pop("WANDB_DATA_DIR", None)
         else:

@@ -7,13 +7,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from harness.results import Result
 from harness.store import Store
-from leaderboards.sinks import wandb_sink
+from leaderboards.sinks import wandb_settings, wandb_sink
 from leaderboards.sinks.wandb_settings import Destination, destination
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.sinks.stub_server import StubServer, stub_server
@@ -63,17 +64,25 @@ def runs_folder() -> Iterator[Path]:
         shutil.rmtree(wandb_sink._staging_folder(Path(folder) / "wandb"))
 
 
+def end_service() -> None:
+    """Ends wandb's service process, which now and then does not end by itself when its server was not kind."""
+    import wandb
+
+    timer = wandb_settings.end_service_after(10.0)
+    with suppress(ConnectionError):  # it was killed
+        wandb.teardown()
+    timer.cancel()
+
+
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubServer]:
     """A W&B server that wandb will use, with a key. wandb reads its settings once a process, so it starts anew."""
-    import wandb
-
-    wandb.teardown()
+    end_service()
     with stub_server() as found:
         monkeypatch.setenv("WANDB_API_KEY", API_KEY)
         monkeypatch.setenv("WANDB_BASE_URL", found.url)
         yield found
-        wandb.teardown()
+        end_service()
         assert found.unknown == []
 
 

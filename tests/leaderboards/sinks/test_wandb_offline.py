@@ -6,7 +6,10 @@ import getpass
 import json
 import os
 import re
+import shutil
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -187,3 +190,15 @@ def test_wandb_that_is_switched_off_stays_off(runs_folder: Path, monkeypatch: py
     monkeypatch.setenv("WANDB_MODE", "disabled")
     with pytest.raises(UsageError, match="WANDB_MODE"):
         destination(None, None, None, runs_folder)
+
+
+def test_a_service_that_does_not_end_is_ended(tmp_path: Path) -> None:
+    """wandb waits for its process without a limit when the program ends."""
+    stuck = tmp_path / "wandb-core"
+    shutil.copy(str(shutil.which("sleep")), stuck)
+    code = (  # in a program of its own, whose children are not those of other tests
+        "import subprocess, sys\nfrom leaderboards.sinks.wandb_settings import end_service_after\n"
+        "stuck = subprocess.Popen([sys.argv[1], '60'])\nend_service_after(0.0)\nsys.exit(-stuck.wait(timeout=30))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(stuck)], cwd=Path(__file__).parents[3], timeout=60)
+    assert done.returncode == signal.SIGKILL

@@ -22,6 +22,7 @@ from leaderboards.sinks.published import Evidence
 from leaderboards.sinks.wandb_settings import Destination
 from leaderboards.sinks.wandb_sink import WandbSink
 from tests.leaderboards.factory import make_result
+from tests.leaderboards.sinks.conftest import end_service
 from tests.leaderboards.sinks.stub_server import StubServer
 
 To = Callable[..., Destination]
@@ -149,9 +150,7 @@ def test_a_server_that_fails_in_the_middle_is_an_error_and_the_rest_follows(
     monkeypatch.setenv("WANDB_BASE_URL", server.url)
     server.behaviour = "good"
     server.released.set()
-    import wandb
-
-    wandb.teardown()
+    end_service()
     assert send(what, to("online")).outcomes["sent"] >= 3
     again = {row.id: f"{row.id}-2" for row in what.rows if f"{row.id}-2" in server.runs}
     assert set(again) <= {what.rows[1].id}
