@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -258,14 +256,3 @@ def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_pat
     (tmp_path / "submission.yaml").write_text("")
     done = dpicl("run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results")
     assert done.code == 0 and f"Next: dpicl submit {tmp_path}" in done.out
-
-
-def test_a_checkout_that_runs_as_a_module_takes_all_of_its_packages_from_itself(tmp_path):
-    root = Path(__file__).parents[2]
-    for name in ("harness", "mechanisms"):
-        shutil.copytree(root / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    marked = tmp_path / "mechanisms" / "zero_shot.py"
-    marked.write_text(marked.read_text() + "\nraise RuntimeError('the code of this checkout')\n")
-    words = [sys.executable, "-m", "harness", "list", "mechanisms"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
-    assert "the code of this checkout" in done.stderr
