@@ -20,7 +20,8 @@ from harness.files import unwritable, write_whole
 from harness.paths import slug
 from harness.results import Result, from_text, to_text
 
-_ASIDE = "set_aside"
+#: Beside a file that is no result: it is moved there, and not read again.
+ASIDE = "set_aside"
 _LOCKS = ".locks"
 _UNFINISHED = ".*.json.tmp"
 
@@ -58,7 +59,7 @@ class Store:
         results, damaged = [], []
         for path in sorted(self.folder.rglob("*.json")):
             parts = path.relative_to(self.folder).parts
-            if _ASIDE in parts or any(part.startswith(".") for part in parts):
+            if ASIDE in parts or any(part.startswith(".") for part in parts):
                 continue
             found = _read(path)
             if isinstance(found, Result) and self.path(found.cell).resolve() != path.resolve():
@@ -85,10 +86,10 @@ class Store:
         """Moves files into `set_aside` beside them, under a name that is still free; returns where they are now."""
         moved = []
         for item in damaged:
-            target = item.path.parent / _ASIDE / item.path.name
+            target = item.path.parent / ASIDE / item.path.name
             number = 1
             while target.exists():
-                target = item.path.parent / _ASIDE / f"{item.path.stem}.{number}{item.path.suffix}"
+                target = item.path.parent / ASIDE / f"{item.path.stem}.{number}{item.path.suffix}"
                 number += 1
             try:
                 target.parent.mkdir(exist_ok=True)

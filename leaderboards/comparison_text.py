@@ -20,6 +20,16 @@ from leaderboards.text import epsilon_text, seeds_text, visible
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
+_SUMMARY_HEAD = (
+    "mechanism",
+    "cells",
+    "regressions",
+    "improvements",
+    "no change",
+    "not tested",
+    "ε too large",
+    "mean change",
+)
 _HEAD = ["mechanism", "ε", "seeds", "base", "candidate", "change", "95% interval", "p (Holm)", "finds ≥", "verdict"]
 _MOST_UNMATCHED = 20
 
@@ -39,18 +49,8 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
         console.print(Text(f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {_documents(cells)}", style="bold"))
         console.print(grid(_HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells]))
     console.print()
-    names = [
-        "mechanism",
-        "cells",
-        "regressions",
-        "improvements",
-        "no change",
-        "not tested",
-        "ε too large",
-        "mean change",
-    ]
     lines = [_summary_line(summary) for summary in comparison.summaries]
-    console.print(grid(names, lines, [None] * len(lines)))
+    console.print(grid(_SUMMARY_HEAD, lines, [None] * len(lines)))
     print_notes(console, notes(comparison))
     return text()
 
@@ -73,17 +73,7 @@ def render_markdown(comparison: Comparison) -> str:
             f"{_cells_markdown(rest)}\n\n</details>"
         )
     summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
-    head = [
-        "mechanism",
-        "cells",
-        "regressions",
-        "improvements",
-        "no change",
-        "not tested",
-        "ε too large",
-        "mean change",
-    ]
-    parts.append(_markdown_table(head, summary))
+    parts.append(_markdown_table(_SUMMARY_HEAD, summary))
     parts.append("\n".join(f"- {_escaped(note)}" for note in notes(comparison)))
     return "\n\n".join(parts) + "\n"
 

@@ -83,18 +83,28 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
     people's files never are. Raises ResultError when the folder cannot be written.
     """
     folder = Path(folder)
-    target = folder
+    for name, content in files.items():
+        write_file(folder / name, content)
     try:
-        for name, content in files.items():
-            target = folder / name
-            _write_whole(target, content)
         for old in (path for part in _GENERATED_FOLDERS for path in (folder / part).glob("*.html")):
             target = old
             if old.relative_to(folder).as_posix() not in files and _is_ours(old):
                 old.unlink()
     except OSError as error:
-        raise ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.") from error
+        raise _unwritable(target, error) from error
     return folder / "index.html"
+
+
+def write_file(target: Path, content: str) -> None:
+    """Writes one file whole or not at all. Raises ResultError when it cannot."""
+    try:
+        _write_whole(target, content)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(target: Path, error: OSError) -> ResultError:
+    return ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.")
 
 
 def data(value: Any) -> Markup:

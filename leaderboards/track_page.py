@@ -7,8 +7,6 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from harness.errors import ResultError
-from harness.files import write_whole
 from leaderboards import page, svg
 from leaderboards.text import epsilon_text
 from leaderboards.track import Track, significant_steps
@@ -39,13 +37,8 @@ def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), 
 def write_page(tracks: Sequence[Track], folder: Path) -> Path:
     """Writes ``folder/track.html`` and returns its path. Raises ResultError when it cannot."""
     target = Path(folder) / "track.html"
-    try:
-        links = [("Board", "index.html")] if target.with_name("index.html").is_file() else []
-        write_whole(target, render_page(tracks, links), folder)
-    except (OSError, ResultError) as error:
-        cause = error if isinstance(error, OSError) else error.__cause__
-        reason = getattr(cause, "strerror", None) or "the disk does not take it"
-        raise ResultError(f"Cannot write the page {target}: {reason}; choose another folder.") from error
+    links = [("Board", "index.html")] if target.with_name("index.html").is_file() else []
+    page.write_file(target, render_page(tracks, links))
     return target
 
 

@@ -13,12 +13,10 @@ from harness.attacks.results import AttackResult, External, Subject, attack_from
 from harness.errors import ResultError
 from harness.files import write_whole
 from harness.paths import slug
-from harness.store import Damaged, Store
+from harness.store import ASIDE, Damaged, Store
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
-#: Beside a file that was no result: it is moved there, and not read again.
-ASIDE = "set_aside"
 T = TypeVar("T")
 
 

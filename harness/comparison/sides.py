@@ -14,8 +14,8 @@ from pathlib import Path
 
 from harness.errors import ResultError, UsageError
 from harness.results import Result, from_text
+from harness.store import ASIDE
 
-_ASIDE = "set_aside"
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
 _EVIDENCE = "attack"
 
@@ -51,7 +51,7 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
     results, foreign = [], []
     for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
         parts = file.relative_to(path).parts
-        if _ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
+        if ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
             continue
         try:
             text = file.read_text(encoding="utf-8")

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any, Literal, Protocol, cast
 
 from harness.errors import DpiclError
 
@@ -27,8 +28,27 @@ class SinkError(DpiclError):
     """A tracker that did not take what was sent. The results are where they were."""
 
 
+class Hashed:
+    """A frozen dataclass with an id of its content, which is taken once: a board holds all of its result files.
+
+    row: what it stands for, whatever its numbers.
+    """
+
+    row: str
+
+    @cached_property
+    def content(self) -> str:
+        """sha256 over everything that is sent, 64 hexadecimal digits."""
+        return content_hash({field.name: getattr(self, field.name) for field in fields(cast("Any", self))})
+
+    @property
+    def id(self) -> str:
+        """The id of the run: what it stands for, and the first 8 digits of the content."""
+        return f"{self.row}-{self.content[:8]}"
+
+
 @dataclass(frozen=True)
-class Published:
+class Published(Hashed):
     """One row on one task, as a run.
 
     row: what it stands for, whatever its numbers: 16 hexadecimal digits. config: settings, texts and numbers. rows: one
@@ -44,19 +64,9 @@ class Published:
     rows: Sequence[Mapping[str, float | str]]
     summary: Mapping[str, float]
 
-    @property
-    def content(self) -> str:
-        """sha256 over everything that is sent, 64 hexadecimal digits."""
-        return content_hash(vars(self))
-
-    @property
-    def id(self) -> str:
-        """The id of the run: the row, and the first 8 digits of the content."""
-        return f"{self.row}-{self.content[:8]}"
-
 
 @dataclass(frozen=True)
-class PublishedBoard:
+class PublishedBoard(Hashed):
     """One section of a board, as a run of its own with a table and two artifacts.
 
     columns, rows: the table, None where there is no number. document: the board as JSON. files: path below the results
@@ -74,16 +84,6 @@ class PublishedBoard:
     rows: Sequence[Sequence[float | str | None]]
     document: Mapping[str, Any]
     files: Mapping[str, str]
-
-    @property
-    def content(self) -> str:
-        """sha256 over everything that is sent, 64 hexadecimal digits."""
-        return content_hash(vars(self))
-
-    @property
-    def id(self) -> str:
-        """The id of the run: the section, and the first 8 digits of the content."""
-        return f"{self.row}-{self.content[:8]}"
 
 
 class Sink(Protocol):
