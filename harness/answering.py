@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from harness.errors import PluginError, UsageError
+from harness.errors import UsageError
 from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Mechanism, Query, Sizes
+from harness.outputs import checked_answer
 from harness.privacy.accountants import epsilon
 from harness.privacy.private_set import PrivateSet
 
@@ -47,17 +48,11 @@ def answer_all(
     samples = mechanism.dealing.samples(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = mechanism.answer(query, next(samples), context)
+        said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
         report(len(said), len(queries), "answers")
     waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
     written = dict(zip(waiting, context.reader.write(list(waiting.values())), strict=True))
-    return {key: _text(written.get(key, answer), mechanism.name) for key, answer in said.items()}
-
-
-def _text(answer: object, name: str) -> str:
-    if not isinstance(answer, str):
-        raise PluginError(f"Mechanism '{name}' answers with {type(answer).__name__}; return a str or a FinalPrompt.")
-    return answer
+    return {key: answer if isinstance(answer, str) else written[key] for key, answer in said.items()}
 
 
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:

@@ -14,7 +14,7 @@ from harness.task import Record
 if TYPE_CHECKING:
     from harness.models.base import LanguageModel
     from harness.privacy.private_set import PrivateRecord
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 class PromptWriter:
@@ -27,7 +27,7 @@ class PromptWriter:
     """
 
     def __init__(
-        self, task: Task, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
+        self, task: PublicTask, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
     ) -> None:
         self._task, self._model, self._label, self._style = task, model, label, style
         self._record_tokens = record_tokens
@@ -68,7 +68,7 @@ class ReleasedText:
     A text ends at EOS or at the task's first stop string; blanks and line breaks before its first word end nothing.
     """
 
-    def __init__(self, task: Task, model: LanguageModel) -> None:
+    def __init__(self, task: PublicTask, model: LanguageModel) -> None:
         self._task, self._model = task, model
         self.tokens: list[int] = []
         self.ended = False
@@ -82,7 +82,7 @@ class ReleasedText:
     def demonstration(self, label: str) -> Demonstration:
         """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
         text = self._before_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
-        return Demonstration(text=text, label=label, tokens=len(self.tokens), stopped=self.ended)
+        return Demonstration(text=text, label=label, tokens=len(self.tokens))
 
     def _before_stop(self, text: str) -> str:
         ends = [at for stop in self._task.stop_strings if (at := text.find(stop)) >= 0]

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from harness.models.base import LanguageModel
     from harness.privacy.private_set import PrivateSet, Sample
-    from harness.seeds import NoiseSource, Streams
+    from harness.seeds import PublicStreams
     from harness.slot_reader import SlotReader
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -69,37 +69,39 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """One released example: public label, released text, and how many tokens were drawn for it."""
+    """One released example: public label and released text.
+
+    tokens: how many tokens the text has. The harness counts them in what is published, whatever a mechanism says.
+    """
 
     text: str
     label: str
-    tokens: int
-    stopped: bool = True
+    tokens: int = 0
 
 
 @dataclass(frozen=True)
 class Context:
-    """Everything public that a release may use.
+    """Everything public that a release may use. Noise is drawn by the primitives, with permits of the samples.
 
     shots: the label (or keyword) of each demonstration to release, in order; drawn from public lists.
     knob: the calibrated value of the mechanism's knob.
-    report: called with (done, total, unit) as the release proceeds.
+    streams: public randomness.
+    progress: called with the number of shots that are done.
     """
 
-    task: Task
+    task: PublicTask
     model: LanguageModel
     shots: tuple[str, ...]
     knob: float
-    streams: Streams
-    noise: NoiseSource
-    report: Callable[[int, int, str], None] = field(default=lambda done, total, unit: None)
+    streams: PublicStreams
+    progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
         """``write(label)`` for every shot in order, reporting after each."""
         demonstrations = []
         for label in self.shots:
             demonstrations.append(write(label))
-            self.report(len(demonstrations), len(self.shots), "demonstrations")
+            self.progress(len(demonstrations))
         return demonstrations
 
 
@@ -122,7 +124,7 @@ class Mechanism(ABC):
         """The epsilon that the authors would have claimed for this knob; None when they state no formula."""
         return None
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         """Why this mechanism cannot do this task, or None when it can."""
         return None
 
@@ -158,14 +160,13 @@ class AnswerContext:
     """Everything besides the records that an answer may use.
 
     reader: the model, asked through slots (private) or without records (public); it keeps what it has read.
-    knob: the calibrated value of the mechanism's knob.
+    knob: the calibrated value of the mechanism's knob. streams: public randomness.
     """
 
-    task: Task
+    task: PublicTask
     reader: SlotReader
     knob: float
-    streams: Streams
-    noise: NoiseSource
+    streams: PublicStreams
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,13 @@ answers every test record.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.answering import answer_all, queries_of
+from harness.answering import answer_all, per_query_epsilon, queries_of
 from harness.errors import BudgetExceeded, PluginError, UsageError
 from harness.mechanism import (
     AnswerContext,
@@ -24,6 +25,7 @@ from harness.mechanism import (
     Sizes,
 )
 from harness.output_cache import OutputCache
+from harness.outputs import checked_claim, checked_demonstrations, require_noise
 from harness.privacy import accountants
 from harness.privacy.bounds import Bounds
 from harness.privacy.calibration import Calibration, calibrate
@@ -57,11 +59,32 @@ class Terms:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What is said of a release before its mechanism sees a record.
+
+    claimed: epsilon by the authors' formula, None without one. per_query: proved epsilon of one answer alone, None for
+    demonstrations.
+    """
+
+    claimed: float | None
+    per_query: float | None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism, calibration: Calibration, sizes: Sizes) -> Stated:
+        """Raises PluginError for a claim that is no number."""
+        claimed: float | None = calibration.epsilon
+        if mechanism.knob is not None and math.isfinite(calibration.epsilon):
+            claimed = checked_claim(mechanism, mechanism.paper_epsilon(calibration.knob, sizes, calibration.delta))
+        return cls(claimed, per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta))
+
+
+@dataclass(frozen=True)
 class Release:
     """What came out of a mechanism, and what it cost. answers: query id -> answer; None for demonstrations."""
 
     calibration: Calibration
     sizes: Sizes
+    stated: Stated
     demonstrations: list[Demonstration]
     answers: dict[str, str] | None
     ledger: Ledger
@@ -102,36 +125,55 @@ class Releaser:
     def _demonstrate(self, mechanism: DemonstrationMechanism, task: Task, terms: Terms, randomness: Streams) -> Release:
         shots = task.plan_shots(terms.shots, randomness.stream("shots"))
         sizes = task.sizes(shots)
-        calibration = self._calibrate(mechanism, sizes, terms)
+        calibration, stated = self._calibrate(mechanism, sizes, terms)
         ledger = Ledger(calibration.event, terms.epsilon, terms.delta)
-        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=randomness.source("sampling"))
+        coins = randomness.source("sampling")
+        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
         context = Context(
-            task, self._model, shots, calibration.knob, randomness, randomness.source("noise"), self._report
+            task.public_view(),
+            self._model,
+            shots,
+            calibration.knob,
+            randomness.public,
+            lambda done: self._report(done, len(shots), "demonstrations"),
         )
         with self._phase("release"):
-            demonstrations = mechanism.release(private, context)
+            given = mechanism.release(private, context)
+        demonstrations = checked_demonstrations(mechanism, given, shots, self._model)
+        self._end(mechanism, private, terms, [each.text for each in demonstrations])
         bounds = self._proved(mechanism, terms, ledger)
-        return Release(calibration, sizes, demonstrations, None, ledger, bounds)
+        return Release(calibration, sizes, stated, demonstrations, None, ledger, bounds)
 
     def _answer(
         self, mechanism: AnswerMechanism, task: Task, terms: Terms, queries: Sequence[Query], randomness: Streams
     ) -> Release:
         budget = terms.queries or len(queries)
         sizes = Sizes.of_queries(task.size, budget)
-        calibration = self._calibrate(mechanism, sizes, terms)
+        calibration, stated = self._calibrate(mechanism, sizes, terms)
         ledger = Ledger(calibration.event, terms.epsilon, terms.delta)
-        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=_coins(mechanism, randomness))
+        coins = _coins(mechanism, randomness)
+        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
         outputs = OutputCache(None) if randomness.secure else self._outputs()
-        reader = SlotReader(task, self._model, outputs, mechanism.dealing, queries, mechanism.record_tokens)
-        context = AnswerContext(task, reader, calibration.knob, randomness, randomness.source("noise"))
+        seen = task.public_view()
+        reader = SlotReader(seen, self._model, outputs, mechanism.dealing, queries, mechanism.record_tokens)
+        context = AnswerContext(seen, reader, calibration.knob, randomness.public)
         with self._phase("release"):
             answers = answer_all(mechanism, queries, private, context, budget, self._report)
+        self._end(mechanism, private, terms, list(answers.values()))
         bounds = self._proved(mechanism, terms, ledger)
-        return Release(calibration, sizes, [], answers, ledger, bounds)
+        return Release(calibration, sizes, stated, [], answers, ledger, bounds)
 
-    def _calibrate(self, mechanism: Mechanism, sizes: Sizes, terms: Terms) -> Calibration:
+    def _calibrate(self, mechanism: Mechanism, sizes: Sizes, terms: Terms) -> tuple[Calibration, Stated]:
         with self._phase("calibrate"):
-            return calibrate(mechanism, sizes, terms.epsilon, terms.delta, mode=terms.mode)
+            calibration = calibrate(mechanism, sizes, terms.epsilon, terms.delta, mode=terms.mode)
+        with self._phase("account"):
+            return calibration, Stated.of(mechanism, calibration, sizes)
+
+    def _end(self, mechanism: Mechanism, private: PrivateSet, terms: Terms, texts: Sequence[str]) -> None:
+        """Closes the private set. Raises PluginError where texts were released without noise at a finite epsilon."""
+        releases = private.close()
+        if math.isfinite(terms.epsilon):
+            require_noise(mechanism, texts, releases)
 
     def _proved(self, mechanism: Mechanism, terms: Terms, ledger: Ledger) -> Bounds:
         with self._phase("account"):

@@ -143,7 +143,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     mechanism = bench.mechanism(cell)
     with clock.phase("load"):
         task = bench.task(cell)
-        if reason := mechanism.skip(task):
+        if reason := mechanism.skip(task.public_view()):
             raise Skipped(reason)
         model = bench.model(cell)
     tokens_before = model.usage.tokens_read

@@ -17,7 +17,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import ndtri
 
-from harness.errors import UsageError
+from harness.errors import PluginError, UsageError
 
 
 class Coins(Protocol):
@@ -85,6 +85,29 @@ class SecureNoise:
         return -np.log(-np.log(self._open_uniform(size)))
 
 
+#: The streams that noise and sampling coins come from, where they are seeded.
+_PRIVATE = ("noise", "sampling")
+
+
+class PublicStreams:
+    """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling coins."""
+
+    def __init__(self, streams: Streams) -> None:
+        def stream(name: str) -> np.random.Generator:
+            if name in _PRIVATE:
+                raise PluginError(f"Stream '{name}' is the harness's own; choose another name for public randomness.")
+            return streams.stream(name)
+
+        self._stream = stream
+
+    def stream(self, name: str) -> np.random.Generator:
+        """A generator that everybody may know: a function of the run's seed and the name alone.
+
+        Raises PluginError for the names of the noise and of the sampling coins.
+        """
+        return self._stream(name)
+
+
 @dataclass(frozen=True)
 class Streams:
     """The random streams of one run. ``stream(name)`` is a function of the root seed and the name alone."""
@@ -97,6 +120,11 @@ class Streams:
         digest = hashlib.sha256(name.encode()).digest()
         words = np.frombuffer(digest[:16], dtype=np.uint32)
         return np.random.default_rng(np.random.SeedSequence([self.root, *words.tolist()]))
+
+    @property
+    def public(self) -> PublicStreams:
+        """The streams that a mechanism may use."""
+        return PublicStreams(self)
 
     def source(self, name: str) -> NoiseSource:
         """A source of private randomness: the noise, or the sampling coins."""

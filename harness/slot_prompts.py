@@ -11,7 +11,7 @@ from harness.task import Record
 if TYPE_CHECKING:
     from harness.models.base import LanguageModel
     from harness.privacy.private_set import PrivateRecord
-    from harness.task import Task
+    from harness.task import PublicTask
 
 Slot = Sequence["PrivateRecord"]
 
@@ -24,7 +24,7 @@ class SlotPrompts:
         alone, so it changes no sensitivity.
     """
 
-    def __init__(self, task: Task, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
+    def __init__(self, task: PublicTask, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
         self._task, self._model, self._shown, self._record_tokens = task, model, shown, record_tokens
         self.endings = label_endings(task, model)
         #: Tokens that must stay free behind a prompt: for the longest label, or for an answer.
@@ -78,7 +78,7 @@ class SlotPrompts:
         return text if len(tokens) <= self._record_tokens else self._model.decode(tokens[: self._record_tokens])
 
 
-def label_endings(task: Task, model: LanguageModel) -> list[list[int]]:
+def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
     """Tokens of each label word after a prompt, as lm-eval splits them: those of the whole behind the prompt's own.
 
     Empty for tasks without labels to score.

@@ -27,7 +27,7 @@ from harness.task import CONTENT_FREE
 
 if TYPE_CHECKING:
     from harness.models.base import Broken, LanguageModel
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 #: Further prompts, written only when they are needed.
@@ -43,7 +43,7 @@ class SlotReader:
 
     def __init__(
         self,
-        task: Task,
+        task: PublicTask,
         model: LanguageModel,
         cache: OutputCache,
         dealing: Dealing,

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -39,17 +39,17 @@ STYLES = ("completion", "chat")
 NEUTRAL_LABEL = "example"
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One task as loaded from one source. Equality is identity; `fingerprint` says whether two have the same records.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PublicTask:
+    """What a task publishes: all that a mechanism sees of it. No private record is in it, nor a number made from one.
 
     kind: 'classification' (one of `labels`), 'extraction' (find the phrase in the text), 'generation' (write an output
         for the text) or 'json' (write more texts like the records).
     labels: public label words in public order; for extraction the public keyword list; () for generation.
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
-    dropped: how many records de-duplication dropped, by reason.
-    train: PRIVATE. test: public. public: train records that were set apart and are known to everybody.
+    test: public. public: train records that were set apart and are known to everybody.
     seed: the public coins that the task was loaded with.
+    shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
     """
 
     name: str
@@ -57,13 +57,192 @@ class Task:
     labels: tuple[str, ...]
     partitioned: bool
     source: str
-    fingerprint: str
-    dropped: Mapping[str, int]
-    train: tuple[Record, ...] = field(repr=False)
     test: tuple[Record, ...] = field(repr=False)
     config: Mapping[str, Any] = field(repr=False)
     public: tuple[Record, ...] = field(default=(), repr=False)
     seed: int = 0
+    shown_by: PublicTask | None = field(default=None, repr=False)
+
+    @staticmethod
+    def without_records(name: str) -> PublicTask:
+        """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
+        config = load_config(name)
+        return PublicTask(
+            name=name,
+            kind=config["metadata"]["kind"],
+            labels=public_labels(config),
+            partitioned="doc_to_choice" in config,
+            source="none",
+            test=(),
+            config=config,
+        )
+
+    def public_records(self, kind: str = "in") -> tuple[Record, ...]:
+        """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
+        another data set (`metadata.data.out_of_distribution` of task.yaml), cut and written like this task's.
+
+        Raises DataError where the task names no other data set, or that one is not another one in this source.
+        """
+        if kind not in ("in", "out"):
+            raise unknown("kind of public records", kind, ("in", "out"))
+        return self.public if kind == "in" else self._other_records
+
+    @cached_property
+    def _other_records(self) -> tuple[Record, ...]:
+        """No private record is looked at: which records are public must not depend on those."""
+        other = self.config["metadata"]["data"].get("out_of_distribution")
+        if other is None:
+            raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
+        source = other.get("source", self.source)
+        if (other["task"], source) == (self.name, self.source):
+            raise DataError(
+                f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
+                " come from; choose another source, or the task's own public records ('in')."
+            )
+        size, own = len(self.public), source_spec(self.config)
+        spec = replace(
+            source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
+        )
+        check_source(spec, source)
+        pool, known = data_sources.read(spec, source, size, None, self.seed)
+        pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
+        if len(pool) < size:
+            raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
+        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
+
+    def public_view(self) -> PublicTask:
+        """The task without its private records."""
+        return PublicTask(**{each.name: getattr(self, each.name) for each in fields(PublicTask)})
+
+    @property
+    def has_public_part(self) -> bool:
+        """Whether some train records are set apart as public."""
+        return bool(self.config["metadata"]["data"].get("public"))
+
+    @property
+    def version(self) -> int | str:
+        """Version of the task file: it changes whenever prompts, labels or metric do."""
+        return self.config["metadata"]["version"]
+
+    @property
+    def lm_eval_name(self) -> str:
+        """Name of the task in lm-evaluation-harness, e.g. 'dpicl_agnews'."""
+        return self.config["task"]
+
+    @property
+    def main_metric(self) -> str:
+        """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
+        return self.config["metadata"]["main_metric"]
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        """A released text ends before the first of these."""
+        return tuple(self.config["metadata"]["prompts"]["stop"])
+
+    @property
+    def prompts_hash(self) -> str:
+        """sha256 over everything that shapes a prompt: templates, delimiters, labels or keywords."""
+        parts = [
+            self.config["metadata"]["prompts"],
+            [self.config[key] for key in ("description", "doc_to_text", "target_delimiter", "fewshot_delimiter")],
+            self.labels,
+        ]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
+        """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
+
+        A generation task has none: each of its shots is asked for by NEUTRAL_LABEL.
+        """
+        if k < 0:
+            raise UsageError(f"The number of shots must be 0 or more, not {k}.")
+        if not self.labels:
+            return (NEUTRAL_LABEL,) * k
+        shots: list[str] = []
+        while len(shots) < k:
+            order = generator.permutation(len(self.labels))
+            shots += [self.labels[i] for i in order[: k - len(shots)]]
+        return tuple(shots)
+
+    def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
+        """The prompt that asks for one more text of a label, up to where the new text starts.
+
+        examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
+        style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
+        """
+        if style not in STYLES:
+            raise unknown("prompt style", style, STYLES)
+        if self.kind == "generation":
+            raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
+        prompts = self.config["metadata"]["prompts"][style]
+        shown = prompts["separator"].join(prompts["example"].format(label=e.label, text=e.text) for e in examples)
+        if style == "completion":
+            return prompts["instruction"] + shown + prompts["open"].format(label=label)
+        which = "private" if examples else "public"
+        return ChatPrompt(
+            user=prompts[which].format(label=label, examples=shown),
+            assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
+        )
+
+    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
+        """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
+
+        Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
+        be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
+        a JSON task the text itself is the output.
+        """
+        if self.shown_by is not None:
+            return self.shown_by.icl_prefix(demonstrations)
+        shown = [
+            self.query(d.text)
+            + self.config["target_delimiter"]
+            + (d.text if self.kind == "json" else d.label)
+            + self.config["fewshot_delimiter"]
+            for d in demonstrations
+        ]
+        return self.config["description"] + "".join(shown)
+
+    def query(self, text: str) -> str:
+        """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
+        return _template(self.config["doc_to_text"]).render(text=text)
+
+    def documents(self) -> list[dict[str, Any]]:
+        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
+
+        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none. On JSON
+        tasks nothing is asked about a test record: there are as many requests for a new text.
+        """
+        if self.kind == "json":
+            return sample_documents(len(self.test), self.labels[0])
+        if self.kind != "classification":
+            return [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
+        blank = [
+            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
+            for i, text in enumerate(CONTENT_FREE)
+        ]
+        real = [
+            {
+                "id": _document_id(r),
+                "text": r.text,
+                "label": r.label,
+                "gold": self.labels.index(r.label),
+                "content_free": False,
+            }
+            for r in self.test
+        ]
+        return blank + real
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task(PublicTask):
+    """One task as loaded from one source. Equality is identity; `fingerprint` says whether two have the same records.
+
+    train: PRIVATE; so are the numbers that come from it. dropped: how many records de-duplication dropped, by reason.
+    """
+
+    fingerprint: str
+    dropped: Mapping[str, int]
+    train: tuple[Record, ...] = field(repr=False)
 
     @classmethod
     def load(
@@ -111,91 +290,6 @@ class Task:
             seed=seed,
         )
 
-    def public_records(self, kind: str = "in") -> tuple[Record, ...]:
-        """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
-        another data set (`metadata.data.out_of_distribution` of task.yaml), cut and written like this task's.
-
-        Raises DataError where the task names no other data set, or that one is not another one in this source.
-        """
-        if kind not in ("in", "out"):
-            raise unknown("kind of public records", kind, ("in", "out"))
-        return self.public if kind == "in" else self._other_records
-
-    @cached_property
-    def _other_records(self) -> tuple[Record, ...]:
-        """No private record is looked at: which records are public must not depend on those."""
-        other = self.config["metadata"]["data"].get("out_of_distribution")
-        if other is None:
-            raise DataError(f"Task {self.name} names no out-of-distribution set; use its own public records ('in').")
-        source = other.get("source", self.source)
-        if (other["task"], source) == (self.name, self.source):
-            raise DataError(
-                f"The out-of-distribution set of {self.name} is its {source} corpus, which is what this run's records"
-                " come from; choose another source, or the task's own public records ('in')."
-            )
-        size, own = len(self.public), source_spec(self.config)
-        spec = replace(
-            source_spec(load_config(other["task"])), max_words=own.max_words, line_separator=own.line_separator
-        )
-        check_source(spec, source)
-        pool, known = data_sources.read(spec, source, size, None, self.seed)
-        pool, _, _ = record_sets.deduplicate(pool, [*known, *self.test, *self.public])
-        if len(pool) < size:
-            raise DataError(f"{spec.name} has {len(pool)} records and {self.name} needs {size} of them; bring more.")
-        return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
-
-    @classmethod
-    def without_records(cls, name: str) -> Task:
-        """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
-        config = load_config(name)
-        return cls(
-            name=name,
-            kind=config["metadata"]["kind"],
-            labels=public_labels(config),
-            partitioned="doc_to_choice" in config,
-            source="none",
-            fingerprint="",
-            dropped={},
-            train=(),
-            test=(),
-            config=config,
-        )
-
-    @property
-    def has_public_part(self) -> bool:
-        """Whether some train records are set apart as public."""
-        return bool(self.config["metadata"]["data"].get("public"))
-
-    @property
-    def version(self) -> int | str:
-        """Version of the task file: it changes whenever prompts, labels or metric do."""
-        return self.config["metadata"]["version"]
-
-    @property
-    def lm_eval_name(self) -> str:
-        """Name of the task in lm-evaluation-harness, e.g. 'dpicl_agnews'."""
-        return self.config["task"]
-
-    @property
-    def main_metric(self) -> str:
-        """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
-        return self.config["metadata"]["main_metric"]
-
-    @property
-    def stop_strings(self) -> tuple[str, ...]:
-        """A released text ends before the first of these."""
-        return tuple(self.config["metadata"]["prompts"]["stop"])
-
-    @property
-    def prompts_hash(self) -> str:
-        """sha256 over everything that shapes a prompt: templates, delimiters, labels or keywords."""
-        parts = [
-            self.config["metadata"]["prompts"],
-            [self.config[key] for key in ("description", "doc_to_text", "target_delimiter", "fewshot_delimiter")],
-            self.labels,
-        ]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
     @property
     def size(self) -> int:
         """n, the number of private records: a public constant."""
@@ -211,87 +305,6 @@ class Task:
         counts = Counter(record.label for record in self.train)
         wanted: dict[Partition, int] = dict(Counter(shots))
         return Sizes({label: counts[label] for label in shots}, wanted, queries)
-
-    def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
-        """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
-
-        A generation task has none: each of its shots is asked for by NEUTRAL_LABEL.
-        """
-        if k < 0:
-            raise UsageError(f"The number of shots must be 0 or more, not {k}.")
-        if not self.labels:
-            return (NEUTRAL_LABEL,) * k
-        shots: list[str] = []
-        while len(shots) < k:
-            order = generator.permutation(len(self.labels))
-            shots += [self.labels[i] for i in order[: k - len(shots)]]
-        return tuple(shots)
-
-    def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
-        """The prompt that asks for one more text of a label, up to where the new text starts.
-
-        examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
-        style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
-        """
-        if style not in STYLES:
-            raise unknown("prompt style", style, STYLES)
-        if self.kind == "generation":
-            raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
-        prompts = self.config["metadata"]["prompts"][style]
-        shown = prompts["separator"].join(prompts["example"].format(label=e.label, text=e.text) for e in examples)
-        if style == "completion":
-            return prompts["instruction"] + shown + prompts["open"].format(label=label)
-        which = "private" if examples else "public"
-        return ChatPrompt(
-            user=prompts[which].format(label=label, examples=shown),
-            assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
-        )
-
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
-        """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
-
-        Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
-        be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
-        a JSON task the text itself is the output.
-        """
-        shown = [
-            self.query(d.text)
-            + self.config["target_delimiter"]
-            + (d.text if self.kind == "json" else d.label)
-            + self.config["fewshot_delimiter"]
-            for d in demonstrations
-        ]
-        return self.config["description"] + "".join(shown)
-
-    def query(self, text: str) -> str:
-        """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
-        return _template(self.config["doc_to_text"]).render(text=text)
-
-    def documents(self) -> list[dict[str, Any]]:
-        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
-
-        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none. On JSON
-        tasks nothing is asked about a test record: there are as many requests for a new text.
-        """
-        if self.kind == "json":
-            return sample_documents(len(self.test), self.labels[0])
-        if self.kind != "classification":
-            return [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
-        blank = [
-            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
-            for i, text in enumerate(CONTENT_FREE)
-        ]
-        real = [
-            {
-                "id": _document_id(r),
-                "text": r.text,
-                "label": r.label,
-                "gold": self.labels.index(r.label),
-                "content_free": False,
-            }
-            for r in self.test
-        ]
-        return blank + real
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:

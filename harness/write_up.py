@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from harness import manifest
-from harness.answering import per_query_epsilon
 from harness.cells import Cell
 from harness.evaluation.statistics import bootstrap_interval
 from harness.mechanism import Demonstration, Mechanism
@@ -92,18 +91,15 @@ def privacy_of(
     """What a release cost; epsilon and delta are what was asked for."""
     knob = mechanism.knob
     value = release.calibration.knob
-    claimed: float | None = epsilon
-    if knob is not None and math.isfinite(epsilon):
-        claimed = mechanism.paper_epsilon(value, release.sizes, delta)
     notes = ["cost, fingerprint and duplicates depend on private records: withheld"] if in_earnest else []
     return Privacy(
         epsilon_target=epsilon,
-        epsilon_claimed=claimed,
+        epsilon_claimed=release.stated.claimed,
         epsilon_proved=release.bounds.upper,
         delta=delta,
         knob=None if knob is None else KnobValue(name=knob.name, value=value),
         queries=release.sizes.queries,
-        epsilon_per_query=per_query_epsilon(mechanism, value, release.sizes, delta),
+        epsilon_per_query=release.stated.per_query,
         mode=mode,
         ledger=release.ledger.to_json(),
         event=to_json(release.ledger.event()),

@@ -9,10 +9,10 @@ from harness.mechanism import FinalPrompt, Query
 from harness.task import Record
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
-def asking(task: Task, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
+def asking(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:
     """The task's prompt for a query, with a request of one or more lines ahead of its last line, the cue.
 
     examples: public records that are shown first.

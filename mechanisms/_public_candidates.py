@@ -14,7 +14,7 @@ from harness.task import Record
 from mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 #: Which public records: of the task's own distribution, or of another one.
 KINDS = ("in", "out")
@@ -69,7 +69,7 @@ def public_candidates(
     return PublicCandidates(texts, context.reader.embed(texts, embedding))
 
 
-def choosing(task: Task, query: Query, candidates: Sequence[str], kind: str) -> FinalPrompt:
+def choosing(task: PublicTask, query: Query, candidates: Sequence[str], kind: str) -> FinalPrompt:
     """The prompt that asks for the best of the candidates, after one public example."""
     records = task.public_records(kind)
     example: Record = records[int(_public_coins(f"example of {query.id}").integers(len(records)))]
@@ -84,7 +84,7 @@ def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     return indices
 
 
-def no_text(task: Task, kind: str) -> str | None:
+def no_text(task: PublicTask, kind: str) -> str | None:
     """Why there is nothing to choose from, or None."""
     if task.kind != "generation":
         return "it aggregates texts; where the answers are few and public, voting is the same with less noise"

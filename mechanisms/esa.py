@@ -32,7 +32,7 @@ from harness.privacy.primitives import NearestToMean
 from harness.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ESA(AnswerMechanism):
                 f"Option candidates must be at least 2, not {self.candidates}: one leaves nothing to choose."
             )
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return None
         return "it aggregates texts; where the answers are few and public, voting is the same with less noise"
@@ -85,7 +85,7 @@ class ESA(AnswerMechanism):
 
         private = reader.embed(reader.texts(query, sample.slots), self.embedding)
         private[~private.any(axis=1)] = centre
-        chosen = self._nearest(context.knob).choose(private, centre, public, sample, context.noise)
+        chosen = self._nearest(context.knob).choose(private, centre, public, sample)
         return candidates[chosen]
 
     def _nearest(self, knob: float) -> NearestToMean:

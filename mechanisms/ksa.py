@@ -36,7 +36,7 @@ from harness.privacy.top_k import NoisyTopK
 from mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 #: How the paper asks, by task; other tasks are asked as the last one.
 REQUESTS = {
@@ -64,7 +64,7 @@ class KSA(AnswerMechanism):
         super().__post_init__()
         check_positive(words=self.words)
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return None
         return (
@@ -89,7 +89,7 @@ class KSA(AnswerMechanism):
             return asking(task, query, request="")
         answers = [words_of(text) for text in context.reader.texts(query, sample.slots)]
         rows = np.array([[word in said for word in public] for said in answers], dtype=np.float64)
-        chosen = NoisyTopK(self.words, context.knob).choose(rows, sample, context.noise)
+        chosen = NoisyTopK(self.words, context.knob).choose(rows, sample)
         request = REQUESTS.get(task.name, REQUESTS["chatdoctor"])
         words = ", ".join(public[at] for at in chosen)
         return asking(task, query, SUGGESTIONS.format(request=request, words=words))

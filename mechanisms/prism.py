@@ -29,7 +29,7 @@ from harness.privacy.primitives import BoundedRangeChoice
 from harness.privacy.private_set import PrivateSet, sampling_rate
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Prism(DemonstrationMechanism):
         """sqrt(2 T ln(1/delta)) c/(s tau), whatever the number of (disjoint) demonstrations (section 3.2)."""
         return math.sqrt(2 * self.tokens * math.log(1 / delta)) * self._token(knob).range_epsilon
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return (
                 "a demonstration is an input with its output here, and the paper releases one text for a public label"
@@ -93,7 +93,7 @@ class Prism(DemonstrationMechanism):
                 public.append(text.tokens[-1])
                 private_rows.append(text.tokens[-1])
             public_row = public_log_probs(public.log_probs, model)[0]
-            text.append(token.choose(private_rows.log_probs.numpy(), public_row, sample, context.noise))
+            text.append(token.choose(private_rows.log_probs.numpy(), public_row, sample))
         return text.demonstration(label)
 
     def _token(self, temperature: float) -> BoundedRangeChoice:

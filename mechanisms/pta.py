@@ -33,7 +33,7 @@ from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class PTA(DemonstrationMechanism):
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (appendix D)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return (
                 "a demonstration is an input with its output here, and the paper releases one text for a public label"
@@ -122,7 +122,7 @@ class PTA(DemonstrationMechanism):
             if filled:
                 private_rows = model.next_token_log_probs(filled).numpy()
                 rows[: len(filled)] = self.amplified(private_rows, public, base)[:, allowed]
-            text.append(int(allowed[mechanism.choose(rows, sample, context.noise)]))
+            text.append(int(allowed[mechanism.choose(rows, sample)]))
         return text.demonstration(label)
 
     def amplified(self, private: np.ndarray, public: np.ndarray, base: np.ndarray) -> np.ndarray:

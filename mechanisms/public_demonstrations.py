@@ -20,7 +20,7 @@ from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Si
 from harness.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NoOpDpEvent()
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "json":
             return "it writes greedily from one prompt, so all its texts would be the same; zero_shot samples them"
         if task.kind == "generation" and not task.has_public_part:

@@ -36,7 +36,7 @@ from harness.privacy.private_set import Sample
 from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 #: Directions of which public answers have less spread than this are drawn at random instead.
 _FLAT = 1e-9
@@ -83,7 +83,7 @@ class SGA(AnswerMechanism):
         if self.public not in KINDS:
             raise unknown("kind of public records", self.public, KINDS)
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         return no_text(task, self.public)
 
     def release(self, knob: float) -> dp.DpEvent:
@@ -106,7 +106,7 @@ class SGA(AnswerMechanism):
 
         private = context.reader.embed(context.reader.texts(query, sample.slots), self.embedding)
         tree = self._tree(context.knob, space.radius)
-        clusters = tree.clusters(space.project(private), sample, context.noise)
+        clusters = tree.clusters(space.project(private), sample)
 
         closest = nearest(np.array([cluster.centre for cluster in clusters]), candidates)
         ranked = list(dict.fromkeys(closest.tolist()))[: self.top]

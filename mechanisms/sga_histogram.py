@@ -31,7 +31,7 @@ from harness.privacy.private_set import Sample
 from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class SGAHistogram(AnswerMechanism):
         if self.public not in KINDS:
             raise unknown("kind of public records", self.public, KINDS)
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         return no_text(task, self.public)
 
     def release(self, knob: float) -> dp.DpEvent:
@@ -76,5 +76,5 @@ class SGAHistogram(AnswerMechanism):
         private = context.reader.embed(context.reader.texts(query, sample.slots), self.embedding)
         votes = np.where(private.any(axis=1), nearest(private, public.rows), -1)
         ballots = (votes[:, None] == np.arange(len(public.texts))).astype(np.float64)
-        ranked = GaussianSum(context.knob).rank(ballots, sample, context.noise)
+        ranked = GaussianSum(context.knob).rank(ballots, sample)
         return choosing(context.task, query, [public.texts[at] for at in ranked[: self.top]], self.public)

@@ -32,7 +32,7 @@ from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Tang(DemonstrationMechanism):
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (section 4.1)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return (
                 "a demonstration is an input with its output here, and the paper releases one text for a public label"
@@ -115,7 +115,7 @@ class Tang(DemonstrationMechanism):
             rows = np.tile(renormalised(public_row[allowed]), (self.slots, 1))
             if filled:
                 rows[: len(filled)] = renormalised(model.next_token_log_probs(filled).numpy()[:, allowed])
-            text.append(int(allowed[mechanism.choose(rows, sample, context.noise)]))
+            text.append(int(allowed[mechanism.choose(rows, sample)]))
         return text.demonstration(label)
 
     def _rate(self, records: int, group: str | None) -> float:

@@ -34,7 +34,7 @@ from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from harness.task import PublicTask
 
 CANDIDATES = ("spans", "keywords")
 
@@ -62,7 +62,7 @@ class Voting(AnswerMechanism):
         if self.candidates not in CANDIDATES:
             raise unknown("kind of candidates", self.candidates, CANDIDATES)
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         if task.kind in ("classification", "extraction"):
             return None
         return "it votes among few public answers, and a text has too many; esa, ksa and sga are for texts"
@@ -88,9 +88,9 @@ class Voting(AnswerMechanism):
             places = {_normal(phrase): at for at, phrase in reversed(list(enumerate(choices)))}
             lines = [(text.splitlines() or [""])[0] for text in context.reader.texts(query, sample.slots)]
             rows = ballots([places.get(_normal(line), -1) for line in lines], len(choices))
-        return choices[GaussianSum(context.knob).choose(rows, sample, context.noise)]
+        return choices[GaussianSum(context.knob).choose(rows, sample)]
 
-    def _phrases(self, query: Query, task: Task) -> tuple[str, ...]:
+    def _phrases(self, query: Query, task: PublicTask) -> tuple[str, ...]:
         return spans(query.text, self.span_words) if self.candidates == "spans" else task.labels
 
 

@@ -36,14 +36,14 @@ from harness.mechanism import AnswerMechanism, DemonstrationMechanism, Mechanism
 from harness.output_cache import OutputCache
 from harness.privacy import accountants
 from harness.privacy.calibration import Calibration, calibrate
-from harness.releasing import Release, Report
+from harness.releasing import Release, Report, Stated
 from harness.results import Cost
 from harness.seeds import streams
 from harness.write_up import manifest_of, privacy_of
 
 if TYPE_CHECKING:
     from harness.models.base import LanguageModel
-    from harness.task import Task
+    from harness.task import PublicTask, Task
 
 
 #: Draws of the noise of the published bootstrap.
@@ -107,7 +107,7 @@ class Audit:
         return attack_id("audit", self.access, self.described(mechanism), subject)
 
 
-def check(mechanism: Mechanism, task: Task) -> None:
+def check(mechanism: Mechanism, task: PublicTask) -> None:
     """Raises UsageError where there is nothing to audit. ``task`` needs no records."""
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
@@ -177,7 +177,7 @@ def audit(
         bound, separate = bounds_of(evidence, settings)
         subject = subject_of(mechanism, task, asked or model.identity.name, epsilon, settings, options, plugin)
         own = settings.described(mechanism)
-        release = release_of(calibration, runs.sizes, evidence)
+        release = release_of(mechanism, calibration, runs.sizes, evidence)
         yield AttackResult(
             id=settings.id_of(mechanism, subject),
             attack="audit",
@@ -211,10 +211,10 @@ def _runs(
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 
-def release_of(calibration: Calibration, sizes: Sizes, evidence: Evidence) -> Release:
+def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: Evidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
-    return Release(calibration, sizes, [], None, evidence.ledger, bounds)
+    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), [], None, evidence.ledger, bounds)
 
 
 def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str, Any]]:

@@ -29,6 +29,7 @@ from harness.mechanism import (
     Sizes,
 )
 from harness.output_cache import OutputCache
+from harness.outputs import checked_answer, checked_demonstrations
 from harness.privacy.calibration import Calibration
 from harness.privacy.doors import Door, Watcher, watching
 from harness.privacy.ledger import Ledger, Partition
@@ -74,13 +75,13 @@ class AnswerRuns:
         self.mechanism, self.canary, self.sizes = mechanism, canary, Sizes.of_queries(len(private), 1)
         self._private, self._seed = tuple(private), seed
         self.reader = SlotReader(
-            canary.seen, model, outputs, mechanism.dealing, [canary.query], mechanism.record_tokens
+            canary.seen.public_view(), model, outputs, mechanism.dealing, [canary.query], mechanism.record_tokens
         )
 
     def charged(self, calibration: Calibration) -> Ledger:
         """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
         ledger = Ledger(calibration.event, calibration.epsilon, calibration.delta)
-        private = PrivateSet(self._private, ledger, sizes=self.sizes.records, coins=CoupledCoins(self._seed))
+        private = self._set(self._private, ledger, CoupledCoins(self._seed))
         self.mechanism.dealing.samples(private, self.mechanism.release(calibration.knob), 1)
         return ledger
 
@@ -88,17 +89,23 @@ class AnswerRuns:
         """The slots of a run."""
         records = [*self._private, self.canary.record] if present else list(self._private)
         release = self.mechanism.release(self.mechanism.knob.non_private if self.mechanism.knob else 0.0)
-        private = PrivateSet(records, _unlimited(), sizes=self.sizes.records, coins=CoupledCoins(self._seed, run))
+        private = self._set(records, _unlimited(), CoupledCoins(self._seed, run))
         return next(self.mechanism.dealing.samples(private, release, 1)).slots
+
+    def _set(self, records: Sequence[Record], ledger: Ledger, coins: CoupledCoins) -> PrivateSet:
+        """Records that are dealt; what is released from them is released in `observe`."""
+        noise = streams(self._seed).source("noise")
+        return PrivateSet(records, ledger, sizes=self.sizes.records, coins=coins, noise=noise)
 
     def observe(self, slots: Slots, knob: float, noise_seed: tuple[int, ...]) -> Seen:
         """Answers the query from these slots, with fresh noise."""
         randomness = streams(noise_seed[0])
         noise = randomness.source(f"audit:{':'.join(map(str, noise_seed[1:]))}")
-        context = AnswerContext(self.canary.seen, self.reader, knob, randomness, noise)
+        context = AnswerContext(self.canary.seen.public_view(), self.reader, knob, randomness.public)
+        sample = Sample(slots, self.mechanism.release(knob), noise)
         recording = Recording()
         with watching(recording):
-            said = self.mechanism.answer(self.canary.query, Sample(slots, self.mechanism.release(knob)), context)
+            said = checked_answer(self.mechanism, self.mechanism.answer(self.canary.query, sample, context))
         return Seen(recording.passages, said)
 
 
@@ -134,15 +141,18 @@ class DemonstrationRuns:
         ledger: Ledger | None = None,
     ) -> Demonstration:
         """One demonstration from these records, dealt with the coins of a run."""
-        private = PrivateSet(
-            records, ledger or _unlimited(), sizes=self.sizes.records, coins=CoupledCoins(self._seed, run)
-        )
         randomness = streams(noise_seed)
-        context = Context(
-            self._task, self._model, (self.label,), knob, randomness, randomness.source(f"audit:{self._seed}:{run}")
+        private = PrivateSet(
+            records,
+            ledger or _unlimited(),
+            sizes=self.sizes.records,
+            coins=CoupledCoins(self._seed, run),
+            noise=randomness.source(f"audit:{self._seed}:{run}"),
         )
+        context = Context(self._task.public_view(), self._model, (self.label,), knob, randomness.public)
         with watching(watcher):
-            return self.mechanism.release(private, context)[0]
+            given = self.mechanism.release(private, context)
+        return checked_demonstrations(self.mechanism, given, context.shots, self._model)[0]
 
     def charged(self, calibration: Calibration) -> Ledger:
         """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""

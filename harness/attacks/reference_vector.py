@@ -88,7 +88,7 @@ class ReferenceVector(Attack):
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
         bound, _ = bounds_of(evidence, settings)
-        target.releases.append(release_of(calibration, runs.sizes, evidence))
+        target.releases.append(release_of(target.mechanism, calibration, runs.sizes, evidence))
         inside, outside = _projected(evidence, terms.seed)
         return Finding(
             target=target,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from harness.attacks.base import Attack, Finding, Scene
 from harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from harness.attacks.views import View, free_text
+from harness.attacks.views import free_text
 from harness.errors import UsageError
 from harness.mechanism import Mechanism
 from harness.models.embeddings import check_name, load_embeddings
@@ -66,5 +66,5 @@ class Repeat(Attack):
     def _rest(self, record: Record) -> str:
         return " ".join(record.text.split()[self.words : self.words + self.room])
 
-    def _look(self, task: Task) -> View:
+    def _look(self, task: Task) -> Task:
         return free_text(task, self.room)

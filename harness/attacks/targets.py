@@ -77,7 +77,7 @@ class Target:
         if self.answers_queries:
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
-            if reason := self.mechanism.skip(seen):
+            if reason := self.mechanism.skip(seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
             terms = replace(self.terms, queries=len(queries))
             release = self._releaser.release(self.mechanism, seen, terms, queries)

@@ -8,49 +8,31 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 from harness import record_sets
 from harness.errors import DataError
 from harness.mechanism import Partition, Sizes
-from harness.task import Record, Task
+from harness.task import PublicTask, Record, Task
 
-if TYPE_CHECKING:
-    from harness.mechanism import Demonstration
+AnyTask = TypeVar("AnyTask", bound=PublicTask)
 
 #: The answers to a direct question about membership.
 YES, NO = "Yes", "No"
 
 
-@dataclass(frozen=True, eq=False)
-class View(Task):
-    """``base``: the task whose examples are shown; the question, its kind and its labels are this task's own."""
-
-    base: Task = field(kw_only=True, repr=False)
-
-    @property
-    def size(self) -> int:
-        """As the base task's: it may be published and not counted."""
-        return self.base.size
-
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
-        """The examples as the base task shows them, with its instruction."""
-        return self.base.icl_prefix(demonstrations)
-
-
-def view(task: Task, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> View:
-    """``task`` behind a question.
+def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> AnyTask:
+    """``task`` behind a question: the examples are shown as the task shows them, with its instruction.
 
     question: what stands after the examples, a jinja template of ``text`` (lm-eval's `doc_to_text`).
     kind: 'classification' among ``labels``, or 'generation' of a text. changes: other top-level keys of task.yaml,
     such as `generation_kwargs` and `target_delimiter`.
     """
     config: Mapping[str, Any] = {**task.config, "doc_to_text": question, **changes}
-    own = {each.name: getattr(task, each.name) for each in fields(Task)}
-    return View(**{**own, "config": config, "kind": kind, "labels": tuple(labels), "partitioned": False}, base=task)
+    return replace(task, config=config, kind=kind, labels=tuple(labels), partitioned=False, shown_by=task.public_view())
 
 
-def yes_or_no(task: Task) -> View:
+def yes_or_no(task: AnyTask) -> AnyTask:
     """Is this text one of the examples? The direct question of Xia et al. 2025 (prompt 1), for candidates Yes and No.
 
     The words are ours: theirs are made for chat models.
@@ -61,7 +43,7 @@ def yes_or_no(task: Task) -> View:
     return view(task, question, kind="classification", labels=(YES, NO), target_delimiter=" ")
 
 
-def free_text(task: Task, room: int = 24) -> View:
+def free_text(task: AnyTask, room: int = 24) -> AnyTask:
     """Whatever is asked, answered with a short text: for mechanisms that aggregate texts, and for released examples.
 
     The query's text is the whole question. room: the longest answer, in tokens.

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -24,11 +24,11 @@ from harness.conformance.transcript import Item, Script, Transcript
 from harness.conformance.watched import (
     DoorKeeper,
     Presence,
+    RecordingNoise,
+    SampleNotes,
     StableCoins,
     Ward,
     WatchedRecord,
-    WatchedSet,
-    WatchedStreams,
 )
 from harness.errors import PluginError, UsageError
 from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Sizes
@@ -36,7 +36,9 @@ from harness.output_cache import OutputCache
 from harness.privacy.calibration import calibrate
 from harness.privacy.doors import watching
 from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet
 from harness.record_sets import Record
+from harness.seeds import Streams
 from harness.slot_reader import SlotReader
 from harness.task import Task
 
@@ -132,41 +134,36 @@ class Bench:
         records = self.task.train if how.records is None else how.records
         watched = tuple(WatchedRecord(number, record, ward) for number, record in enumerate(records))
         knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
-        private = WatchedSet(
+        coins, noise = StableCoins(how.coins), RecordingNoise(Streams(how.noise).source("noise"))
+        private = PrivateSet(
             watched,
             Ledger(None, math.inf, DELTA),
             sizes=dict(self.sizes(how.single).records),
-            coins=StableCoins(how.coins),
-            transcript=transcript,
-            ward=ward,
-            presence=how.presence,
+            coins=coins,
+            noise=noise,
+            observer=SampleNotes(watched, [record.label for record in records], coins, transcript, ward, how.presence),
         )
-        streams = WatchedStreams(self.seed, noise_root=how.noise)
-        keeper = DoorKeeper(transcript, streams.given, how.script)
-        task = dataclasses.replace(self.task, train=cast("tuple[Record, ...]", watched))
+        ward.watching = True
         try:
-            with watching(keeper):
-                transcript.released = self._release(task, private, knob, streams, how.single)
+            with watching(DoorKeeper(transcript, noise.given, how.script)):
+                transcript.released = self._release(private, knob, how.single)
         except Exception as error:  # whatever somebody's mechanism raises is a finding
             transcript.error = error
-        keeper.collect_loose()
         return transcript
 
-    def _release(
-        self, task: Task, private: WatchedSet, knob: float, streams: WatchedStreams, single: bool
-    ) -> tuple[Item, ...]:
-        mechanism, noise = self.mechanism, streams.source("noise")
+    def _release(self, private: PrivateSet, knob: float, single: bool) -> tuple[Item, ...]:
+        mechanism, task, public = self.mechanism, self.task.public_view(), Streams(self.seed).public
         if isinstance(mechanism, AnswerMechanism):
             queries = self.queries[:1] if single else self.queries
             reader = SlotReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
-            context = AnswerContext(task, reader, knob, streams, noise)
+            context = AnswerContext(task, reader, knob, public)
             return tuple(answer_all(mechanism, queries, private, context, len(queries)).items())
         if not isinstance(mechanism, DemonstrationMechanism):
             raise PluginError(
                 f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism."
             )
         shots = self.shots[:1] if single else self.shots
-        demonstrations = mechanism.release(private, Context(task, self.model, shots, knob, streams, noise))
+        demonstrations = mechanism.release(private, Context(task, self.model, shots, knob, public))
         return tuple((d.label, d.text) for d in demonstrations)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.doors import Door
+from harness.privacy.doors import Door, Permit
 from harness.privacy.ledger import Partition
 
 #: What leaves a door in place of the noise: a function of the door's number and of what is public about it (`Shape`).
@@ -58,16 +58,17 @@ class Drawn:
 
 @dataclass(frozen=True)
 class Spend:
-    """An event that a primitive spent from a sample, before its noise."""
+    """An event that a primitive spent from a sample, and the permit that it got for it."""
 
     sample: int
     event: dp.DpEvent
+    permit: Permit
 
 
 @dataclass(frozen=True)
 class Passage:
     """One release. clean: what went in. released: what came out. noise: what was drawn meanwhile. spend: number of the
-    spend before it, None when there was none."""
+    spend that paid for it."""
 
     shape: Shape
     clean: np.ndarray
@@ -85,14 +86,13 @@ class Transcript:
     """strangers: records that were read though no sample had held them. texts_read: number of draws before -> records
     whose texts were read.
 
-    loose: noise drawn outside of the doors. revealed: whether all records were read at epsilon = infinity.
+    revealed: whether all records were read at epsilon = infinity.
     released: None when the run failed with ``error``.
     """
 
     samples: list[Drawn] = field(default_factory=list)
     spends: list[Spend] = field(default_factory=list)
     passages: list[Passage] = field(default_factory=list)
-    loose: list[Noise] = field(default_factory=list)
     strangers: set[int] = field(default_factory=set)
     texts_read: dict[int, set[int]] = field(default_factory=dict)
     revealed: bool = False

@@ -31,11 +31,10 @@ from typing import Final
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.doors import noisy_choice, noisy_sum
+from harness.privacy.doors import Permit
 from harness.privacy.events import bounded_range_choice, compose, gaussian
 from harness.privacy.primitives import clip_norm
 from harness.privacy.private_set import Sample
-from harness.seeds import NoiseSource
 
 #: DPM's constants: the outer quantile q earns the share t of the centreness; weights of the two scores.
 OUTER_QUANTILE: Final = 1 / 12
@@ -103,52 +102,76 @@ class ClusterTree:
     def event(self) -> dp.DpEvent:
         if not self.noise_multiplier > 0:
             return dp.NonPrivateDpEvent()
-        level = compose([bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier)])
-        return compose([dp.SelfComposedDpEvent(level, self.levels), gaussian(self.sum_multiplier)])
+        level = compose([self._splits, self._counts])
+        return compose([dp.SelfComposedDpEvent(level, self.levels), self._sums])
 
-    def clusters(self, points: np.ndarray, sample: Sample, noise: NoiseSource) -> list[Cluster]:
+    @property
+    def _splits(self) -> dp.DpEvent:
+        """All splits of one level."""
+        return bounded_range_choice(self.split_epsilon)
+
+    @property
+    def _counts(self) -> dp.DpEvent:
+        """All counts of one level."""
+        return gaussian(self.count_multiplier)
+
+    @property
+    def _sums(self) -> dp.DpEvent:
+        return gaussian(self.sum_multiplier)
+
+    def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
         """Clusters, heaviest first; points is [M, d], one a slot, M a public constant."""
         points = clip_norm(points, self.radius)
-        sample.spend(self.event)
+        levels = [(sample.spend(self._splits), sample.spend(self._counts)) for _ in range(self.levels)]
+        sums = sample.spend(self._sums)
         edge = np.full(points.shape[1], self.radius)
         open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), float(len(points)))], []
-        for level in range(self.levels):
-            halves = self._counted([self._split(box, points, level, noise) for box in open_boxes], noise)
+        for level, (splits, counts) in enumerate(levels):
+            halves = self._counted(self._split(open_boxes, points, level, splits), counts)
             limit = len(points) / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
             open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
-        return self._centred(whole + open_boxes, points, noise)
+        return self._centred(whole + open_boxes, points, sums)
 
-    def _split(self, box: _Box, points: np.ndarray, level: int, noise: NoiseSource) -> list[_Box]:
-        """The two halves, not counted yet; none where the box is narrower than the grid."""
+    def _split(self, boxes: list[_Box], points: np.ndarray, level: int, permit: Permit) -> list[list[_Box]]:
+        """The two halves of every box, not counted yet; none where the box is narrower than the grid."""
         grid = grid_positions(self.radius, self.intervals)
-        inside = (grid > box.lower[:, None]) & (grid < box.upper[:, None])
-        if not inside.any():
-            return []
+        inside = [(grid > box.lower[:, None]) & (grid < box.upper[:, None]) for box in boxes]
+        wide = [at for at, positions in enumerate(inside) if positions.any()]
         expected = len(points) / 2**level
-        scores = split_scores(points[box.members], grid, 2 * self.radius / self.intervals, expected)[inside]
-        width = 2 * SCORE_RANGE
-        dimension, at = np.argwhere(inside)[noisy_choice(scores, width, width / self.split_epsilon, noise)[0]]
-        upper, lower = box.upper.copy(), box.lower.copy()
-        upper[dimension] = lower[dimension] = grid[at]
-        left = points[box.members, dimension] < grid[at]
-        return [_Box(box.lower, upper, box.members[left], 0.0), _Box(lower, box.upper, box.members[~left], 0.0)]
+        scores = [
+            split_scores(points[boxes[at].members], grid, 2 * self.radius / self.intervals, expected)[inside[at]]
+            for at in wide
+        ]
+        halves: list[list[_Box]] = [[] for _ in boxes]
+        for at, chosen in zip(wide, permit.joint_choice(scores, 2 * SCORE_RANGE), strict=True):
+            dimension, position = np.argwhere(inside[at])[chosen]
+            halves[at] = _halves(boxes[at], points, int(dimension), grid[position])
+        return halves
 
-    def _counted(self, halves: list[list[_Box]], noise: NoiseSource) -> list[list[_Box]]:
+    def _counted(self, halves: list[list[_Box]], permit: Permit) -> list[list[_Box]]:
         """The same boxes with their noisy counts."""
         counts = np.array([len(half.members) for pair in halves for half in pair], dtype=np.float64)
-        drawn = iter(noisy_sum(counts, math.sqrt(2), self.count_multiplier, noise).tolist())
+        drawn = iter(permit.noisy_sum(counts, math.sqrt(2)).tolist())
         return [[_Box(half.lower, half.upper, half.members, next(drawn)) for half in pair] for pair in halves]
 
-    def _centred(self, boxes: list[_Box], points: np.ndarray, noise: NoiseSource) -> list[Cluster]:
+    def _centred(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
-        sums = noisy_sum(clean, 2 * self.radius, self.sum_multiplier, noise)
+        sums = permit.noisy_sum(clean, 2 * self.radius)
         found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
         return sorted(found, key=lambda cluster: -cluster.weight)
 
     def _share(self, share: float) -> float:
         return share / (self.count_share + self.split_share + self.sum_share)
+
+
+def _halves(box: _Box, points: np.ndarray, dimension: int, position: float) -> list[_Box]:
+    """The box on either side of a position of a dimension, not counted yet."""
+    upper, lower = box.upper.copy(), box.lower.copy()
+    upper[dimension] = lower[dimension] = position
+    left = points[box.members, dimension] < position
+    return [_Box(box.lower, upper, box.members[left], 0.0), _Box(lower, box.upper, box.members[~left], 0.0)]
 
 
 def grid_positions(radius: float, intervals: int) -> np.ndarray:

@@ -1,5 +1,5 @@
-"""What mechanisms release their noisy sums and choices with. Each primitive bounds its input itself, charges, then
-draws: noise is added behind one of the two doors (harness.privacy.doors) and nowhere else.
+"""What mechanisms release their noisy sums and choices with. Each primitive bounds its input itself, spends what was
+charged for it, and draws with the permit that it gets (harness.privacy.doors): noise is added nowhere else.
 
 Rows are per slot: adding or removing one record changes one row at most (or adds one). Whatever a row holds, NaN and
 infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
@@ -17,10 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.doors import noisy_choice, noisy_sum
 from harness.privacy.events import bounded_range, gaussian
 from harness.privacy.private_set import Sample
-from harness.seeds import NoiseSource
 
 #: L2 diameter of {x >= 0, sum(x) <= 1}: two corners. How far one record can move one slot's distribution.
 SIMPLEX_DIAMETER = math.sqrt(2.0)
@@ -67,18 +65,17 @@ class GaussianSum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> int:
+    def choose(self, rows: np.ndarray, sample: Sample) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first."""
-        return int(np.argmax(self._noisy_sum(rows, sample, noise)))
+        return int(np.argmax(self._noisy_sum(rows, sample)))
 
-    def rank(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> list[int]:
+    def rank(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
-        return np.argsort(-self._noisy_sum(rows, sample, noise), kind="stable").tolist()
+        return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
-    def _noisy_sum(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> np.ndarray:
+    def _noisy_sum(self, rows: np.ndarray, sample: Sample) -> np.ndarray:
         bounded = project_sub_simplex(rows)
-        sample.spend(self.event)
-        return noisy_sum(bounded.sum(axis=0), SIMPLEX_DIAMETER, self.noise_multiplier, noise)
+        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), SIMPLEX_DIAMETER)
 
 
 @dataclass(frozen=True)
@@ -98,9 +95,7 @@ class NearestToMean:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(
-        self, rows: np.ndarray, centre: np.ndarray, candidates: np.ndarray, sample: Sample, noise: NoiseSource
-    ) -> int:
+    def choose(self, rows: np.ndarray, centre: np.ndarray, candidates: np.ndarray, sample: Sample) -> int:
         """Index in [0, K) of the candidate with the largest inner product with the noisy mean; of equal ones the first.
 
         rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
@@ -108,8 +103,7 @@ class NearestToMean:
         """
         with np.errstate(invalid="ignore"):
             bounded = clip_norm(rows - centre, self.radius)
-        sample.spend(self.event)
-        total = noisy_sum(bounded.sum(axis=0), 2 * self.radius, self.noise_multiplier, noise)
+        total = sample.spend(self.event).noisy_sum(bounded.sum(axis=0), 2 * self.radius)
         return int(np.argmax(candidates @ (centre + total / self.divisor)))
 
 
@@ -142,9 +136,8 @@ class BoundedRangeChoice:
     def event(self) -> dp.DpEvent:
         return bounded_range(self.range_epsilon)
 
-    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, noise: NoiseSource) -> int:
+    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
         """Index in [0, V); rows is [B, V] (B may be 0), public is [V]."""
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
         scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
-        sample.spend(self.event)
-        return noisy_choice(scores, self.width, self.temperature, noise)[0]
+        return sample.spend(self.event).noisy_choice(scores, self.width)[0]

@@ -1,6 +1,6 @@
-"""The private records of a run. They come out only through doors that put the event on the ledger.
+"""The private records of a run. They come out only by ways that put the event on the ledger.
 
-`poisson_slots` is the proved door: every record flips its own coin, and every sampled record is dealt, independently,
+`poisson_slots` is the proved way: every record flips its own coin, and every sampled record is dealt, independently,
 into one slot. Adding or removing one record changes one slot at most, whatever the others do, so the accountants for
 Poisson sampling under add/remove hold for the code that runs. `reveal` is every other read: it costs epsilon =
 infinity.
@@ -8,16 +8,18 @@ infinity.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded, DataError, UsageError
+from harness.errors import BudgetExceeded, DataError, PluginError, UsageError
+from harness.privacy.doors import Permit
 from harness.privacy.events import flatten
 from harness.privacy.ledger import Ledger, Partition
-from harness.seeds import Coins
+from harness.seeds import Coins, NoiseSource
 
 
 class PrivateRecord(Protocol):
@@ -30,69 +32,169 @@ class PrivateRecord(Protocol):
     def label(self) -> str: ...
 
 
+#: Slots of records: one tuple a slot; empty slots are empty tuples.
+Slots = tuple[tuple[PrivateRecord, ...], ...]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """One Poisson sample as it was dealt. number: M, None for a slot a record. size: records of the group."""
+
+    partition: Partition
+    rate: float
+    number: int | None
+    size: int
+    slots: Slots
+
+
+class SampleObserver(Protocol):
+    """Sees how samples are drawn and spent: the conformance kit."""
+
+    def drawing(self, partition: Partition) -> None:
+        """The next sample's coins are about to fall."""
+
+    def drawn(self, dealt: Dealt) -> None:
+        """They have fallen."""
+
+    def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
+        """A permit was given for a release from a sample (their number, from 0, in order of the draws)."""
+
+    def revealed(self) -> None:
+        """All records were read, at epsilon = infinity."""
+
+
+class LentRecord:
+    """A record as a sample shows it: readable as long as the sample is open."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, record: PrivateRecord, require_open: Callable[[], None]) -> None:
+        def read() -> PrivateRecord:
+            require_open()
+            return record
+
+        self._read = read
+
+    @property
+    def text(self) -> str:
+        return self._read().text
+
+    @property
+    def label(self) -> str:
+        return self._read().label
+
+
 class Sample:
     """One Poisson sample, dealt into slots, with the right to make the releases that were charged for it.
 
-    slots: one tuple of records a slot; empty slots are empty tuples.
+    releases: what was charged. noise: where the noise of these releases comes from.
+    permitted: told of every permit that is given. used: called when one is used.
+    A sample is open until it is closed; then its records are not read, and its releases not made, any longer.
     """
 
-    def __init__(self, slots: tuple[tuple[PrivateRecord, ...], ...], releases: dp.DpEvent) -> None:
-        self.slots = slots
-        self._unspent = flatten(releases)
+    __slots__ = ("_read", "close", "spend")
 
-    def spend(self, event: dp.DpEvent) -> None:
-        """Called by a primitive before it draws noise. Raises BudgetExceeded for a release that was not charged."""
-        wanted = flatten(event)
-        if not wanted <= self._unspent:
-            raise BudgetExceeded(
-                f"The release {event!r} was not charged when its sample was drawn; declare every release of a sample"
-                " in `poisson_slots(..., releases=...)`. Nothing was drawn."
-            )
-        self._unspent = self._unspent - wanted
-
-
-class SlotSampler:
-    """Draws the Poisson samples that were paid for, each with coins of its own."""
+    #: `spend(event) -> Permit`: the right to make one release (or a choice of several in order), with its noise. Raises
+    #: BudgetExceeded for a release that was not charged, and when the sample is closed; then nothing is drawn.
+    spend: Callable[[dp.DpEvent], Permit]
+    #: `close()`: from now on nothing is read from it, and nothing is released.
+    close: Callable[[], None]
 
     def __init__(
         self,
-        group: Sequence[PrivateRecord],
-        rate: float,
-        slots: int | None,
+        slots: Iterable[Iterable[PrivateRecord]],
         releases: dp.DpEvent,
-        times: int,
-        coins: Coins,
-        shuffled: bool = False,
+        noise: NoiseSource,
+        permitted: Callable[[dp.DpEvent, Permit], None] = lambda event, permit: None,
+        used: Callable[[], None] = lambda: None,
     ) -> None:
-        self._group, self._rate, self._slots, self._releases = group, rate, slots, releases
-        self._left, self._coins, self._shuffled = times, coins, shuffled
+        # All state is in these functions: what a mechanism holds names no record, no noise and no charge.
+        is_open, unspent = True, flatten(releases)
 
-    def draw(self) -> Sample:
-        """Samples each record with probability q and deals the sampled ones, independently and uniformly, into slots.
+        def require_open() -> None:
+            if not is_open:
+                raise PluginError(
+                    "A record of a closed sample was read: a sample is charged for its own releases; read `slots`"
+                    " before the next sample is drawn, and keep no record."
+                )
 
-        Raises BudgetExceeded when as many samples as were charged have been drawn.
-        """
-        if self._left <= 0:
-            raise BudgetExceeded("More samples were asked for than were charged; raise `times` in `poisson_slots`.")
-        self._left -= 1
-        chosen = np.flatnonzero(self._coins.uniform(len(self._group)) < self._rate)
-        if self._slots is None:
-            return Sample(tuple((self._group[i],) for i in chosen.tolist()), self._releases)
-        dealt: list[list[PrivateRecord]] = [[] for _ in range(self._slots)]
-        places = self._coins.uniform(len(chosen)) * self._slots
-        order = np.argsort(places % 1.0, kind="stable") if self._shuffled else np.arange(len(chosen))
-        for at in order.tolist():
-            dealt[int(places[at])].append(self._group[int(chosen[at])])
-        return Sample(tuple(map(tuple, dealt)), self._releases)
+        lent = tuple(tuple(LentRecord(record, require_open) for record in slot) for slot in slots)
+
+        def read() -> Slots:
+            require_open()
+            return lent
+
+        def spend(event: dp.DpEvent) -> Permit:
+            nonlocal unspent
+            wanted = flatten(event)
+            if dp.NonPrivateDpEvent() in unspent:
+                wanted.pop(dp.NonPrivateDpEvent(), None)  # epsilon is infinite: once more costs no more
+            if not is_open or not wanted <= unspent:
+                why = "was not charged when its sample was drawn" if is_open else "comes after its sample was closed"
+                raise BudgetExceeded(
+                    f"The release {event!r} {why}; declare every release of a sample in `poisson_slots(...,"
+                    " releases=...)`, and make it before the next sample is drawn. Nothing was drawn."
+                )
+            permit = Permit(event, noise, used)
+            unspent = unspent - wanted
+            permitted(event, permit)
+            return permit
+
+        def close() -> None:
+            nonlocal is_open
+            is_open = False
+
+        self._read, self.spend, self.close = read, spend, close
+
+    @property
+    def slots(self) -> Slots:
+        """One tuple of records a slot; empty slots are empty tuples. Raises PluginError when the sample is closed."""
+        return self._read()
+
+
+class SlotSampler:
+    """Draws the Poisson samples that were paid for, each with coins of its own.
+
+    next_sample: draws one. times: how many were paid for.
+    """
+
+    __slots__ = ("close", "draw")
+
+    #: `draw() -> Sample`: samples each record with probability q and deals the sampled ones, independently and
+    #: uniformly, into slots. The sample that was drawn before is closed. Raises BudgetExceeded when as many samples as
+    #: were charged have been drawn.
+    draw: Callable[[], Sample]
+    #: `close()`: closes the sample that was drawn last.
+    close: Callable[[], None]
+
+    def __init__(self, next_sample: Callable[[], Sample], times: int) -> None:
+        left, last = times, None
+
+        def draw() -> Sample:
+            nonlocal left, last
+            if left <= 0:
+                raise BudgetExceeded("More samples were asked for than were charged; raise `times` in `poisson_slots`.")
+            left -= 1
+            close()
+            last = next_sample()
+            return last
+
+        def close() -> None:
+            if last is not None:
+                last.close()
+
+        self.draw, self.close = draw, close
 
 
 class PrivateSet:
-    """Private records behind the ledger.
+    """Private records behind the ledger. What a mechanism holds of it names neither records, nor ledger, nor noise.
 
     sizes: n_y of every group that may be sampled, as public constants: sampling rates come from them and never from a
         count of the records. With the single key None all records are one group; otherwise the records of one label are
         disjoint from those of the others (one label a record), and each label is a group of its own.
     coins: where the sampling coins come from (secret where the noise is: amplification rests on them).
+    noise: where the noise of releases comes from.
+    observer: told of every sample and every permit.
     """
 
     def __init__(
@@ -102,12 +204,56 @@ class PrivateSet:
         *,
         sizes: Mapping[Partition, int],
         coins: Coins,
+        noise: NoiseSource,
+        observer: SampleObserver | None = None,
     ) -> None:
-        self._records = tuple(records)
-        self._ledger = ledger
         self._sizes = dict(sizes)
-        self._coins = coins
         self.partitioned = None not in self._sizes
+        groups: dict[Partition, list[PrivateRecord]] = {None: list(records)}
+        for record in records:
+            groups.setdefault(record.label, []).append(record)
+        samplers: list[SlotSampler] = []
+        drawn = uses = 0
+
+        def used() -> None:
+            nonlocal uses
+            uses += 1
+
+        def next_sample(
+            partition: Partition, rate: float, slots: int | None, shuffled: bool, releases: dp.DpEvent
+        ) -> Sample:
+            nonlocal drawn
+            group, number = groups.get(partition, []), drawn
+            if observer is None:
+                return Sample(_dealt(group, rate, slots, shuffled, coins), releases, noise, used=used)
+            observer.drawing(partition)
+            dealt = _dealt(group, rate, slots, shuffled, coins)
+            drawn += 1
+            observer.drawn(Dealt(partition, rate, slots, len(group), dealt))
+            return Sample(dealt, releases, noise, lambda event, permit: observer.spent(event, permit, number), used)
+
+        def sampler(
+            expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
+        ) -> SlotSampler:
+            rate = sampling_rate(expected, self.size(partition), partition)
+            event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
+            ledger.charge(event, partition, note="Poisson sample")
+            samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
+            return samplers[-1]
+
+        def reveal(note: str) -> list[PrivateRecord]:
+            ledger.charge(dp.NonPrivateDpEvent(), None, note)
+            if observer is not None:
+                observer.revealed()
+            return list(groups.get(None, ()))
+
+        def close() -> int:
+            for each in samplers:
+                each.close()
+            groups.clear()
+            return uses
+
+        self._sampler, self._reveal, self._close = sampler, reveal, close
 
     def partition_of(self, label: str) -> Partition:
         """The group that a demonstration with this label is made from."""
@@ -118,9 +264,6 @@ class PrivateSet:
         if not self._sizes.get(partition):
             raise DataError(f"There is no private record of {partition!r}; choose another label or load more records.")
         return self._sizes[partition]
-
-    def _group(self, partition: Partition) -> list[PrivateRecord]:
-        return [record for record in self._records if partition is None or record.label == partition]
 
     def poisson_slots(
         self,
@@ -145,15 +288,29 @@ class PrivateSet:
         """
         if not isinstance(times, int) or times < 1:
             raise UsageError(f"The number of samples must be a whole number of at least 1, not {times!r}.")
-        rate = sampling_rate(expected, self.size(partition), partition)
-        event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
-        self._ledger.charge(event, partition, note="Poisson sample")
-        return SlotSampler(self._group(partition), rate, slots, releases, times, self._coins, shuffled)
+        return self._sampler(expected, slots, partition, releases, times, shuffled)
 
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""
-        self._ledger.charge(dp.NonPrivateDpEvent(), None, note)
-        return list(self._records)
+        return self._reveal(note)
+
+    def close(self) -> int:
+        """Ends the run: every sample is closed and no other is drawn from records. Returns how many releases were drawn
+        with noise of their own."""
+        return self._close()
+
+
+def _dealt(group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, coins: Coins) -> Slots:
+    """One Poisson sample of a group, dealt into slots (None: a slot for each sampled record)."""
+    chosen = np.flatnonzero(coins.uniform(len(group)) < rate)
+    if slots is None:
+        return tuple((group[i],) for i in chosen.tolist())
+    dealt: list[list[PrivateRecord]] = [[] for _ in range(slots)]
+    places = coins.uniform(len(chosen)) * slots
+    order = np.argsort(places % 1.0, kind="stable") if shuffled else np.arange(len(chosen))
+    for at in order.tolist():
+        dealt[int(places[at])].append(group[int(chosen[at])])
+    return tuple(map(tuple, dealt))
 
 
 def sampling_rate(expected: float, records: int, partition: Partition = None) -> float:

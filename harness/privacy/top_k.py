@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.doors import noisy_choice
 from harness.privacy.events import bounded_range_choice
 from harness.privacy.private_set import Sample
-from harness.seeds import NoiseSource
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,12 @@ class NoisyTopK:
         one = bounded_range_choice(self.range_epsilon)
         return one if isinstance(one, dp.NonPrivateDpEvent) else dp.SelfComposedDpEvent(one, self.count)
 
-    def choose(self, rows: np.ndarray, sample: Sample, noise: NoiseSource) -> list[int]:
+    def choose(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.
 
         Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
         counts the first.
         """
         counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
-        sample.spend(self.event)
-        return noisy_choice(counts, 2.0, self.temperature, noise, self.count)
+        choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
+        return sample.spend(choices).noisy_choice(counts, 2.0)

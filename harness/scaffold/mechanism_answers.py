@@ -18,7 +18,7 @@ from dp_accounting import dp_event as dp
 from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query
 from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import Sample
-from harness.task import Task
+from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class MyMethod(AnswerMechanism):
     examples_per_slot: int = 1
     calibrated: bool = True
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         # Decide: which tasks the method cannot do. The board shows the reason.
         return None if task.kind == "classification" else "it votes for a label, and this task has none"
 
@@ -47,4 +47,4 @@ class MyMethod(AnswerMechanism):
         # Decide: what a slot may say. One row a slot, in the simplex: that is what bounds a record's influence.
         votes = np.eye(len(context.task.labels))[scores.argmax(axis=1)]
         votes[np.isnan(scores).any(axis=1)] = 0.0  # the model failed on this slot, which abstains
-        return context.task.labels[GaussianSum(context.knob).choose(votes, sample, context.noise)]
+        return context.task.labels[GaussianSum(context.knob).choose(votes, sample)]

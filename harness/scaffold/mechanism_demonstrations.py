@@ -20,7 +20,7 @@ from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Kn
 from harness.privacy.events import parallel
 from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
-from harness.task import Task
+from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class MyMethod(DemonstrationMechanism):
     def __post_init__(self) -> None:
         check_positive(slots=self.slots, tokens=self.tokens, top_k=self.top_k)
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         # Decide: which tasks the method cannot do. The board shows the reason.
         return "it writes one text for a public label" if task.kind == "generation" else None
 
@@ -66,7 +66,7 @@ class MyMethod(DemonstrationMechanism):
 
             # Decide: what a slot may say. One row a slot, in the simplex: that is what bounds a record's influence.
             votes = np.eye(len(allowed))[favourites]
-            text.append(int(allowed[noisy.choose(votes, sample, context.noise)]))
+            text.append(int(allowed[noisy.choose(votes, sample)]))
         return text.demonstration(label)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:

@@ -29,5 +29,5 @@ class Parrot(AnswerMechanism):
         for row, slot in zip(rows, sample.slots, strict=True):
             if slot:
                 row[labels.index(slot[0].label)] = 1.0
-        won = labels[GaussianSum(context.knob).choose(rows, sample, context.noise)]
+        won = labels[GaussianSum(context.knob).choose(rows, sample)]
         return FinalPrompt(f"{won} {query.text}") if self.asks_model else won

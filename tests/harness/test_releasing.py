@@ -21,6 +21,7 @@ from harness.slot_reader import SlotReader
 from harness.task import Task
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableCoins
+from tests.samples import contents
 
 TERMS = Terms(epsilon=2.0, delta=1e-5)
 
@@ -70,14 +71,16 @@ def test_noise_needed_grows_from_per_query_to_one_sample_to_once(agnews):
 
 
 def private_set(records, ledger, seed=0):
-    return PrivateSet(records, ledger, sizes={None: len(records)}, coins=StableCoins(seed))
+    coins, noise = StableCoins(seed), Streams(0).source("noise")
+    return PrivateSet(records, ledger, sizes={None: len(records)}, coins=coins, noise=noise)
 
 
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
     def dealt(way, queries=3):
         private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
-        samples = list(Dealing(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries))
-        return [[record for slot in sample.slots for record in slot] for sample in samples], samples
+        drawn = Dealing(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries)
+        both = [(sample, contents(sample.slots)) for sample in drawn]
+        return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
 
     (all_records, *others), samples = dealt("once")
     assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
@@ -94,8 +97,9 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
             ledger = Ledger(None, float("inf"), 1e-5)
-            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, coins=StableCoins(seed))
-            pair.append([s.slots for s in Dealing(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)])
+            coins, noise = StableCoins(seed), Streams(0).source("noise")
+            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, coins=coins, noise=noise)
+            pair.append([contents(s.slots) for s in Dealing(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)])
         for without, with_it in zip(*pair, strict=True):
             changed = [(a, b) for a, b in zip(without, with_it, strict=True) if a != b]
             assert len(changed) <= 1
@@ -106,7 +110,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
 def test_records_of_a_slot_come_in_random_order(agnews):
     private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
     (sample,) = Dealing(1, 1, "once").samples(private, dp.GaussianDpEvent(1.0), 1)
-    places = [agnews.train.index(record) for record in sample.slots[0]]
+    places = [agnews.train.index(record) for record in contents(sample.slots)[0]]
     first_half = sum(place < len(places) / 2 for place in places[: len(places) // 2])
     assert abs(first_half - len(places) / 4) < 4 * (len(places) / 16) ** 0.5  # hypergeometric, 4 standard deviations
 
@@ -116,7 +120,7 @@ def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechan
     ledger = Ledger(allowance, limit, 1e-5)
     model = models.load("sim")
     reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
-    context = AnswerContext(task, reader, 1.0, Streams(0), Streams(0).source("noise"))
+    context = AnswerContext(task.public_view(), reader, 1.0, Streams(0).public)
     return answer_all(mechanism, queries, private_set(task.train, ledger), context, budget), ledger
 
 
@@ -156,7 +160,7 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
     ledger = Ledger(None, float("inf"), 1e-5)
     model = models.load("sim")
     reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
-    context = AnswerContext(task, reader, 0.0, Streams(0), Streams(0).source("noise"))
+    context = AnswerContext(task.public_view(), reader, 0.0, Streams(0).public)
     private = private_set([Labelled(f"text {i}") for i in range(40)], ledger)
     answers = answer_all(mechanism, queries, private, context, len(queries))
     for query in queries:
@@ -169,7 +173,7 @@ def test_an_answer_that_is_no_text_names_the_mechanism(agnews):
         def answer(self, query, sample, context):
             return None
 
-    with pytest.raises(PluginError, match="'parrot' answers with NoneType"):
+    with pytest.raises(PluginError, match="'parrot' returns NoneType"):
         run_parrot(agnews, queries_of(agnews), 10, mechanism=Silent(slots=4, examples_per_slot=2))
 
 
@@ -184,8 +188,13 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
 
 
 def test_the_same_coins_deal_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
-    seen = []
-    monkeypatch.setattr(Parrot, "answer", lambda self, query, sample, context: seen.append(sample.slots) or "World")
+    seen, answer = [], Parrot.answer
+
+    def noting(self, query, sample, context):
+        seen.append(contents(sample.slots))
+        return answer(self, query, sample, context)
+
+    monkeypatch.setattr(Parrot, "answer", noting)
     mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
     for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
         released(mechanism, agnews, Terms(target, 1e-5, seed=seed))

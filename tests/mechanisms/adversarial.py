@@ -123,7 +123,8 @@ def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=N
     model, task = model or AdversarialModel(), task or TinyTask()
     ledger = Ledger(None, float("inf"), 1e-5)
     records = [Record(text=t, label="a") for t in texts]
-    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, coins=StableCoins(seed))
     streams = Streams(seed)
-    context = Context(task, model, tuple(shots), knob, streams, noise or streams.source("noise"))
+    noise = noise or streams.source("noise")
+    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, coins=StableCoins(seed), noise=noise)
+    context = Context(task, model, tuple(shots), knob, streams.public)
     return mechanism.release(private, context), ledger, model

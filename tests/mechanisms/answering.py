@@ -20,6 +20,7 @@ from mechanisms.sga import SGA
 from mechanisms.sga_histogram import SGAHistogram
 from mechanisms.voting import Voting
 from tests.mechanisms.adversarial import StableCoins
+from tests.samples import contents
 
 DIMENSION = 8
 WORDS = ("anna", "brings", "cake", "tomorrow", "the", "party", "at", "noon")
@@ -76,11 +77,11 @@ class HashReader:
     def label_scores(self, query, slots, *, calibrated):
         rows = [generator("scores", query.id, self._key(slot), calibrated).normal(size=3) for slot in slots]
         bad = [self._holds(slot, "@") for slot in slots]
-        self.asked += [("labels", query.id, slot, calibrated) for slot in slots]
+        self.asked += [("labels", query.id, slot, calibrated) for slot in contents(slots)]
         return np.where(np.array(bad)[:, None], np.nan, np.array(rows))
 
     def texts(self, query, slots):
-        self.asked += [("texts", query.id, slot, None) for slot in slots]
+        self.asked += [("texts", query.id, slot, None) for slot in contents(slots)]
         return [self._text(query, slot) for slot in slots]
 
     public_texts = texts
@@ -128,10 +129,10 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
     """
     ledger = Ledger(None, float("inf"), 1e-5)
     records = [Record(text, "") for text in texts]
-    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, coins=StableCoins(seed))
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams, noise)
+    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, coins=StableCoins(seed), noise=noise)
+    context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
     return mechanism.dealing.samples(private, mechanism.release(knob), budget), context, ledger
 
 
@@ -143,7 +144,8 @@ def run_answers(mechanism, texts, *, queries=QUERIES, **options):
 
 def slots_of(mechanism, texts, **options):
     """The slots that `run_answers` deals for each query."""
-    return [sample.slots for sample in setting(mechanism, texts, **options)[0]]
+    samples = setting(mechanism, texts, **options)[0]
+    return [contents(sample.slots) for sample in samples]
 
 
 RECORDS = [f"record number {i}" for i in range(12)]

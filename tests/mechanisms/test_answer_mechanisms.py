@@ -47,9 +47,9 @@ def bounded_rows(name, texts, way, seed, monkeypatch):
         return module, function, watched
 
     class Watched(top_k.NoisyTopK):
-        def choose(self, rows, sample, noise):
+        def choose(self, rows, sample):
             seen.append(rows)
-            return super().choose(rows, sample, noise)
+            return super().choose(rows, sample)
 
     with monkeypatch.context() as patch:
         patch.setattr(*spy(primitives, "project_sub_simplex"))

@@ -70,9 +70,14 @@ def release(
     randomness = Streams(seed)
     plan = task.plan_shots(shots, randomness.stream("shots"))
     ledger = Ledger(None, float("inf"), 1e-5)
-    private = PrivateSet(task.train, ledger, sizes=task.sizes(plan).records, coins=randomness.source("sampling"))
-    noise = randomness.source("noise")
-    context = Context(task, model or SimulatedLM(), plan, 1.0, randomness, noise)
+    private = PrivateSet(
+        task.train,
+        ledger,
+        sizes=task.sizes(plan).records,
+        coins=randomness.source("sampling"),
+        noise=randomness.source("noise"),
+    )
+    context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, randomness.public)
     return mechanism.release(private, context), ledger
 
 
@@ -96,11 +101,7 @@ def test_sampled_texts_end_where_released_texts_do(tasks, mechanism):
             return ["\n\n {} \nmore", "{} END more", ""]
 
     texts, _ = release(mechanism, tasks["wikimovies"], model=Says())
-    assert [(demonstration.text, demonstration.stopped) for demonstration in texts] == [
-        ("{}", True),
-        ("{}", True),
-        ("", False),
-    ]
+    assert [demonstration.text for demonstration in texts] == ["{}", "{}", ""]
 
 
 def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
@@ -140,11 +141,10 @@ def test_public_demonstrations_say_why_they_cannot(tasks):
     assert "no public records" in str(mechanism.skip(without_public))
     assert all(mechanism.skip(tasks[name]) is None for name in (*GENERATION, "trec"))
     few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
-    context = Context(few, SimulatedLM(), ("example",) * 2, 0.0, Streams(0), Streams(0).source("noise"))
+    context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, Streams(0).public)
+    coins = Streams(0).source("sampling")
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
-        mechanism.release(
-            PrivateSet([], Ledger(None, 1.0, 1e-5), sizes={}, coins=Streams(0).source("sampling")), context
-        )
+        mechanism.release(PrivateSet([], Ledger(None, 1.0, 1e-5), sizes={}, coins=coins, noise=coins), context)
 
 
 @pytest.mark.parametrize("name", WRITERS)

@@ -53,7 +53,18 @@ def tasks() -> dict[str, Task]:
 def task_of(name: str, test: Sequence[Record]) -> Task:
     config = load_config(name)
     kind = config["metadata"]["kind"]
-    return Task(name, kind, (), False, "synthetic", "", {}, (), tuple(test), config)
+    return Task(
+        name=name,
+        kind=kind,
+        labels=(),
+        partitioned=False,
+        source="synthetic",
+        fingerprint="",
+        dropped={},
+        train=(),
+        test=tuple(test),
+        config=config,
+    )
 
 
 class Fixed(LM):

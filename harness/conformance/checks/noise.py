@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from harness.conformance.checks.accounting import by_spend, matches
 from harness.conformance.evidence import Evidence
 from harness.conformance.transcript import Passage, Transcript
 from harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
-_SOURCE = "pass `context.noise` itself to the primitive"
+_SOURCE = "let the permit that `sample.spend` gives draw it"
 
 
 def noise(evidence: Evidence) -> Verdict:
@@ -33,25 +32,10 @@ def noise(evidence: Evidence) -> Verdict:
 
 def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
     """Whatever is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
-    if run.loose:
-        kind = run.loose[0].kind
-        yield (
-            f"{kind.capitalize()} noise was drawn outside of the doors ({len(run.loose)} times in a run); let"
-            " `noisy_sum` or `noisy_choice` add it."
-        )
-    for at, spend in enumerate(run.spends):
-        passages = by_spend(run).get(at)
-        if passages is None:
-            yield f"{spend.event!r} was spent and nothing passed a door for it; release through a primitive."
-            continue
-        for passage in passages:
-            if not matches(passage, spend.event):
-                shape = passage.shape
-                yield (
-                    f"A {'sum' if shape.kind == 'gaussian' else 'choice'} with sensitivity {shape.bound:.4g} was"
-                    f" released at noise scale {shape.scale:.4g}, but {spend.event!r} was spent for it; the scale must"
-                    " be the event's multiplier times the sensitivity, once."
-                )
+    drawn_from = {run.sample_of(passage) for passage in run.passages}
+    for spend in run.spends:
+        if spend.sample not in drawn_from:
+            yield f"{spend.event!r} was spent and nothing was drawn with its permit; release through a primitive."
     for passage in run.passages:
         yield from _wrong_values(passage, seen)
 

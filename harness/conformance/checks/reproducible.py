@@ -15,12 +15,12 @@ def seeds(evidence: Evidence) -> Verdict:
     again, other = evidence.bench.run(), evidence.bench.run(Run(noise=1))
     if not _same(evidence.plain, again):
         return failed(
-            "Two runs with the same seeds differ; take noise from `context.noise` and public randomness from"
+            "Two runs with the same seeds differ; release through the primitives, take public randomness from"
             " `context.streams`, and keep nothing between runs."
         )
     first, second = evidence.plain.passages[:1], other.passages[:1]
     if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
-        return failed("Another noise seed gives the same noisy sum; take noise from `context.noise`.")
+        return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
     return passed("the same seeds, the same run; another noise seed, other noise")
 
 
@@ -42,7 +42,7 @@ def non_private(evidence: Evidence) -> Verdict:
                 f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, it raises"
                 f" {type(run.error).__name__}; make it the method without noise."
             )
-        if run.loose or not all(map(_clean, run.passages)):
+        if not all(map(_clean, run.passages)):
             return failed(
                 f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, releases still have noise; let the"
                 " knob turn all of it off."

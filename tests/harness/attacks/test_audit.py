@@ -21,9 +21,8 @@ from harness.errors import UsageError
 from harness.models.embeddings import load_embeddings
 from harness.output_cache import OutputCache
 from harness.privacy import accountants
-from harness.privacy.doors import noisy_sum
 from harness.privacy.primitives import GaussianSum
-from harness.seeds import streams
+from harness.seeds import SeededNoise, streams
 from harness.task import Task
 from mechanisms.esa import ESA
 from mechanisms.ksa import KSA
@@ -33,6 +32,7 @@ from mechanisms.tang import Tang
 from mechanisms.voting import Voting
 from mechanisms.zero_shot import ZeroShot
 from tests.harness.parrot import Parrot
+from tests.samples import contents
 
 SMALL = {"slots": 4, "examples_per_slot": 1}
 
@@ -58,15 +58,15 @@ def audited(mechanism, task, model, epsilon, **settings):
 
 @dataclass(frozen=True)
 class Leaky(Parrot):
-    """Charges for its noise and adds a twentieth of it."""
+    """States a twentieth of what a record moves."""
 
     name = "leaky"
 
     def answer(self, query, sample, context):
         labels = context.task.labels
         rows = np.array([[float(bool(slot) and slot[0].label == label) for label in labels] for slot in sample.slots])
-        sample.spend(GaussianSum(context.knob).event)
-        return labels[int(np.argmax(noisy_sum(rows.sum(axis=0), math.sqrt(2), context.knob / 20, context.noise)))]
+        permit = sample.spend(GaussianSum(context.knob).event)
+        return labels[int(np.argmax(permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 20)))]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Blind(Parrot):
 
     def answer(self, query, sample, context):
         rows = np.zeros((len(sample.slots), len(context.task.labels)))
-        return context.task.labels[GaussianSum(context.knob).choose(rows, sample, context.noise)]
+        return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0, math.inf])
@@ -159,26 +159,11 @@ def test_the_label_that_won_leaks_less_than_the_noisy_votes() -> None:
     assert accountants.epsilon(GaussianSum(multiplier).event, 1e-5).upper == pytest.approx(4, abs=0.01)
 
 
-@dataclass(frozen=True)
-class FalseNoise(Parrot):
-    """States noise that its source does not give."""
-
-    name = "false_noise"
-
-    def answer(self, query, sample, context):
-        class Half:
-            seeded = True
-
-            def gaussian(self, scale, size):
-                return context.noise.gaussian(scale / 2, size)
-
-        rows = np.zeros((len(sample.slots), len(context.task.labels)))
-        return context.task.labels[GaussianSum(context.knob).choose(rows, sample, Half())]
-
-
-def test_noise_that_is_not_what_the_doors_state_is_seen(own_cache, news, sim) -> None:
+def test_noise_that_is_not_what_the_doors_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
     sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
-    false = audited(FalseNoise(**SMALL), news, sim, 1.0, question="lookup", runs=40)
+    gaussian = SeededNoise.gaussian
+    monkeypatch.setattr(SeededNoise, "gaussian", lambda self, scale, size: gaussian(self, scale / 2, size))
+    false = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
     assert failure(sound) is None and sound.details["noise_p_value"] > 1e-3
     assert "noise that was drawn" in failure(false)
 
@@ -205,7 +190,7 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
     runs = AnswerRuns(mechanism, asked, private, sim, OutputCache(None), seed=3)
     deals = []
     for run in range(20):
-        with_it, without = runs.deal(run, True), runs.deal(run, False)
+        with_it, without = (contents(runs.deal(run, present)) for present in (True, False))
         changed = [i for i in range(5) if with_it[i] != without[i]]
         assert len(changed) == 1
         at = changed[0]
@@ -280,15 +265,15 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     plugin.write_text(
         "import math\nfrom dataclasses import dataclass\nimport numpy as np\n"
         "from harness.mechanism import AnswerMechanism, Knob\n"
-        "from harness.privacy.doors import noisy_sum\nfrom harness.privacy.primitives import GaussianSum\n"
+        "from harness.privacy.primitives import GaussianSum\n"
         "@dataclass(frozen=True)\nclass Leaky(AnswerMechanism):\n"
         "    name = 'leaky'\n    knob = Knob('noise_multiplier', low=0.05, high=2000.0, non_private=0.0)\n"
         "    def release(self, knob):\n        return GaussianSum(knob).event\n"
         "    def answer(self, query, sample, context):\n"
         "        labels = context.task.labels\n"
         "        rows = np.array([[float(any(r.label == l for r in s)) for l in labels] for s in sample.slots])\n"
-        "        sample.spend(GaussianSum(context.knob).event)\n"
-        "        noisy = noisy_sum(rows.sum(axis=0), math.sqrt(2), context.knob / 50, context.noise)\n"
+        "        permit = sample.spend(GaussianSum(context.knob).event)\n"
+        "        noisy = permit.noisy_sum(rows.sum(axis=0), math.sqrt(2) / 50)\n"
         "        return labels[int(noisy.argmax())]\n"
     )
     words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")

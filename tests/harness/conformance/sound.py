@@ -8,11 +8,10 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from harness.generation import PromptWriter, ReleasedText, public_log_probs, public_vocabulary
-from harness.mechanism import AnswerContext, AnswerMechanism, Context, Demonstration, DemonstrationMechanism, Knob
-from harness.privacy.doors import noisy_sum
+from harness.mechanism import AnswerContext, AnswerMechanism, Demonstration, DemonstrationMechanism, Knob
 from harness.privacy.events import gaussian, parallel
 from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
-from harness.privacy.private_set import sampling_rate
+from harness.privacy.private_set import Sample, sampling_rate
 
 
 @dataclass(frozen=True)
@@ -33,14 +32,13 @@ class SoundVoting(AnswerMechanism):
         rows = np.zeros(scores.shape)
         says = np.isfinite(scores).all(axis=1)
         rows[says, scores[says].argmax(axis=1)] = 1.0
-        sample.spend(self.release(context.knob))
-        return context.task.labels[self.winner(rows.sum(axis=0), context)]
+        return context.task.labels[self.winner(rows.sum(axis=0), sample, context)]
 
-    def winner(self, counts: np.ndarray, context: AnswerContext) -> int:
-        return int(np.argmax(self.noisy(counts, context)))
+    def winner(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> int:
+        return int(np.argmax(self.noisy(counts, sample, context)))
 
-    def noisy(self, counts: np.ndarray, context: AnswerContext) -> np.ndarray:
-        return noisy_sum(counts, SIMPLEX_DIAMETER, context.knob, context.noise)
+    def noisy(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> np.ndarray:
+        return sample.spend(self.release(context.knob)).noisy_sum(counts, SIMPLEX_DIAMETER)
 
 
 @dataclass(frozen=True)
@@ -68,8 +66,8 @@ class SoundTokens(DemonstrationMechanism):
     def release(self, private, context):
         return context.for_each_shot(lambda label: self.write(label, private, context))
 
-    def write(self, label, private, context: Context) -> Demonstration:
-        model, noise, group = context.model, self.source(context), private.partition_of(label)
+    def write(self, label, private, context) -> Demonstration:
+        model, group = context.model, private.partition_of(label)
         sampler = private.poisson_slots(
             self.slots,
             self.slots,
@@ -87,12 +85,8 @@ class SoundTokens(DemonstrationMechanism):
             if self.stops(rows, model):
                 break
             allowed = self.vocabulary(public, rows)
-            sample.spend(gaussian(context.knob))
-            text.append(int(allowed[np.argmax(self.noisy(rows[:, allowed], context.knob, noise))]))
+            text.append(int(allowed[np.argmax(self.noisy(rows[:, allowed], sample, context.knob))]))
         return text.demonstration(self.label(label, sample))
-
-    def source(self, context):
-        return context.noise
 
     def drawn(self, sampler, private, group):
         sample = sampler.draw()
@@ -104,8 +98,8 @@ class SoundTokens(DemonstrationMechanism):
     def vocabulary(self, public, rows):
         return public_vocabulary(public, self.top_k, None)
 
-    def noisy(self, rows, knob, noise):
-        return noisy_sum(project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER, knob, noise)
+    def noisy(self, rows, sample, knob):
+        return sample.spend(gaussian(knob)).noisy_sum(project_sub_simplex(rows).sum(axis=0), SIMPLEX_DIAMETER)
 
     def label(self, label, sample):
         return label

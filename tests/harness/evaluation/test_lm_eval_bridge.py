@@ -26,7 +26,18 @@ def small_task(name: str, test: Sequence[Record]) -> Task:
     config = load_config(name)
     labels = tuple(config.get("doc_to_choice", ("drama", "comedy")))
     kind = config["metadata"]["kind"]
-    return Task(name, kind, labels, kind == "classification", "synthetic", "", {}, (), tuple(test), config)
+    return Task(
+        name=name,
+        kind=kind,
+        labels=labels,
+        partitioned=kind == "classification",
+        source="synthetic",
+        fingerprint="",
+        dropped={},
+        train=(),
+        test=tuple(test),
+        config=config,
+    )
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ def seeded(seed=0):
     return SeededNoise(np.random.default_rng(seed))
 
 
-def paid(primitive, times=1):
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times))
+def paid(primitive, noise, times=1):
+    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)
 
 
 class Recorder:
@@ -57,17 +57,17 @@ class Recorder:
 def test_a_ranking_is_the_sorted_sum_and_starts_with_the_choice():
     rows = np.eye(5)[[3, 3, 3, 1, 1, 4]]
     off = GaussianSum(0.0)
-    assert off.rank(rows, paid(off), seeded()) == [3, 1, 4, 0, 2]
+    assert off.rank(rows, paid(off, seeded())) == [3, 1, 4, 0, 2]
     noisy = GaussianSum(3.0)
     for seed in range(20):
-        assert noisy.rank(rows, paid(noisy), seeded(seed))[0] == noisy.choose(rows, paid(noisy), seeded(seed))
+        assert noisy.rank(rows, paid(noisy, seeded(seed)))[0] == noisy.choose(rows, paid(noisy, seeded(seed)))
 
 
 def test_two_candidates_change_places_as_often_as_the_gaussian_says():
     """The difference of two counts has noise of standard deviation sqrt(2) * sqrt(2) * sigma."""
     mechanism, draws, noise = GaussianSum(1.5), 4000, seeded()
     rows = np.eye(2)[[0, 0, 0, 1]]
-    first = sum(mechanism.rank(rows, paid(mechanism), noise)[0] == 0 for _ in range(draws))
+    first = sum(mechanism.rank(rows, paid(mechanism, noise))[0] == 0 for _ in range(draws))
     assert stats.binomtest(first, draws, stats.norm.cdf(2 / (2 * 1.5))).pvalue > 1e-4
 
 
@@ -114,19 +114,19 @@ def test_the_nearest_candidate_is_that_of_the_slow_mean_divided_by_the_constant(
         away = row - centre
         mean += away * min(1, RADIUS / math.sqrt(sum(away**2))) / 10
     slow = min(range(6), key=lambda at: sum((public[at] - mean) ** 2))
-    assert off.choose(rows, centre, public, paid(off), seeded()) == slow
+    assert off.choose(rows, centre, public, paid(off, seeded())) == slow
 
 
 def test_noise_on_the_sum_of_vectors_is_two_radii_times_sigma():
     mechanism, source = NearestToMean(0.51, RADIUS, divisor=5), Recorder()
-    mechanism.choose(np.zeros((5, 3)), np.zeros(3), np.eye(3), paid(mechanism), source)
+    mechanism.choose(np.zeros((5, 3)), np.zeros(3), np.eye(3), paid(mechanism, source))
     assert source.asked == [("gaussian", pytest.approx(2 * RADIUS * 0.51), 3)]
 
 
 def test_the_nearer_of_two_candidates_wins_as_often_as_the_gaussian_says():
     mechanism, draws, noise = NearestToMean(1.0, 0.5, divisor=3), 4000, seeded()
     rows = np.array([[0.3, 0.0], [0.3, 0.0], [0.0, 0.3]])
-    wins = sum(mechanism.choose(rows, np.zeros(2), np.eye(2), paid(mechanism), noise) == 0 for _ in range(draws))
+    wins = sum(mechanism.choose(rows, np.zeros(2), np.eye(2), paid(mechanism, noise)) == 0 for _ in range(draws))
     assert stats.binomtest(wins, draws, stats.norm.cdf(0.3 / math.sqrt(2))).pvalue > 1e-4
 
 
@@ -156,7 +156,7 @@ def test_top_k_has_the_frequencies_of_k_softmax_draws_in_order():
     expected = peeled(rows.sum(axis=0).tolist(), 2, 1.5)
     seen = dict.fromkeys(expected, 0)
     for _ in range(draws):
-        seen[tuple(mechanism.choose(rows, paid(mechanism), noise))] += 1
+        seen[tuple(mechanism.choose(rows, paid(mechanism, noise)))] += 1
     assert stats.chisquare(list(seen.values()), [p * draws for p in expected.values()]).pvalue > 1e-4
 
 
@@ -185,21 +185,21 @@ def test_one_count_up_and_one_down_reach_the_stated_range():
 def test_all_k_choices_are_charged_also_of_a_short_list():
     mechanism = NoisyTopK(10, 4.0)
     assert flatten(mechanism.event) == {BoundedRangeDpEvent(0.5): 10}
-    assert sorted(mechanism.choose(np.ones((3, 2)), paid(mechanism), seeded())) == [0, 1]
-    assert mechanism.choose(np.ones((3, 0)), paid(mechanism), seeded()) == []
+    assert sorted(mechanism.choose(np.ones((3, 2)), paid(mechanism, seeded()))) == [0, 1]
+    assert mechanism.choose(np.ones((3, 0)), paid(mechanism, seeded())) == []
 
 
 def test_without_noise_top_k_is_the_true_one_and_the_first_of_equal_counts_wins():
     off = NoisyTopK(3, 0.0)
     assert off.event == dp.NonPrivateDpEvent()
-    assert off.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), paid(off), Recorder(allowed=False)) == [1, 4, 2]
+    assert off.choose(np.array([[0, 1, 1, 0, 1], [0, 1, 0, 0, 1]]), paid(off, Recorder(allowed=False))) == [1, 4, 2]
 
 
 @given(hnp.arrays(np.float32, (3, 4), elements=WILD))
 def test_counts_are_clipped_row_by_row_whatever_comes(rows):
     off = NoisyTopK(4, 0.0)
     counts = [sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist()) for column in rows.T]
-    chosen = off.choose(rows, paid(off), Recorder(allowed=False))
+    chosen = off.choose(rows, paid(off, Recorder(allowed=False)))
     assert [counts[at] for at in chosen] == pytest.approx(sorted(counts, reverse=True))
 
 
@@ -209,17 +209,19 @@ def test_counts_are_clipped_row_by_row_whatever_comes(rows):
 @pytest.mark.parametrize(
     ("mechanism", "use"),
     [
-        (GaussianSum(1.0), lambda m, s, n: m.rank(np.eye(3), s, n)),
-        (NearestToMean(1.0, 0.5, 3), lambda m, s, n: m.choose(np.eye(3), np.zeros(3), np.eye(3), s, n)),
-        (NoisyTopK(2, 1.0), lambda m, s, n: m.choose(np.eye(3), s, n)),
-        (ClusterTree(1.0, 1.0), lambda m, s, n: m.clusters(np.eye(3), s, n)),
+        (GaussianSum(1.0), lambda m, s: m.rank(np.eye(3), s)),
+        (NearestToMean(1.0, 0.5, 3), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
+        (NoisyTopK(2, 1.0), lambda m, s: m.choose(np.eye(3), s)),
+        (ClusterTree(1.0, 1.0), lambda m, s: m.clusters(np.eye(3), s)),
     ],
     ids=["rank", "nearest", "top_k", "tree"],
 )
 def test_a_release_that_was_not_charged_is_refused_before_noise(mechanism, use):
-    sample = paid(mechanism)
-    use(mechanism, sample, seeded())
+    source = Recorder()
+    sample = paid(mechanism, source)
+    use(mechanism, sample)
+    source.allowed = False
     with pytest.raises(BudgetExceeded, match="was not charged"):
-        use(mechanism, sample, Recorder(allowed=False))
+        use(mechanism, sample)
     with pytest.raises(BudgetExceeded):
-        use(mechanism, Sample(((),), dp.GaussianDpEvent(17.0)), Recorder(allowed=False))
+        use(mechanism, Sample(((),), dp.GaussianDpEvent(17.0), source))

@@ -32,8 +32,8 @@ def seeded(seed=0):
     return SeededNoise(np.random.default_rng(seed))
 
 
-def paid(primitive, times=1):
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times))
+def paid(primitive, noise, times=1):
+    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)
 
 
 def slow_scores(inside, grid, interval, expected):
@@ -134,7 +134,7 @@ def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(value
     tree = ClusterTree(1.0, RADIUS, levels=2)
 
     def measured(rows):
-        found = tree.clusters(rows, paid(tree), Readable(2, seed))
+        found = tree.clusters(rows, paid(tree, Readable(2, seed)))
         assert len(found) == 4
         weights = np.array([cluster.weight for cluster in found])
         return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
@@ -172,7 +172,7 @@ def slow_tree(rows, radius, levels, intervals):
 def test_without_noise_the_tree_is_dpm_done_slowly(seed):
     rows = clip_norm(np.random.default_rng(seed).normal(0, 0.4, size=(24, 2 + seed % 2)), RADIUS)
     off = ClusterTree(0.0, RADIUS, levels=3, intervals=6)
-    got = off.clusters(rows, paid(off), seeded())
+    got = off.clusters(rows, paid(off, seeded()))
     slow = slow_tree(rows, RADIUS, 3, 6)
     assert [c.weight for c in got] == sorted(map(len, slow), reverse=True)
     expected = sorted((np.mean(cluster, axis=0) for cluster in slow), key=lambda mean: mean.tolist())
@@ -183,11 +183,11 @@ def test_well_separated_clusters_are_found():
     generator, middles = np.random.default_rng(0), np.array([[-0.5, -0.5], [0.5, -0.5], [0.5, 0.5]])
     rows = np.vstack([m + generator.normal(0, 0.03, (n, 2)) for m, n in zip(middles, (12, 9, 8), strict=True)])
     off = ClusterTree(0.0, 1.0, levels=2)
-    got = off.clusters(rows, paid(off), seeded())
+    got = off.clusters(rows, paid(off, seeded()))
     assert [c.weight for c in got] == [12, 9, 8]
     np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
     noisy = ClusterTree(0.01, 1.0, levels=2)
-    got = noisy.clusters(rows, paid(noisy), seeded())
+    got = noisy.clusters(rows, paid(noisy, seeded()))
     np.testing.assert_allclose([c.centre for c in got], middles, atol=0.05)
 
 
@@ -196,7 +196,7 @@ def test_counts_and_sums_have_noise_of_the_stated_scale():
     rows = np.repeat([[-1.0], [1.0]], 50, axis=0)
     tree, noise, counts, sums = ClusterTree(0.4, 1.0, levels=1, intervals=1), seeded(), [], []
     for _ in range(1500):
-        got = tree.clusters(rows, paid(tree), noise)
+        got = tree.clusters(rows, paid(tree, noise))
         counts += [c.weight - 50 for c in got]
         sums += [float(c.centre[0] * c.weight - math.copysign(50, c.centre[0])) for c in got]
     assert stats.kstest(counts, stats.norm(scale=math.sqrt(2) * tree.count_multiplier).cdf).pvalue > 1e-4
@@ -209,7 +209,7 @@ def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
     scores = split_scores(rows, grid, 0.5, 10.0)[0]
     expected = np.exp(log_softmax(scores * tree.split_epsilon / (2 * SCORE_RANGE)))
     below = [known(2)[0] + (rows < position).sum() for position in grid]  # tells the position of a split
-    seen = [tree.clusters(rows, paid(tree), Readable(1, seed, forced=False))[0].weight for seed in range(draws)]
+    seen = [tree.clusters(rows, paid(tree, Readable(1, seed, forced=False)))[0].weight for seed in range(draws)]
     assert len(set(below)) == 4 and set(seen) <= set(below)
     assert stats.chisquare([seen.count(weight) for weight in below], expected * draws).pvalue > 1e-4
 
@@ -232,7 +232,7 @@ def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
 @pytest.mark.parametrize("rows", [np.zeros((1, 2)), np.full((5, 2), np.nan), np.full((4, 3), 1e300), np.ones((7, 1))])
 def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sigma, rows):
     tree = ClusterTree(sigma, RADIUS, levels=3)
-    got = tree.clusters(rows, paid(tree), seeded())
+    got = tree.clusters(rows, paid(tree, seeded()))
     assert all(np.isfinite(c.centre).all() and np.isfinite(c.weight) for c in got)
     if sigma == 0:
         assert [c.weight for c in got] == [len(rows)]
@@ -242,4 +242,4 @@ def test_a_tree_of_one_point_or_of_equal_points_is_one_cluster_without_noise(sig
 def test_a_box_without_a_grid_position_left_stays_whole():
     rows = np.repeat([[-1.0], [1.0]], 8, axis=0)
     off = ClusterTree(0.0, 1.0, levels=4, intervals=1)
-    assert [c.weight for c in off.clusters(rows, paid(off), seeded())] == [8, 8]
+    assert [c.weight for c in off.clusters(rows, paid(off, seeded()))] == [8, 8]

@@ -114,29 +114,31 @@ def test_range_epsilon_is_c_over_s_tau_and_costs_an_eighth_of_its_square():
 
 def test_a_release_that_was_not_charged_is_refused_before_noise():
     mechanism = GaussianSum(1.0)
-    sample = Sample(((),), mechanism.event)
-    mechanism.choose(np.ones((1, 3)) / 3, sample, NoNoise())
+    source = NoNoise()
+    sample = Sample(((),), mechanism.event, source)
+    mechanism.choose(np.ones((1, 3)) / 3, sample)
     with pytest.raises(BudgetExceeded, match="was not charged"):
-        mechanism.choose(np.ones((1, 3)) / 3, sample, NoNoise(allowed=False))
-    cheaper = Sample(((),), GaussianSum(2.0).event)
+        mechanism.choose(np.ones((1, 3)) / 3, sample)
+    assert len(source.asked) == 1
+    cheaper = Sample(((),), GaussianSum(2.0).event, NoNoise(allowed=False))
     with pytest.raises(BudgetExceeded):
-        mechanism.choose(np.ones((1, 3)) / 3, cheaper, NoNoise(allowed=False))
+        mechanism.choose(np.ones((1, 3)) / 3, cheaper)
 
 
 def test_noise_on_the_sum_is_sigma_times_sqrt_two():
     source = NoNoise()
     mechanism = GaussianSum(0.51)
-    mechanism.choose(np.ones((10, 3)) / 3, Sample(((),), mechanism.event), source)
+    mechanism.choose(np.ones((10, 3)) / 3, Sample(((),), mechanism.event, source))
     assert source.asked == [pytest.approx(0.51 * math.sqrt(2))]
 
 
 def test_without_noise_the_choices_are_the_non_private_ones():
     values = np.array([[0.1, 0.7, 0.2], [0.5, 0.4, 0.1]])
     off = GaussianSum(0.0)
-    assert off.choose(values, Sample(((),), off.event), NoNoise()) == 1
+    assert off.choose(values, Sample(((),), off.event, NoNoise())) == 1
     greedy = BoundedRangeChoice(10, 2, 0.0)
     logits = np.log(values)
-    got = greedy.choose(logits, logits[1], Sample(((),), greedy.event), NoNoise(allowed=False))
+    got = greedy.choose(logits, logits[1], Sample(((),), greedy.event, NoNoise(allowed=False)))
 
     def clipped(z, i):
         return max(-10, z[i] - max(z) + 10)
@@ -148,7 +150,7 @@ def test_without_noise_the_choices_are_the_non_private_ones():
 def test_an_empty_sample_leaves_the_public_scores():
     choice = BoundedRangeChoice(10, 4, 0.0)
     public = np.log(np.array([0.1, 0.2, 0.7]))
-    assert choice.choose(np.zeros((0, 3)), public, Sample((), choice.event), NoNoise()) == 2
+    assert choice.choose(np.zeros((0, 3)), public, Sample((), choice.event, NoNoise())) == 2
 
 
 def test_softmax_choice_has_the_softmax_frequencies():
@@ -156,7 +158,7 @@ def test_softmax_choice_has_the_softmax_frequencies():
     public, private = np.log([0.2, 0.5, 0.3]), np.log([[0.6, 0.3, 0.1]])
     noise, draws = SeededNoise(np.random.default_rng(0)), 4000
     counts = np.bincount(
-        [choice.choose(private, public, Sample(((),), choice.event), noise) for _ in range(draws)], minlength=3
+        [choice.choose(private, public, Sample(((),), choice.event, noise)) for _ in range(draws)], minlength=3
     )
     scores = (clip_scores(private, 10)[0] + clip_scores(public[None], 10)[0]) / 2
     expected = np.exp(scores / 2.0) / np.exp(scores / 2.0).sum()
@@ -178,16 +180,18 @@ def test_secure_noise_never_repeats():
 def test_scores_are_divided_by_the_constant_and_not_by_the_number_of_rows():
     choice = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
     strongly_first, slightly_second = np.array([[0.0, -20.0]]), np.array([-0.5, 0.0])
-    assert choice.choose(strongly_first, slightly_second, Sample(((),), choice.event), NoNoise()) == 1
+    assert choice.choose(strongly_first, slightly_second, Sample(((),), choice.event, NoNoise())) == 1
 
 
 def test_a_softmax_choice_that_was_not_charged_is_refused_before_noise():
     choice = BoundedRangeChoice(clip=10, divisor=4, temperature=1.0)
-    sample = Sample(((),), choice.event)
+    source = NoNoise()
+    sample = Sample(((),), choice.event, source)
     row = np.zeros((1, 3))
-    choice.choose(row, row[0], sample, NoNoise())
+    choice.choose(row, row[0], sample)
+    source.allowed = False
     with pytest.raises(BudgetExceeded, match="was not charged"):
-        choice.choose(row, row[0], sample, NoNoise(allowed=False))
+        choice.choose(row, row[0], sample)
 
 
 def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():

@@ -24,11 +24,12 @@ class Row:
     label: str = "a"
 
 
-def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True):
+def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True, coins=None):
     ledger = Ledger(None, epsilon, 1e-5)
     rows = [Row(str(i)) for i in range(n)]
     sizes = {"a" if partitioned else None: n}
-    return PrivateSet(rows, ledger, sizes=sizes, coins=SeededNoise(np.random.default_rng(seed))), ledger
+    source = coins or SeededNoise(np.random.default_rng(seed))
+    return PrivateSet(rows, ledger, sizes=sizes, coins=source, noise=source), ledger
 
 
 def test_every_sample_is_on_the_ledger_with_its_rate():
@@ -48,13 +49,12 @@ def test_revealing_costs_infinity():
 
 
 def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
-    private, _ = private_set(50, epsilon=0.001)
 
     class NoCoins:
         def uniform(self, size):
             pytest.fail("coins were flipped")
 
-    private._coins = NoCoins()
+    private, _ = private_set(50, epsilon=0.001, coins=NoCoins())
     with pytest.raises(BudgetExceeded):
         private.poisson_slots(5, 2, partition="a", releases=GAUSS).draw()
 
@@ -121,7 +121,8 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
 def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     rows = [Row(str(i)) for i in range(51)]
     ledger = Ledger(None, math.inf, 1e-5)
-    private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=SeededNoise(np.random.default_rng(0)))
+    coins = SeededNoise(np.random.default_rng(0))
+    private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=coins, noise=coins)
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
     assert ledger.to_json()[0]["event"]["rate"] == 0.1
 

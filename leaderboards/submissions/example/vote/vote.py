@@ -70,5 +70,5 @@ class Vote(DemonstrationMechanism):
             asked = [[*prompts.private(slot), *text.tokens] for slot in sample.slots]
             favourites = model.next_token_log_probs(asked).numpy()[:, allowed].argmax(axis=1)
             votes = np.eye(len(allowed))[favourites]
-            text.append(int(allowed[noisy.choose(votes, sample, context.noise)]))
+            text.append(int(allowed[noisy.choose(votes, sample)]))
         return text.demonstration(label)

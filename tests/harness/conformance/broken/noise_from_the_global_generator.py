@@ -2,20 +2,13 @@
 
 import numpy as np
 
-from harness.privacy.doors import noisy_sum
 from harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
-
-
-class Global:
-    seeded = True
-
-    def gaussian(self, scale, size):
-        return np.random.normal(0.0, scale, size)
 
 
 class NoiseFromTheGlobalGenerator(SoundVoting):
     name = "noise_from_the_global_generator"
 
-    def noisy(self, counts, context):
-        return noisy_sum(counts, SIMPLEX_DIAMETER, context.knob, Global())
+    def noisy(self, counts, sample, context):
+        sample.spend(self.release(context.knob))
+        return counts + np.random.normal(0.0, SIMPLEX_DIAMETER * context.knob, len(counts))

@@ -2,7 +2,6 @@
 
 import numpy as np
 
-from harness.privacy.doors import noisy_sum
 from harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
@@ -10,6 +9,6 @@ from tests.harness.conformance.sound import SoundVoting
 class NoiseMissingOnOneLabel(SoundVoting):
     name = "noise_missing_on_one_label"
 
-    def noisy(self, counts, context):
-        others = noisy_sum(counts[1:], SIMPLEX_DIAMETER, context.knob, context.noise)
+    def noisy(self, counts, sample, context):
+        others = sample.spend(self.release(context.knob)).noisy_sum(counts[1:], SIMPLEX_DIAMETER)
         return np.concatenate([counts[:1], others])

@@ -1,4 +1,4 @@
-"""The right noise, added by hand: nobody can check its sensitivity."""
+"""The right noise, added by hand from a public stream: everybody can subtract it."""
 
 from harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
@@ -7,5 +7,6 @@ from tests.harness.conformance.sound import SoundVoting
 class NoiseOutsideTheDoors(SoundVoting):
     name = "noise_outside_the_doors"
 
-    def noisy(self, counts, context):
-        return counts + context.noise.gaussian(SIMPLEX_DIAMETER * context.knob, len(counts))
+    def noisy(self, counts, sample, context):
+        sample.spend(self.release(context.knob))
+        return counts + context.streams.stream("my noise").normal(0.0, SIMPLEX_DIAMETER * context.knob, len(counts))

@@ -1,6 +1,6 @@
 """PTA, eq. 2: average over slots first, then normalise over V_pub. If most slots say little on V_pub, one says all."""
 
-from harness.privacy.doors import noisy_sum
+from harness.privacy.events import gaussian
 from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens
 
@@ -8,7 +8,7 @@ from tests.harness.conformance.sound import SoundTokens
 class NormalisingAfterAveraging(SoundTokens):
     name = "normalising_after_averaging"
 
-    def noisy(self, rows, knob, noise):
+    def noisy(self, rows, sample, knob):
         mean = project_sub_simplex(rows).mean(axis=0)
         mean = mean / max(mean.sum(), 1e-12)
-        return noisy_sum(mean, SIMPLEX_DIAMETER / self.slots, knob, noise)
+        return sample.spend(gaussian(knob)).noisy_sum(mean, SIMPLEX_DIAMETER / self.slots)

@@ -6,5 +6,5 @@ from tests.harness.conformance.sound import SoundVoting
 class TwoReleasesForOneEvent(SoundVoting):
     name = "two_releases_for_one_event"
 
-    def noisy(self, counts, context):
-        return (super().noisy(counts, context) + super().noisy(counts, context)) / 2
+    def noisy(self, counts, sample, context):
+        return (super().noisy(counts, sample, context) + super().noisy(counts, sample, context)) / 2
