@@ -1,0 +1,179 @@
+"""A permit is one release: with the charged noise, from the run's source, once; a sample is read while it is open."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from harness.privacy.doors import Permit
+from harness.privacy.events import bounded_range, bounded_range_choice, gaussian
+from harness.privacy.ledger import Ledger
+from harness.privacy.private_set import PrivateSet, Sample
+from harness.record_sets import Record
+from harness.seeds import SecureNoise, SeededNoise, Streams
+
+RECORDS = [Record(f"text {i}", "a") for i in range(12)]
+
+
+class Scales(SeededNoise):
+    """Ordinary noise that notes what was asked for."""
+
+    def __init__(self):
+        super().__init__(np.random.default_rng(0))
+        self.asked = []
+
+    def gaussian(self, scale, size):
+        self.asked.append(("gaussian", scale))
+        return super().gaussian(scale, size)
+
+    def gumbel(self, size):
+        self.asked.append(("gumbel", 1.0))
+        return super().gumbel(size)
+
+
+def private_set(noise=None, observer=None):
+    ledger = Ledger(None, math.inf, 1e-5)
+    noise = noise or SeededNoise(np.random.default_rng(0))
+    coins = SeededNoise(np.random.default_rng(1))
+    return PrivateSet(RECORDS, ledger, sizes={"a": 12}, coins=coins, noise=noise, observer=observer)
+
+
+def sampler(private, releases=None, times=3):
+    return private.poisson_slots(12, 4, partition="a", releases=releases or gaussian(1.0), times=times)
+
+
+@pytest.mark.parametrize("multiplier", [0.3, 1.0, 17.0])
+def test_the_noise_of_a_sum_is_the_charged_multiplier_times_the_stated_bound(multiplier):
+    for event in (gaussian(multiplier), dp.ZCDpEvent(1 / (2 * multiplier**2))):
+        noise = Scales()
+        Permit(event, noise).noisy_sum(np.zeros(3), bound=2.5)
+        assert noise.asked == [("gaussian", pytest.approx(2.5 * multiplier))]
+
+
+@pytest.mark.parametrize("event", [bounded_range_choice(0.5), bounded_range(0.5)])
+def test_a_choice_follows_the_softmax_of_the_charged_range(event):
+    scores, noise, draws = np.array([0.0, 1.0, 3.0]), Scales(), 4000
+    seen = np.bincount([Permit(event, noise).noisy_choice(scores, 2.0)[0] for _ in range(draws)], minlength=3)
+    expected = np.exp(scores * 0.5 / 2.0) / np.exp(scores * 0.5 / 2.0).sum()
+    assert np.abs(seen / draws - expected).max() < 4 * math.sqrt(0.25 / draws)
+
+
+def test_a_permit_is_used_once_whatever_it_is_used_for():
+    for first in ("noisy_sum", "noisy_choice", "joint_choice"):
+        noise = Scales()
+        permit = Permit(dp.NonPrivateDpEvent(), noise)
+        rows = [np.zeros(2)] if first == "joint_choice" else np.zeros(2)
+        getattr(permit, first)(rows, 1.0)
+        for second in ("noisy_sum", "noisy_choice"):
+            with pytest.raises(BudgetExceeded, match="was used"):
+                getattr(permit, second)(np.zeros(2), 1.0)
+
+
+@pytest.mark.parametrize(("event", "use"), [(gaussian(1.0), "noisy_choice"), (bounded_range_choice(1.0), "noisy_sum")])
+def test_a_permit_of_one_kind_draws_nothing_of_the_other(event, use):
+    noise = Scales()
+    with pytest.raises(UnsupportedEvent):
+        getattr(Permit(event, noise), use)(np.zeros(2), 1.0)
+    assert noise.asked == []
+
+
+def test_one_permit_is_not_given_for_several_kinds_of_release():
+    both = dp.ComposedDpEvent([gaussian(1.0), bounded_range_choice(1.0)])
+    with pytest.raises(UnsupportedEvent, match="one by one"):
+        Sample(((),), both, Scales()).spend(both)
+
+
+def test_several_sums_are_not_drawn_with_one_permit():
+    twice = dp.SelfComposedDpEvent(gaussian(1.0), 2)
+    with pytest.raises(UnsupportedEvent):
+        Sample(((),), twice, Scales()).spend(twice).noisy_sum(np.zeros(2), 1.0)
+
+
+def test_without_noise_nothing_is_asked_of_the_source():
+    noise = Scales()
+    sample = Sample(((),), dp.NonPrivateDpEvent(), noise)
+    for _ in range(3):
+        assert sample.spend(dp.NonPrivateDpEvent()).noisy_sum(np.arange(3.0), 1.0).tolist() == [0, 1, 2]
+    assert {scale for _, scale in noise.asked} <= {0.0}
+
+
+def test_secure_noise_reaches_every_release():
+    """The same permit event twice, from the operating system's entropy: never the clean value, never the same."""
+    drawn = [Permit(gaussian(1.0), SecureNoise()).noisy_sum(np.zeros(8), 1.0) for _ in range(2)]
+    assert (drawn[0] != 0).all() and (drawn[0] != drawn[1]).all()
+
+
+def test_a_sample_closes_when_its_sampler_draws_again():
+    drawing = sampler(private_set())
+    first = drawing.draw()
+    (record, *_) = [record for slot in first.slots for record in slot]
+    assert record.text.startswith("text")
+    second = drawing.draw()
+    assert second.slots
+    for read in (lambda: first.slots, lambda: record.text, lambda: record.label):
+        with pytest.raises(PluginError, match="closed sample"):
+            read()
+    with pytest.raises(BudgetExceeded, match="closed"):
+        first.spend(gaussian(1.0))
+
+
+def test_a_set_that_is_closed_gives_nothing_any_more():
+    private = private_set()
+    drawing = sampler(private)
+    sample = drawing.draw()
+    sample.spend(gaussian(1.0)).noisy_sum(np.zeros(2), 1.0)
+    assert private.close() == 1
+    with pytest.raises(PluginError):
+        _ = sample.slots
+    with pytest.raises(BudgetExceeded):
+        sample.spend(gaussian(1.0))
+    assert not any(drawing.draw().slots)
+    assert private.reveal() == []
+
+
+def test_slots_and_samples_cannot_be_changed():
+    sample = sampler(private_set()).draw()
+    assert isinstance(sample.slots, tuple) and all(isinstance(slot, tuple) for slot in sample.slots)
+    record = next(record for slot in sample.slots for record in slot)
+    for change in (
+        lambda: setattr(sample, "slots", ()),
+        lambda: setattr(record, "text", "other"),
+        lambda: setattr(record, "label", "other"),
+    ):
+        with pytest.raises(AttributeError):
+            change()
+
+
+def reachable(thing, depth=6, seen=None):
+    """Everything that attributes, items and slots of an object lead to (not what functions close over)."""
+    seen = {} if seen is None else seen
+    if id(thing) in seen or depth < 0 or isinstance(thing, str | bytes | int | float | type(None) | np.ndarray | type):
+        return seen
+    seen[id(thing)] = thing
+    names = [*getattr(thing, "__dict__", {}), *getattr(type(thing), "__slots__", ())]
+    parts = [getattr(thing, name, None) for name in names]
+    if isinstance(thing, dict):
+        parts += [*thing.keys(), *thing.values()]
+    if isinstance(thing, list | tuple | set | frozenset):
+        parts += list(thing)
+    for part in parts:
+        reachable(part, depth - 1, seen)
+    return seen
+
+
+def test_what_a_mechanism_holds_names_no_record_no_ledger_and_no_noise():
+    noise = Scales()
+    private = private_set(noise)
+    drawing = sampler(private)
+    found = list(reachable([private, drawing, drawing.draw(), Streams(0).public]).values())
+    assert not any(each in RECORDS for each in found if isinstance(each, Record))
+    assert not any(isinstance(each, Ledger | SeededNoise | Streams) for each in found)
+
+
+@pytest.mark.parametrize("name", ["noise", "sampling"])
+def test_public_streams_do_not_give_the_streams_of_noise_and_sampling(name):
+    with pytest.raises(PluginError, match="choose another name"):
+        Streams(0).public.stream(name)
+    assert Streams(0).public.stream("order").random() == Streams(0).stream("order").random()

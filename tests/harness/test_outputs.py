@@ -1,0 +1,219 @@
+"""What a mechanism returns is checked and made anew; how much noise it drew is known; it sees the public task alone."""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from harness import models
+from harness.errors import PluginError
+from harness.mechanism import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
+from harness.output_cache import OutputCache
+from harness.outputs import checked_answer
+from harness.privacy.events import gaussian, parallel
+from harness.privacy.private_set import sampling_rate
+from harness.releasing import Releaser, Terms
+from harness.seeds import streams
+from harness.task import PublicTask, Task
+from tests.harness.parrot import Parrot
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=40, limit_test=4)
+
+
+@dataclass(frozen=True)
+class OneDraw(DemonstrationMechanism):
+    """Samples once for each shot and draws one noisy sum; the text is what `says` makes of it."""
+
+    name = "one_draw"
+    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+
+    def events(self, knob, sizes: Sizes):
+        def one(group):
+            return dp.PoissonSampledDpEvent(sampling_rate(8, sizes.records[group], group), gaussian(knob))
+
+        return parallel({group: dp.SelfComposedDpEvent(one(group), shots) for group, shots in sizes.shots.items()})
+
+    def release(self, private, context):
+        return context.for_each_shot(lambda label: self.write(label, private, context))
+
+    def write(self, label, private, context):
+        group = private.partition_of(label)
+        sample = private.poisson_slots(8, 8, partition=group, releases=gaussian(context.knob)).draw()
+        return self.says(label, sample, context)
+
+    def says(self, label, sample, context):
+        total = sample.spend(gaussian(context.knob)).noisy_sum(np.array([float(sum(map(len, sample.slots)))]), 1.0)
+        return Demonstration(text=f"number {total[0]:.1f}", label=label)
+
+
+def release(mechanism, task, noise="seeded", epsilon=1.0, shots=2):
+    releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
+    return releaser.release(mechanism, task, Terms(epsilon, 1e-5, noise=noise, shots=shots))
+
+
+def test_a_sound_release_is_published_as_it_is(agnews):
+    out = release(OneDraw(), agnews)
+    assert [d.label for d in out.demonstrations] == list(agnews.plan_shots(2, streams(0).stream("shots")))
+    assert all(d.text.startswith("number ") for d in out.demonstrations)
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, noise):
+    """The plug-in of the review copied `context.task.train` into its texts, under proved epsilon 0."""
+
+    class Copies(OneDraw):
+        def says(self, label, sample, context):
+            return Demonstration(text=context.task.train[0].text, label=label)
+
+    with pytest.raises((AttributeError, PluginError)) as caught:
+        release(Copies(), agnews, noise)
+    assert agnews.train[0].text not in str(caught.value)
+
+
+def test_the_public_view_has_everything_but_the_records():
+    task = Task.load("agnews", "synthetic", limit_train=5, limit_test=4)
+    public = task.public_view()
+    assert type(public) is PublicTask
+    assert {each.name for each in fields(Task)} - {each.name for each in fields(PublicTask)} >= {
+        "train",
+        "fingerprint",
+        "dropped",
+    }
+    for name in ("train", "fingerprint", "dropped", "size", "sizes"):
+        assert not hasattr(public, name)
+    assert public.documents() == task.documents() and public.prompts_hash == task.prompts_hash
+
+
+def test_readers_and_skip_get_the_public_view_too(agnews):
+    seen = []
+
+    class Looks(Parrot):
+        def skip(self, task):
+            seen.append(task)
+
+        def answer(self, query, sample, context):
+            seen.extend([context.task, context.reader._task])
+            return super().answer(query, sample, context)
+
+    release(Looks(slots=4, examples_per_slot=2), agnews)
+    assert seen and {type(each) for each in seen} == {PublicTask}
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_a_release_without_noise_is_refused(agnews, noise):
+    """The plug-in of the review drew no noise where the source was not seeded, and got its epsilon proved."""
+
+    class Silent(OneDraw):
+        def says(self, label, sample, context):
+            return Demonstration(text=f"number {sum(map(len, sample.slots))}", label=label)
+
+    with pytest.raises(PluginError, match="drew no noise"):
+        release(Silent(), agnews, noise)
+
+    class Plain(Parrot):
+        def answer(self, query, sample, context):
+            return context.task.labels[0]
+
+    with pytest.raises(PluginError, match="drew no noise"):
+        release(Plain(slots=4, examples_per_slot=2), agnews, noise)
+
+
+def test_tokens_are_counted_by_the_harness(agnews):
+    class Counts(OneDraw):
+        def says(self, label, sample, context):
+            said = super().says(label, sample, context)
+            return Demonstration(said.text, label, tokens=sum(map(len, sample.slots)) + 1000)
+
+    model = models.load("sim")
+    for demonstration in release(Counts(), agnews).demonstrations:
+        assert demonstration.tokens == len(model.encode(demonstration.text))
+
+
+class Talkative(str):
+    """Text that says something else when it is looked at again."""
+
+    def __str__(self):
+        return "a private record"
+
+
+@pytest.mark.parametrize("text", [Talkative("plain"), "plain", "pla\udc80in"])
+def test_texts_are_plain_and_can_be_written(agnews, text):
+    class Says(OneDraw):
+        def says(self, label, sample, context):
+            super().says(label, sample, context)
+            return Demonstration(text, Talkative(label))
+
+    for demonstration in release(Says(), agnews).demonstrations:
+        assert type(demonstration.text) is type(demonstration.label) is str
+        demonstration.text.encode()
+        assert f"{demonstration.text}".startswith("pla") and demonstration.label in agnews.labels
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda said: said[:-1],
+        lambda said: [*said, said[0]],
+        lambda said: said[::-1],
+        lambda said: [Demonstration(d.text, d.label.upper()) for d in said],
+        lambda said: {"text": "x"},
+        lambda said: [(d.text, d.label) for d in said],
+        lambda said: [Demonstration(None, d.label) for d in said],
+        lambda said: None,
+    ],
+)
+def test_how_many_and_which_demonstrations_there_are_is_public(agnews, change):
+    class Changes(OneDraw):
+        def release(self, private, context):
+            return change(super().release(private, context))
+
+    with pytest.raises(PluginError, match="one_draw"):
+        release(Changes(), agnews)
+
+
+@pytest.mark.parametrize("claim", [float("nan"), -1.0, "1", True])
+def test_a_claim_that_is_no_number_is_refused_before_records_are_read(agnews, claim):
+    class Claims(OneDraw):
+        def paper_epsilon(self, knob, sizes, delta):
+            return claim
+
+        def release(self, private, context):
+            pytest.fail("records were read")
+
+    with pytest.raises(PluginError, match="claims epsilon"):
+        release(Claims(), agnews)
+
+
+def test_what_is_claimed_was_said_before_records_were_read(agnews):
+    class Remembers(OneDraw):
+        def paper_epsilon(self, knob, sizes, delta):
+            return getattr(self, "count", 0.0)
+
+        def says(self, label, sample, context):
+            object.__setattr__(self, "count", float(sum(map(len, sample.slots))))
+            return super().says(label, sample, context)
+
+    assert release(Remembers(), agnews).stated.claimed == 0.0
+
+
+@pytest.mark.parametrize("answer", [None, 3, b"World", ["World"]])
+def test_an_answer_is_a_text_or_a_prompt(answer):
+    with pytest.raises(PluginError, match="parrot"):
+        checked_answer(Parrot(), answer)
+    with pytest.raises(PluginError, match="parrot"):
+        checked_answer(Parrot(), FinalPrompt(answer))
+
+
+def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews):
+    class Keeps(Parrot):
+        def answer(self, query, sample, context):
+            if not hasattr(self, "kept"):
+                object.__setattr__(self, "kept", sample)
+            return super().answer(query, self.kept, context)
+
+    with pytest.raises(PluginError, match="closed sample"):
+        release(Keeps(slots=4, examples_per_slot=2), agnews)
