@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from harness.attacks.results import AttackResult, Estimate, External
 from leaderboards import svg
-from leaderboards.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, apart
+from leaderboards.plot import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Scale, line_names
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
 from leaderboards.text import bound_text, confidence_text, epsilon_text, visible
 
@@ -23,7 +23,7 @@ from leaderboards.text import bound_text, confidence_text, epsilon_text, visible
 AUC = "auc"
 #: Class of series that have none of their own: the ends of the scale.
 OTHER_STYLE = svg.STYLES - 1
-_ENDS = ((ZERO_SHOT, "zero-shot, ε = 0", 13.0), (REAL_DATA, "real demonstrations, ε = ∞", -5.0))
+_ENDS = ((ZERO_SHOT, "zero-shot, ε = 0"), (REAL_DATA, "real demonstrations, ε = ∞"))
 _DODGE = 8  # between mechanisms at one ε, which would hide each other
 #: Ways to move a marker sideways, the smallest first.
 _SHIFTS = [0.0, *(sign * step * _DODGE for step in range(1, 7) for sign in (1, -1))]
@@ -173,7 +173,7 @@ def _square(axis: Axis) -> Markup:
         [
             *parts,
             svg.line("axis", LEFT, bottom, right, bottom),
-            svg.text("name", LEFT + 20, TOP + 12, "audited above proved: refuted", "start"),
+            svg.text("name", LEFT + 20, TOP + 12, "audited above proved", "start"),
             svg.text("name", (LEFT + right) / 2, HEIGHT - 8, f"proved ε ({kind}); upwards: audited ε", "middle"),
         ]
     )
@@ -196,19 +196,17 @@ def auc_svg(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, in
     scale = Scale(tuple(finite) or (1.0,), unlimited, 0.0, 1.0)
     parts = [_auc_axes(scale, [*finite, *([math.inf] if unlimited else [])])]
     named = []
-    for mechanism, name, offset in _ENDS:
+    for mechanism, name in _ENDS:
         ends = [one.measures[AUC] for _, one in results if one.subject.mechanism == mechanism]
         parts += [_end(scale, auc) for auc in ends]
-        named += [(scale.y(auc.value) + offset, f"{name}: {auc.value:.2f}") for auc in ends[:1]]
+        named += dict.fromkeys((scale.y(auc.value), f"{name}: {auc.value:.2f}") for auc in ends)
     labels = sorted({label for label, _ in inner})
     by_label = sorted(inner, key=lambda pair: (pair[0], pair[1].subject.epsilon))
     for label, own in groupby(by_label, key=lambda pair: pair[0]):
         parts.append(
             _series(scale, label, [one for _, one in own], styles[label], _shift(labels.index(label), len(labels)))
         )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts += [svg.text("end", middle, y, words, "middle") for y, words in apart(named)]
-    return svg.figure(WIDTH, HEIGHT, title, parts)
+    return svg.figure(WIDTH, HEIGHT, title, [*parts, *line_names(named)])
 
 
 def _auc_axes(scale: Scale, epsilons: Sequence[float]) -> Markup:

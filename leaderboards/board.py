@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -22,8 +22,10 @@ from leaderboards.as_json import audit_json, finite, submission_json
 from leaderboards.attack_board import attacks_json, build_attacks, render_attacks
 from leaderboards.evidence import Evidence, audit_notes, audited, left_out
 from leaderboards.groups import Group, group_of
+from leaderboards.marks import Mark
+from leaderboards.notes import Note, Weight, gathered
 from leaderboards.rows import Row
-from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, task_table
+from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, ranks, task_table
 from leaderboards.submitted import Submission, on_the_board, with_submissions
 from leaderboards.terminal import render_terminal
 from leaderboards.text import counted, names_text, queries_words
@@ -90,7 +92,7 @@ def build_board(
             groups[group_of(result, asked)].append(result)
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
-        count = counted(len(results) - sum(map(len, real.values())))
+        count = counted(sum(len(own) for group, own in groups.items() if group.simulated))
         notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
     newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
@@ -99,8 +101,9 @@ def build_board(
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
     tables = [table for section in sections for table in section.tables]
     notes.extend(left_out(tables, newest, evidence))
-    old = build_board(retired, asked, evidence).sections if retired else ()
-    return Board(sections, tuple(notes), old)
+    old = build_board(retired, asked, evidence) if retired else Board((), ())
+    notes.extend(f"Of retired versions: {note}" for note in old.notes)
+    return Board(sections, tuple(notes), old.sections)
 
 
 def board_json(board: Board) -> dict[str, Any]:
@@ -131,7 +134,7 @@ def _section_json(section: Section) -> dict[str, Any]:
     return {
         "group": asdict(section.group),
         "tasks": tables,
-        "rankings": [asdict(ranking) for ranking in section.rankings],
+        "rankings": [{"title": ranking.title, **asdict(ranking)} for ranking in section.rankings],
         "notes": list(section.notes),
     }
 
@@ -139,9 +142,10 @@ def _section_json(section: Section) -> dict[str, Any]:
 def _section(
     group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission] = MappingProxyType({})
 ) -> Section:
-    notes: list[str] = []
+    notes: list[Note] = []
     if group.simulated:
-        notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
+        said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
+        notes.append(Note(Weight.MODEL, "", said))
     kept = _settle(results, lambda result: result.cell.task, _task_version, notes, owners)
     kept = _settle(kept, _row_key, _row_version, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
@@ -149,24 +153,25 @@ def _section(
         by_task[result.cell.task].append(result)
     own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
     tables = audited(own, group, evidence)
-    for table in tables:
-        notes.extend(_uneven_seeds(table))
-        notes.extend(_uneven_queries(table))
-        notes.extend(
-            f"{row.title} on {table.task} is not ranked: {row.unranked}." for row in table.rows if row.unranked
-        )
+    found = rankings(tables)
     notes.extend(audit_notes(tables))
+    for table in tables:
+        notes.extend(_unranked(table))
+        notes.extend(_uneven_seeds(table))
+    notes.extend(_uneven_queries(tables, found))
+    notes.extend(_marked(tables))
     if absent := absent_kinds(tables):
         lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
-        notes.append(f"There is one ranking for each kind of task, since not every row does every kind: {lacks}.")
-    return Section(group, tables, rankings(tables), tuple(notes))
+        said = "There is one ranking for each kind of task with a ranked row, since not every row does every kind"
+        notes.append(Note(Weight.RANKING, "", f"{said}: {lacks}"))
+    return Section(group, tables, found, gathered(notes))
 
 
 def _settle(
     results: Sequence[Result],
     scope: Callable[[Result], Hashable],
     version: Callable[[Result], Version],
-    notes: list[str],
+    notes: list[Note],
     owners: Mapping[str, Submission],
 ) -> list[Result]:
     """Of every scope the results of one version: the one with most results, the newest where two have as many.
@@ -191,11 +196,12 @@ def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tupl
     return ours, len(results), max(_age(result) for result in results)
 
 
-def _left_out(results: Sequence[Result], version: Version, kept: Version) -> str:
+def _left_out(results: Sequence[Result], version: Version, kept: Version) -> Note:
     cell = results[0].cell
     labels = ", ".join(sorted({result.cell.label for result in results}))
     differs = ", ".join(name for name in kept if version[name] != kept[name])
-    return f"{cell.task}: left out {counted(len(results))} of {labels}: other {differs}."
+    about = f"{cell.task}: left out {counted(len(results))} of {labels}"
+    return Note(Weight.LEFT_OUT, about, f": other {differs}", f" were left out: other {differs}", "sets of results")
 
 
 def _task_version(result: Result) -> Version:
@@ -227,26 +233,45 @@ def _row_version(result: Result) -> Version:
     }
 
 
-def _uneven_seeds(table: TaskTable) -> list[str]:
-    """One note for all rows with as many seeds."""
+def _unranked(table: TaskTable) -> Iterator[Note]:
+    for row in table.rows:
+        if row.unranked:
+            weight = Weight.REFUTED if row.audit.flag else Weight.UNRANKED
+            why = row.unranked
+            yield Note(weight, f"{row.title} on {table.task}", f" is not ranked: {why}", f" are not ranked: {why}")
+
+
+def _uneven_seeds(table: TaskTable) -> Iterator[Note]:
     most = max((len(row.seeds) for row in table.rows), default=0)
-    fewer: dict[int, list[str]] = defaultdict(list)
     for row in table.rows:
         if len(row.seeds) < most:
-            fewer[len(row.seeds)].append(row.title)
-    return [
-        f"{names_text(titles)} on {table.task} {'has' if len(titles) == 1 else 'have'} {count} of {most} seeds so far."
-        for count, titles in fewer.items()
-    ]
+            said = f"{len(row.seeds)} of {most} seeds so far"
+            yield Note(Weight.SEEDS, f"{row.title} on {table.task}", f" has {said}", f" have {said}")
 
 
-def _uneven_queries(table: TaskTable) -> list[str]:
-    found = {row.queries for row in table.rows if not row.unranked and row.epsilon > 0}
-    if len(found) < 2:
-        return []
-    ordered = sorted(found, key=lambda queries: math.inf if queries is None else queries)
-    which = names_text(f"rows for {queries_words(queries)}" for queries in ordered)
-    return [f"On {table.task} these are ranked together: {which}."]
+def _uneven_queries(tables: Sequence[TaskTable], found: Sequence[Ranking]) -> Iterator[Note]:
+    """Where ranked rows cover different numbers of queries; only tasks that count in a ranking."""
+    places = ranks(found)
+    by_words: dict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        queries = {row.queries for row in table.rows if (row.task, row.label, row.epsilon) in places}
+        if len(queries) > 1:
+            ordered = sorted(queries, key=lambda one: math.inf if one is None else one)
+            by_words[names_text(f"rows for {queries_words(one)}" for one in ordered)].append(table.task)
+    for which, tasks in by_words.items():
+        yield Note(Weight.RANKING, "", f"On {names_text(tasks)} these are ranked together: {which}")
+
+
+def _marked(tables: Sequence[TaskTable]) -> Iterator[Note]:
+    """One note for each mark, with the number of rows that bear it."""
+    rows: dict[Mark, int] = defaultdict(int)
+    for table in tables:
+        for row in (*table.in_order, *table.paper):
+            for mark in row.marks:
+                rows[mark] += 1
+    for mark, count in rows.items():
+        which = "1 row is" if count == 1 else f"{count} rows are"
+        yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")
 
 
 def _several(groups: Sequence[Group]) -> str:
@@ -268,6 +293,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
     return {
         **data,
+        "marks": [mark.name for mark in row.marks],
         "audited": audit_json(row.audit),
         "submission": submission_json(row),
         "seeds": list(row.seeds),

@@ -16,7 +16,8 @@ from harness.comparison.pairing import Unmatched
 from harness.comparison.verdicts import CellVerdict, Comparison, Summary
 from leaderboards.console import grid, plain_console, print_notes
 from leaderboards.metrics import metric_name
-from leaderboards.text import epsilon_text, seeds_text, visible
+from leaderboards.notes import MOST_NAMED, Note, Weight, gathered, named
+from leaderboards.text import epsilon_text, names_text, seeds_text, visible
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
@@ -31,7 +32,6 @@ _SUMMARY_HEAD = (
     "mean change",
 )
 _HEAD = ["mechanism", "ε", "seeds", "base", "candidate", "change", "95% interval", "p (Holm)", "finds ≥", "verdict"]
-_MOST_UNMATCHED = 20
 
 
 def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
@@ -69,7 +69,7 @@ def render_markdown(comparison: Comparison) -> str:
         parts.append(_cells_markdown(certain))
     if rest:
         parts.append(
-            f"<details><summary>{len(rest)} cells without a change that can be told from noise</summary>\n\n"
+            f"<details><summary>{len(rest)} cells that show no significant change or were not tested</summary>\n\n"
             f"{_cells_markdown(rest)}\n\n</details>"
         )
     summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
@@ -82,9 +82,15 @@ def notes(comparison: Comparison) -> list[str]:
     """What a reader must know beside the numbers."""
     settings = comparison.settings
     found = [
+        *gathered(
+            Note(Weight.REFUTED, f"{cell.key} ({_proved(cell)})", f": {cell.privacy}", unit="cells")
+            for cell in comparison.cells
+            if cell.privacy
+        ),
+        *_without_partner(comparison),
         f"Regression: Holm's p over {comparison.tested} cells is at most {settings.alpha:g} and the loss at least"
         f" {settings.min_effect:g}. finds ≥: the smallest true drop that this cell would show with probability 0.8 at"
-        f" {settings.alpha:g}/{max(comparison.tested, 1)}; a smaller one may be there unseen (none: no drop shows)."
+        f" {settings.alpha:g}/{max(comparison.tested, 1)}; a smaller one may be there unseen (none: no drop shows).",
     ]
     tests = sorted({cell.test.name for cell in comparison.cells if cell.test})
     if tests:
@@ -96,9 +102,9 @@ def notes(comparison: Comparison) -> list[str]:
         )
     if any(cell.less_is_better for cell in comparison.cells):
         found.append("Metrics of which less is better are turned round in 'change': negative is always a loss.")
-    found += [f"In {cell.key}: {cell.privacy} ({_proved(cell)})." for cell in comparison.cells if cell.privacy]
-    found += [f"In {cell.key}: {cell.note}." for cell in comparison.cells if cell.note]
-    found += _without_partner(comparison)
+    found += gathered(
+        Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
+    )
     if any(
         result.cell.noise == "secure" for side in (comparison.base, comparison.candidate) for result in side.results
     ):
@@ -115,9 +121,9 @@ def _without_partner(comparison: Comparison) -> Iterator[str]:
     lacking += [_lone(one) for one in comparison.missing]
     extra = [_lone(one) for one in comparison.unmatched if one.side == "candidate"]
     for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
-        yield from (f"{head}: {one}." for one in found[:_MOST_UNMATCHED])
-        if len(found) > _MOST_UNMATCHED:
-            yield f"{head}: {len(found) - _MOST_UNMATCHED} more; --json lists them all."
+        if found:
+            more = "; --json lists them all" if len(found) > MOST_NAMED else ""
+            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {named(found)}{more}."
     if comparison.incomplete:
         yield "What is missing fails the gate; --allow-missing leaves it out."
 
@@ -179,7 +185,14 @@ def _summary_line(summary: Summary) -> list[str]:
 def _change_lines(changes: Sequence[Change]) -> list[str]:
     changed = [change for change in changes if change.changed]
     if not changed:
-        return ["Nothing that is recorded changed: same model, weights, code and packages; other noise at most."]
+        commits = [
+            value for change in changes if change.name == "commit" for value in (*change.base, *change.candidate)
+        ]
+        known = all(len(value.split()) == 1 for value in commits)
+        said = "Nothing that is recorded changed of model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
+        return [
+            f"{said}." if known else f"{said}; the commit does not say which code ran ({names_text(set(commits))})."
+        ]
     return [f"{change.name}: {_values(change.base)} → {_values(change.candidate)}" for change in changed]
 
 

@@ -18,6 +18,7 @@ from harness.attacks.results import AttackResult, External
 from leaderboards.attack_text import against_row, differing_options
 from leaderboards.audits import audit_of
 from leaderboards.groups import Group, audit_command
+from leaderboards.notes import Note, Weight
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import TaskTable
 from leaderboards.text import epsilon_text
@@ -136,14 +137,14 @@ def _names(one: External, row: Row, group: Group) -> bool:
     return same_board and (one.task, one.label, one.epsilon) == (row.task, row.label, row.epsilon)
 
 
-def audit_notes(tables: Iterable[TaskTable]) -> Iterator[str]:
+def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
     """What a reader must know of attacks on these tables, beside why rows have no rank."""
     for table in tables:
         for row in (*table.in_order, *table.paper):
             if row.audit.flag and row not in table.rows:
-                yield f"{row.title} on {table.task}: {row.audit.flag}."
+                yield Note(Weight.REFUTED, f"{row.title} on {table.task}", f": {row.audit.flag}")
             for doubt in row.audit.doubts:
-                yield f"{row.title} on {table.task} in doubt: {doubt}."
+                yield Note(Weight.DOUBT, f"{row.title} on {table.task}", f" in doubt: {doubt}")
 
 
 def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:

@@ -22,6 +22,8 @@ WIDTH, HEIGHT = 460, 300
 LEFT, RIGHT, TOP, BOTTOM = 46, 16, 16, 44
 _INFINITY_GAP = 70  # room at the right for rows that were run without noise
 _LINE = 13  # between texts that would hide each other
+_ABOVE, _BELOW = -5.0, 13.0  # from a line to its name
+_LETTER = 5.6  # pixels, about
 _DODGE = 9  # distance between mechanisms at the same epsilon
 
 
@@ -61,16 +63,15 @@ def privacy_utility_svg(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     """The plot of one task; text in it is escaped. styles: see `series_styles`."""
     rows = [row for row in table.rows if row.epsilon > 0]
     scale = _scale(rows, table)
-    controls = [(row, f"{row.label}, ε = 0", -5) for row in table.rows if row.epsilon == 0]
-    names = ((table.zero_shot, "zero-shot, ε = 0", 13), (table.real_data, "real demonstrations, ε = ∞", -5), *controls)
-    parts = [_axes(scale, rows), *(_end_line(scale, row) for row, _, _ in names if row)]
+    controls = [(row, f"{row.label}, ε = 0") for row in table.rows if row.epsilon == 0]
+    ends = [(table.zero_shot, "zero-shot, ε = 0"), (table.real_data, "real demonstrations, ε = ∞")]
+    lines = [(row, name) for row, name in (*ends, *controls) if row is not None]
+    parts = [_axes(scale, rows), *(_end_line(scale, row) for row, _ in lines)]
     labels = sorted({row.label for row in rows})
     for label, own in groupby(sorted(rows, key=lambda row: (row.label, row.epsilon)), key=lambda row: row.label):
         shift = _DODGE * (labels.index(label) - (len(labels) - 1) / 2)
         parts.append(_series(scale, list(own), styles[label], shift))
-    named = [(scale.y(row.score) + offset, f"{name}: {row.score:.3f}") for row, name, offset in names if row]
-    for y, words in apart(named):
-        parts.append(svg.text("end", (LEFT + WIDTH - RIGHT) / 2, y, words, "middle"))
+    parts += line_names([(scale.y(row.score), f"{name}: {row.score:.3f}") for row, name in lines])
     title = f"{table.task}: score against ε, with 95% intervals"
     return svg.figure(WIDTH, HEIGHT, title, parts)
 
@@ -86,13 +87,36 @@ def _scale(rows: Sequence[Row], table: TaskTable) -> Scale:
     return Scale(tuple(finite) or (1.0,), unlimited, max(low, 0.0), max(min(high, 1.0), max(low, 0.0) + 0.1))
 
 
-def apart(texts: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """(height in pixels, words) of texts, moved so that none hides another; from the top."""
-    placed: list[tuple[float, str]] = []
-    for y, words in sorted(texts):
-        placed.append((max(y, placed[-1][0] + _LINE) if placed else y, words))
-    over = max(placed[-1][0] - (HEIGHT - BOTTOM - 3), 0.0) if placed else 0.0
-    return [(y - over, words) for y, words in placed]
+def line_names(lines: Sequence[tuple[float, str]]) -> list[Markup]:
+    """The names of lines across a plot: (height in pixels, words) of each. Names stand in the order of their lines.
+
+    The highest line is named above it and the lowest below, so with two lines each name is outside of the other line.
+    A name that had to move, or stands between two lines, is joined to its own by a stroke.
+    """
+    ordered = sorted(lines)
+    middle, places = (LEFT + WIDTH - RIGHT) / 2, _name_places([y for y, _ in ordered])
+    parts = []
+    for i, ((line, words), y) in enumerate(zip(ordered, places, strict=True)):
+        outside = i == 0 or i == len(ordered) - 1
+        if not outside or abs(y - line) > _BELOW + 1:
+            x = max(LEFT + 4, middle - _LETTER * len(words) / 2)
+            parts.append(svg.line("stroke", x - 2, y - 4, x - 14, line))
+        parts.append(svg.text("end", middle, y, words, "middle"))
+    return parts
+
+
+def _name_places(lines: Sequence[float]) -> list[float]:
+    """Heights of the names of lines with these heights, from the top: in the same order, none hides another."""
+    last = len(lines) - 1
+    wanted = [y + (_BELOW if 0 < i == last else _ABOVE) for i, y in enumerate(lines)]
+    placed: list[float] = []
+    for y in wanted:
+        placed.append(max(y, placed[-1] + _LINE) if placed else y)
+    lowest = HEIGHT - BOTTOM - 3.0
+    for i in range(last, -1, -1):  # what would leave the plot at the bottom moves up, and what is above it no further
+        placed[i] = min(placed[i], lowest)
+        lowest = placed[i] - _LINE
+    return placed
 
 
 def _axes(scale: Scale, rows: Sequence[Row]) -> Markup:
@@ -108,9 +132,7 @@ def _axes(scale: Scale, rows: Sequence[Row]) -> Markup:
         lines.append(svg.line("axis", x, bottom, x, bottom + 5))
         lines.append(svg.text("tick", x, bottom + 18, epsilon_text(epsilon), "middle"))
     lines.append(svg.line("axis", LEFT, bottom, WIDTH - RIGHT, bottom))
-    lines.append(
-        svg.text("name", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "ε asked for (logarithmic), proved ≤ ε", "middle")
-    )
+    lines.append(svg.text("name", (LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, "ε asked for (logarithmic)", "middle"))
     return Markup("").join(lines)
 
 

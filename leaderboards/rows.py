@@ -1,7 +1,7 @@
 """A row of the board: one mechanism at one epsilon on one task, over its seeds.
 
-Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task
-and model: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
+Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task,
+model and test records: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 from harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from harness.results import Result
 from leaderboards.audits import Audit
-from leaderboards.text import epsilon_text, seeds_text
+from leaderboards.marks import Mark, marks_of
+from leaderboards.metrics import is_distance
+from leaderboards.text import epsilon_text, score_text, seeds_text
 
 if TYPE_CHECKING:
     from leaderboards.submitted import Reproduction, Submission
@@ -26,6 +28,7 @@ ZERO_SHOT = "zero_shot"
 REAL_DATA = "real_demonstrations"
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05
+_ROUNDING = 1e-9
 
 BySeed = Mapping[int, Result]
 
@@ -36,10 +39,12 @@ class Row:
 
     epsilon: the target that was asked for (0 and infinity are the two ends). claimed, proved, epsilon_per_query: the
     largest over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in
-    [0, 1]. recovery: None when it is not defined, and then recovery_note says why. recovery_interval: 95%; None for
-    the ends, without a recovery, and where the gain of real demonstrations may be nothing. metrics, aggregates: means
-    over seeds, of what every seed has. skipped: metric -> why it was not computed. unranked: why the row has no rank,
-    or "". submission: where the row comes from, None for one of our own.
+    [0, 1]. zero_shot, real_data: mean scores of the two ends over this row's seeds, from which its recovery is made;
+    None where an end lacks one of them. recovery: None when it is not defined, and then recovery_note says why.
+    recovery_interval: 95%; None for the ends, without a recovery, and where the gain of real demonstrations may be
+    nothing. metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
+    unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
+    None for one of our own.
     """
 
     label: str
@@ -54,6 +59,8 @@ class Row:
     score: float
     low: float
     high: float
+    zero_shot: float | None
+    real_data: float | None
     recovery: float | None
     recovery_note: str
     recovery_interval: tuple[float, float] | None
@@ -61,6 +68,7 @@ class Row:
     aggregates: Mapping[str, float]
     skipped: Mapping[str, str]
     unranked: str
+    marks: tuple[Mark, ...]
     results: tuple[Result, ...] = field(repr=False)
     audit: Audit = field(default_factory=Audit, repr=False)
     submission: Submission | None = field(default=None, repr=False)
@@ -88,7 +96,15 @@ class Row:
 
     @property
     def title(self) -> str:
-        return f"{self.label} at ε = {epsilon_text(self.epsilon)}"
+        return title_of(self.label, self.epsilon)
+
+    @property
+    def recovery_sum(self) -> str:
+        """'(0.600 − 0.400) / (0.800 − 0.400)': the recovery in the numbers from which it is made; "" without one."""
+        if self.recovery is None or self.zero_shot is None or self.real_data is None:
+            return ""
+        score, zero_shot, real_data = map(score_text, (self.score, self.zero_shot, self.real_data))
+        return f"({score} − {zero_shot}) / ({real_data} − {zero_shot})"
 
     @property
     def numbers(self) -> Mapping[str, float]:
@@ -96,12 +112,21 @@ class Row:
         return {**self.metrics, **self.aggregates}
 
 
-def recover(score: float, zero_shot: float, real_data: float) -> tuple[float | None, str]:
-    """(recovery, "") or (None, the reason why there is none)."""
-    gain = real_data - zero_shot
-    if gain < MINIMUM_GAIN:
-        return None, f"real demonstrations move the zero-shot score by {gain:+.3f}, less than +{MINIMUM_GAIN}"
-    return (score - zero_shot) / gain, ""
+def title_of(label: str, epsilon: float) -> str:
+    """'tang at ε = 1'."""
+    return f"{label} at ε = {epsilon_text(epsilon)}"
+
+
+def recover(
+    score: float, zero_shot: float, real_data: float, lower_is_better: bool = False
+) -> tuple[float | None, str]:
+    """(recovery, "") or (None, the reason why there is none, in the numbers that decided it)."""
+    gain = zero_shot - real_data if lower_is_better else real_data - zero_shot
+    if gain < MINIMUM_GAIN - _ROUNDING:
+        shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
+        ends = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
+        return None, f"{ends}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+    return (score - zero_shot) / (real_data - zero_shot), ""
 
 
 def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
@@ -109,7 +134,9 @@ def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
-    recovery, note = _recovery(by_seed, ends)
+    zero_shot, real_data = (_over_seeds(by_seed, ends[name]) for name in (ZERO_SHOT, REAL_DATA))
+    score = fmean(map(score_of, results))
+    recovery, note = _recovery(by_seed, ends, score, zero_shot, real_data)
     proved = max(result.privacy.epsilon_proved for result in results)
     return Row(
         label=first.cell.label,
@@ -121,9 +148,11 @@ def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
         proved=proved,
         epsilon_per_query=_largest(result.privacy.epsilon_per_query for result in results),
         queries=first.privacy.queries,
-        score=fmean(_score(result) for result in results),
+        score=score,
         low=low,
         high=high,
+        zero_shot=zero_shot,
+        real_data=real_data,
         recovery=recovery,
         recovery_note=note,
         recovery_interval=None if recovery is None else _recovery_interval(by_seed, ends),
@@ -131,6 +160,7 @@ def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
         unranked=_unranked(first, proved),
+        marks=marks_of(results),
         results=results,
     )
 
@@ -159,20 +189,24 @@ def _unranked(result: Result, proved: float) -> str:
         return "accounted as its authors do"
     if math.isinf(cell.epsilon):
         return "run without noise"
-    if proved > cell.epsilon * (1 + 1e-9):
-        return f"its proved ε {epsilon_text(proved)} is above the {epsilon_text(cell.epsilon)} it was run for"
+    if proved > cell.epsilon * (1 + _ROUNDING):
+        return "its proved ε is above the ε that it was run for"
     return ""
 
 
-def _recovery(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float | None, str]:
+def _over_seeds(by_seed: BySeed, end: BySeed) -> float | None:
+    """The mean score of an end over the seeds of a row; None where it lacks one."""
+    return fmean(score_of(end[seed]) for seed in by_seed) if by_seed.keys() <= end.keys() else None
+
+
+def _recovery(
+    by_seed: BySeed, ends: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
+) -> tuple[float | None, str]:
     """Recovery over the row's own seeds; both ends must have every one of them."""
-    for name in (ZERO_SHOT, REAL_DATA):
-        lacking = by_seed.keys() - ends[name].keys()
-        if lacking:
-            return None, f"{name} has no result for seed {seeds_text(lacking)}"
-    return recover(
-        *(fmean(_score(part[seed]) for seed in by_seed) for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA]))
-    )
+    if zero_shot is None or real_data is None:
+        name = ZERO_SHOT if zero_shot is None else REAL_DATA
+        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - ends[name].keys())}"
+    return recover(score, zero_shot, real_data, is_distance(next(iter(by_seed.values())).main_metric))
 
 
 def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float, float] | None:
@@ -183,9 +217,11 @@ def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[flo
         np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
         for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA])
     )
-    low, high = ratio_interval(row - zero_shot, real_data - zero_shot)
+    sign = -1.0 if is_distance(next(iter(by_seed.values())).main_metric) else 1.0  # the gain is the positive side
+    low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
 
 
-def _score(result: Result) -> float:
+def score_of(result: Result) -> float:
+    """The main metric of one result."""
     return float(result.scores[result.main_metric].value)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from harness.results import Result
 from leaderboards.groups import Group
-from leaderboards.metrics import task_kind
-from leaderboards.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of
-from leaderboards.text import epsilon_text, seeds_text
+from leaderboards.marks import signs
+from leaderboards.metrics import is_distance, task_kind
+from leaderboards.notes import named
+from leaderboards.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of, title_of
+from leaderboards.text import names_text, score_text, seeds_text
+
+#: Means that differ by less are equal: the difference is of the order in which numbers were added.
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -55,17 +60,19 @@ class TaskTable:
         return others if len(others) > 1 else ()
 
     @property
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """(metric, why it was not computed), each once."""
+    def skipped(self) -> tuple[tuple[str, str, str], ...]:
+        """(metric, why it was not computed, in how many rows: '3 of 11 rows'), each once."""
         rows = (*self.in_order, *self.paper)
-        return tuple(dict.fromkeys(pair for row in rows for pair in row.skipped.items()))
+        found = Counter(pair for row in rows for pair in row.skipped.items())
+        return tuple((name, reason, f"{count} of {len(rows)} rows") for (name, reason), count in found.items())
 
 
 @dataclass(frozen=True)
 class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
 
-    submitted: whether it was sent in.
+    proved: the largest over all of its tasks. seeds: those behind the means (without one: all). submitted: whether it
+    was sent in. signs: of its marks.
     """
 
     rank: int | None
@@ -76,6 +83,7 @@ class Standing:
     score: float | None
     seeds: tuple[int, ...]
     submitted: bool = False
+    signs: str = ""
 
     @property
     def is_end(self) -> bool:
@@ -85,7 +93,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Mean recovery over the tasks that every ranked row has; ``left_out`` says why each other task is not in.
+    """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
 
     kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
     """
@@ -98,7 +106,22 @@ class Ranking:
 
     @property
     def title(self) -> str:
-        return f"{self.kind or 'all'} tasks"
+        """'all tasks' or 'text tasks' where every one of them counts, else '1 of 2 tasks'."""
+        if len(self.tasks) == self.total:
+            return f"{self.kind or 'all'} tasks"
+        return f"{len(self.tasks)} of {self.total} {f'{self.kind} ' if self.kind else ''}tasks"
+
+    @property
+    def scope(self) -> str:
+        """The title, with the tasks that count where they are not all."""
+        return self.title if len(self.tasks) in (0, self.total) else f"{self.title}: {names_text(self.tasks)}"
+
+    @property
+    def says(self) -> str:
+        """What the means are over, in words."""
+        if not self.tasks:
+            return "no mean recovery, since on none of them every row has one"
+        return f"{'recovery on' if len(self.tasks) == 1 else 'mean recovery over'} {names_text(self.tasks)}"
 
 
 def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
@@ -112,7 +135,8 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
     rows = [make_row(by_seed, ends) for by_seed in cells.values()]
-    rows.sort(key=lambda row: (row.epsilon, -row.score, row.label))
+    sign = 1 if is_distance(results[0].main_metric) else -1
+    rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
     wanted = {result.cell.seed for result in results}
     return TaskTable(
         task=task,
@@ -124,6 +148,34 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         paper=tuple(row for row in rows if row.mode != "proved"),
         missing=tuple(_missing(group, task, ends, wanted)),
     )
+
+
+def recovery_notes(table: TaskTable) -> list[str]:
+    """The scores of both ends from which recoveries are made where other seeds stand in the table, and why rows have
+    none."""
+    rows = (*table.in_order, *table.paper)
+    ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
+    notes: dict[str, None] = {}
+    for row in rows:
+        known = row.recovery is not None and row.zero_shot is not None and row.real_data is not None
+        if known and not row.is_end and ends != {row.seeds}:
+            scores = f"{ZERO_SHOT} {score_text(row.zero_shot)} and {REAL_DATA} {score_text(row.real_data)}"
+            notes[f"recovery over seeds {seeds_text(row.seeds)}: between {scores} over these seeds."] = None
+    reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
+    for reason, count in reasons.items():
+        notes[f"recovery n/a in {count} of {len(rows)} rows: {reason}."] = None
+    return list(notes)
+
+
+def ranks(rankings: Sequence[Ranking]) -> dict[tuple[str, str, float], tuple[int, Ranking]]:
+    """(task, label, ε) -> a proved row's rank, and the ranking in which it has it, where its task counts there."""
+    return {
+        (task, one.label, one.epsilon): (one.rank, ranking)
+        for ranking in rankings
+        for task in ranking.tasks
+        for one in ranking.standings
+        if one.rank is not None
+    }
 
 
 def has_per_query(rows: Iterable[Row]) -> bool:
@@ -174,10 +226,8 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     common, left_out = [], []
     ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
     for table in tables:
-        reasons = [_absence(own.get(table.task), *pair) for pair, own in sorted((ours or rows).items())]
-        found = [reason for reason in reasons if reason]
-        if found:
-            left_out.append((table.task, found[0] + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")))
+        if reason := _absences({pair: own.get(table.task) for pair, own in sorted((ours or rows).items())}):
+            left_out.append((table.task, reason))
         else:
             common.append(table.task)
     ranked = _ranked([_standing(epsilon, label, own, common) for (epsilon, label), own in rows.items()])
@@ -198,10 +248,11 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
         label=label,
         epsilon=epsilon,
         proved=max(row.proved for row in rows.values()),
-        recovery=fmean(recoveries) if recoveries else None,
+        recovery=fmean(recoveries) if own and len(recoveries) == len(own) else None,
         score=fmean(row.score for row in own) if own else None,
-        seeds=tuple(sorted({seed for row in rows.values() for seed in row.seeds})),
+        seeds=tuple(sorted({seed for row in own or rows.values() for seed in row.seeds})),
         submitted=any(row.submission is not None for row in rows.values()),
+        signs=signs(dict.fromkeys(mark for row in rows.values() for mark in row.marks)),
     )
 
 
@@ -210,15 +261,26 @@ def _ranked(standings: list[Standing]) -> list[Standing]:
     placed = []
     for one in standings:
         rivals = [other.recovery for other in standings if other.epsilon == one.epsilon and other.recovery is not None]
-        rank = None if one.recovery is None or one.epsilon == 0 else 1 + sum(rival > one.recovery for rival in rivals)
+        own = None if one.epsilon == 0 else one.recovery
+        rank = None if own is None else 1 + sum(rival > own + _EQUAL for rival in rivals)
         placed.append(replace(one, rank=rank))
     return sorted(placed, key=lambda one: (one.epsilon, one.rank or math.inf, one.label))
 
 
-def _absence(row: Row | None, epsilon: float, label: str) -> str:
-    if row is None:
-        return f"{label} at ε = {epsilon_text(epsilon)} has no result"
-    return "" if row.recovery is not None else f"{row.title}: {row.recovery_note}"
+def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
+    """Why a task does not count: which rows have no result or no recovery there; "" where all have one."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for (epsilon, label), row in rows.items():
+        if row is None or row.recovery is None:
+            found["" if row is None else row.recovery_note].append(title_of(label, epsilon))
+
+    def said(note: str, titles: list[str]) -> str:
+        if not note:
+            return f"{named(titles)} {'has' if len(titles) == 1 else 'have'} no result"
+        whole = 1 < len(titles) == len(rows)
+        return f"no row has a recovery there, since {note}" if whole else f"{named(titles)}: {note}"
+
+    return "; ".join(said(note, titles) for note, titles in found.items())
 
 
 def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int]) -> Iterable[Missing]:

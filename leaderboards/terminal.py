@@ -10,16 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from leaderboards.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
+from leaderboards.marks import signs
 from leaderboards.metrics import is_distance, metric_name, scored_things
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
-from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query
+from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query, recovery_notes
 from leaderboards.terminal_attacks import row_attacks
-from leaderboards.terminal_submissions import marked, submission_notes
+from leaderboards.terminal_submissions import labelled, submission_notes
 from leaderboards.text import (
     PER_QUERY_NOTE,
     bound_text,
     epsilon_text,
-    names_text,
     queries_text,
     recovery_text,
     score_text,
@@ -64,21 +64,20 @@ def _section(console: Console, section: Section) -> None:
 def _task(console: Console, table: TaskTable, explain: bool) -> None:
     console.print()
     things = f"{table.documents} {scored_things(table.metric)}"
-    console.print(Text(f"{table.task}: {metric_name(table.metric)}, {things}", style="bold"))
+    console.print(Text(f"{table.task}: {_heading(table.metric)}, {things}", style="bold"))
     _rows(console, table.in_order, _absent(table))
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
+    print_notes(console, recovery_notes(table))
     print_notes(console, submission_notes(table))
     row_attacks(console, table)
-    reasons = {row.recovery_note: None for row in table.in_order if row.recovery_note}
-    print_notes(console, [f"recovery n/a: {reason}." for reason in reasons])
     for missing in table.missing:
         print_notes(console, [f"missing: {missing.what}. Make it with:"], style="yellow")
         console.print(Text(f"    {missing.command}"), soft_wrap=True)
     _other_metrics(console, table)
     if table.paper:
         console.print()
-        console.print(Text(f"{table.task}, as the authors account for it (not proved, not ranked)", style="bold"))
+        console.print(Text(f"{table.task}, noise by the authors' own accounting (not ranked)", style="bold"))
         _rows(console, table.paper, ())
 
 
@@ -93,6 +92,9 @@ def _rows(console: Console, rows: Sequence[Row], absent: Sequence[str]) -> None:
     names = ["mechanism", "ε", "proved ε", *(["per-query ε"] if per_query else []), "claimed ε", "audited ε", "score"]
     names += ["95% interval", "recovery", "Q", "seeds"]
     lines = [_cells(row, per_query) for row in rows]
+    if any(row.marks for row in rows):
+        names.append("mark")
+        lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
     lines += [[name, "0" if name == ZERO_SHOT else "∞", "missing", *["–"] * (len(names) - 3)] for name in absent]
     styles = ["bold red" if row.audit.flag else "dim" if row.is_end else None for row in rows]
     console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
@@ -113,8 +115,10 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
         ]
         cells = grid(["mechanism", "ε", *map(_heading, names)], lines, ["dim" if row.is_end else None for row in rows])
         console.print(cells)
-    notes = [f"{metric_name(name)} has no score for some row: {reason.rstrip('.')}." for name, reason in table.skipped]
-    if any(is_distance(name) for name in table.other_metrics):
+    notes = [
+        f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
+    ]
+    if any(map(is_distance, (table.metric, *table.other_metrics))):
         notes.append("↓: lower is better.")
     print_notes(console, notes)
 
@@ -126,9 +130,8 @@ def _heading(metric: str) -> str:
 
 def _ranking(console: Console, ranking: Ranking) -> None:
     console.print()
-    names = names_text(ranking.tasks) or "none yet"
-    mean = f"mean recovery over {len(ranking.tasks)} of {ranking.total} tasks ({names})"
-    console.print(Text(f"{ranking.title}: {mean}", style="bold"))
+    console.print(Text(f"{ranking.title}: {ranking.says}", style="bold"))
+    marked = any(one.signs for one in ranking.standings)
     lines = [
         [
             f"{one.label} (submitted)" if one.submitted else one.label,
@@ -138,18 +141,19 @@ def _ranking(console: Console, ranking: Ranking) -> None:
             recovery_text(one.recovery),
             "–" if one.score is None else score_text(one.score),
             seeds_text(one.seeds),
+            *([one.signs] if marked else []),
         ]
         for one in ranking.standings
     ]
-    console.print(
-        grid(["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds"], lines, [None] * len(lines))
-    )
+    names = ["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds", *(["mark"] if marked else [])]
+    if ranking.tasks:
+        console.print(grid(names, lines, [None] * len(lines)))
     print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
 
 
 def _cells(row: Row, per_query: bool) -> list[str]:
     return [
-        marked(row),
+        labelled(row),
         epsilon_text(row.epsilon),
         epsilon_text(row.proved),
         *([epsilon_text(row.epsilon_per_query)] if per_query else []),

@@ -10,7 +10,7 @@ FOOTNOTE = "†"
 UNRELIABLE = "?"
 
 
-def marked(row: Row) -> str:
+def labelled(row: Row) -> str:
     """The row's label, with † for a footnote and ? for a row that the maintainers do not trust."""
     if row.submission is None:
         return row.label

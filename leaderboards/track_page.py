@@ -11,6 +11,7 @@ from leaderboards import page, svg
 from leaderboards.text import epsilon_text
 from leaderboards.track import Track, significant_steps
 from leaderboards.track_plot import hint, track_styles, track_svg
+from leaderboards.track_text import track_notes
 
 TEMPLATE = "track.html"
 
@@ -29,6 +30,7 @@ def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), 
         plots=list(_plots(tracks, styles)),
         point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
         hint=hint,
+        notes=track_notes(tracks),
         nav=links,
         downloads=False,
     )

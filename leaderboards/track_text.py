@@ -9,6 +9,7 @@ from rich.text import Text
 
 from leaderboards.console import grid, plain_console, print_notes, wrapped
 from leaderboards.metrics import metric_name
+from leaderboards.notes import Note, Weight, gathered
 from leaderboards.text import epsilon_text, visible
 from leaderboards.track import Point, Track, significant_steps
 
@@ -104,8 +105,19 @@ def _notes(tracks: Sequence[Track]) -> list[str]:
         "A score and its 95% interval for each release, oldest first. ▲ ▼: significant against the release before"
         " (paired on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
     ]
+    return [*notes, *track_notes(tracks)]
+
+
+def _break(name: str, point: Point) -> Note:
+    said = f"at release {point.release.number}: {point.broken}"
+    return Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines")
+
+
+def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
+    """Where lines break, and which results are in none; each once, with the rows of which it is said."""
+    found: list[Note] = []
     for track in tracks:
         name = f"{track.label} on {track.task} at ε = {epsilon_text(track.epsilon)}"
-        notes += [f"{name} breaks at release {p.release.number}: {p.broken}." for p in track.points if p.broken]
-        notes += [f"{name}, {note}." for note in track.notes]
-    return notes
+        found += [_break(name, point) for point in track.points if point.broken]
+        found += [Note(Weight.LEFT_OUT, name, f", {note}", unit="lines") for note in track.notes]
+    return gathered(found)

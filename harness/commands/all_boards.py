@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.commands import evidence, output
 from harness.errors import ResultError, UsageError
@@ -55,7 +55,7 @@ def show(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
         return 0
-    output.emit_table(_COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), _best(line["best"])] for line in lines])
+    output.emit_table(_COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), _best(line)] for line in lines])
     output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
     return 0
 
@@ -104,5 +104,6 @@ def _sources(results: list[Result]) -> list[Source]:
     return [source for source in known if any(result.cell.source == source for result in results)]
 
 
-def _best(best: list[dict[str, str]]) -> str:
-    return "; ".join(f"{one['epsilon']}: {one['label']} {one['recovery']}" for one in best) or "none above zero-shot"
+def _best(line: Mapping[str, Any]) -> str:
+    best = [f"ε = {one['epsilon']}: {one['label']} {one['recovery']} ({one['of']})" for one in line["best"]]
+    return "; ".join([*best, *line["nobody"]])

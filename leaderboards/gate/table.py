@@ -16,7 +16,8 @@ from leaderboards.text import epsilon_text, recovery_text, score_text, seeds_tex
 
 @dataclass(frozen=True)
 class Line:
-    """One row. rank, rivals: place by score among the rows of this task and epsilon that are ranked; None: no rank.
+    """One row. marks: what weakens its proved ε, in words. rank, rivals: place by score among the rows of this task and
+    epsilon that are ranked; None: no rank.
 
     change: of the mean score since the base, None for a row that was not there. reported: by the paper.
     """
@@ -32,6 +33,7 @@ class Line:
     recovery: float | None
     recovery_note: str
     proved: float
+    marks: tuple[str, ...]
     claimed: float | None
     rank: int | None
     rivals: int
@@ -77,6 +79,7 @@ def _line(
         recovery=row.recovery,
         recovery_note=row.recovery_note,
         proved=row.proved,
+        marks=tuple(mark.name for mark in row.marks),
         claimed=row.claimed,
         rank=None if row.unranked else 1 + sum(one.score > row.score for one in rivals),
         rivals=len(rivals),
@@ -115,7 +118,7 @@ def cells_of(line: Line) -> list[str]:
         score_text(line.score),
         f"{line.low:.3f}–{line.high:.3f}",
         recovery_text(line.recovery),
-        epsilon_text(line.proved),
+        epsilon_text(line.proved) + (f" ({'; '.join(line.marks)})" if line.marks else ""),
         epsilon_text(line.claimed),
         "–" if line.rank is None else f"{line.rank} of {line.rivals}",
         "new" if line.change is None else f"{line.change:+.3f}",

@@ -1,7 +1,8 @@
 """From results to what is published: a pure step, without a tracker.
 
-Means, intervals, recoveries and audited epsilons are those of the board (leaderboards.board.build_board), so a tracker
-never shows another number than the board does; what the board leaves out is not published. A number that is infinite
+Means, intervals, recoveries and audited epsilons over seeds are those of the board (leaderboards.board.build_board), so
+a tracker never shows another number than the board does; a line about one seed has the numbers of this seed. What the
+board leaves out is not published. A number that is infinite
 has no place in JSON and is left out; the text `epsilon_text` is always there.
 """
 
@@ -19,9 +20,10 @@ from harness.results import Result, to_text
 from leaderboards.as_json import finite, submission_json
 from leaderboards.board import Board, Evidence, Section, board_json, build_board
 from leaderboards.groups import Group
-from leaderboards.rows import Row, recover
+from leaderboards.metrics import is_distance
+from leaderboards.rows import Row, recover, score_of
 from leaderboards.sinks.base import Published, PublishedBoard, identity
-from leaderboards.standings import TaskTable
+from leaderboards.standings import Ranking, TaskTable, ranks
 from leaderboards.submitted import Submission
 from leaderboards.text import epsilon_text, visible
 
@@ -45,8 +47,12 @@ COLUMNS = (
     "recovery",
     "recovery_low",
     "recovery_high",
+    "zero_shot",
+    "real_demonstrations",
     "seeds",
     "rank",
+    "ranked_over",
+    "marks",
     "metric",
     "not_ranked_because",
 )
@@ -104,6 +110,7 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
                 "metric": table.metric,
                 "kind": table.kind,
                 "documents": table.documents,
+                "marks": list(dict.fromkeys(mark.name for row in rows for mark in row.marks)),
                 **_cell_config(rows),
                 **({"submission": submission_json(first)} if first.submission else {}),
                 "manifest": _shared_manifest([result for row in rows for result in row.results]),
@@ -164,7 +171,7 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
         "score": score.value,
         "score_low": score.low,
         "score_high": score.high,
-        "recovery": _seed_recovery(result, table),
+        **_of_seed(result, table),
         "released": result.released_count,
         **{f"metric/{name}": other.value for name, other in result.scores.items()},
         **{f"aggregate/{name}": value for name, value in result.aggregates.items()},
@@ -178,15 +185,19 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
     return {**_finite(numbers), "epsilon_text": epsilon_text(result.cell.epsilon), "cell": result.cell_id}
 
 
-def _seed_recovery(result: Result, table: TaskTable) -> float | None:
-    """The recovery of one seed, against both ends at this seed; None without them, or where the gain is too small."""
-    own = []
-    for end in (table.zero_shot, table.real_data):
-        found = [other for other in (end.results if end else ()) if other.cell.seed == result.cell.seed]
-        if not found:
-            return None
-        own.append(found[0].scores[table.metric].value)
-    return recover(result.scores[table.metric].value, *own)[0]
+def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
+    """The scores of both ends at the seed of a result, and its recovery there; None without both of them."""
+    scores = {"zero_shot": _at_seed(table.zero_shot, result), "real_demonstrations": _at_seed(table.real_data, result)}
+    zero_shot, real_data = scores.values()
+    if zero_shot is None or real_data is None:
+        return {**scores, "recovery": None}
+    recovery, _ = recover(result.scores[table.metric].value, zero_shot, real_data, is_distance(table.metric))
+    return {**scores, "recovery": recovery}
+
+
+def _at_seed(end: Row | None, result: Result) -> float | None:
+    found = [other for other in (end.results if end else ()) if other.cell.seed == result.cell.seed]
+    return score_of(found[0]) if found else None
 
 
 def _summary(rows: Sequence[Row]) -> dict[str, float]:
@@ -198,7 +209,8 @@ def _summary(rows: Sequence[Row]) -> dict[str, float]:
     for row in rows:
         found |= {f"{name}/eps={row.epsilon:g}": value for name, value in _finite(_row_numbers(row)).items()}
     counted = [row for row in rows if not row.unranked] or rows
-    best = max(counted, key=lambda row: row.score)
+    metric = rows[0].results[0].main_metric
+    best = min(counted, key=lambda row: row.score if is_distance(metric) else -row.score)
     found["best_score"] = best.score
     if math.isfinite(best.epsilon):
         found["best_score_epsilon"] = best.epsilon
@@ -225,6 +237,8 @@ def _row_numbers(row: Row) -> dict[str, float | None]:
         "recovery": row.recovery,
         "recovery_low": low,
         "recovery_high": high,
+        "zero_shot": row.zero_shot,
+        "real_demonstrations": row.real_data,
         "proved_epsilon": row.proved,
         "claimed_epsilon": row.claimed,
         "audited_epsilon": row.audit.epsilon,
@@ -243,7 +257,7 @@ def _finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
 def _board(section: Section) -> PublishedBoard:
     group = section.group
     results = [result for table in section.tables for row in (*table.in_order, *table.paper) for result in row.results]
-    rows = [line for table in section.tables for line in _table_lines(table, _ranks(section, table))]
+    rows = [line for table in section.tables for line in _table_lines(table, ranks(section.rankings))]
     return PublishedBoard(
         row=identity({**_group_config(group), "board": True}),
         name=f"board of {group_name(group)}",
@@ -265,26 +279,21 @@ def path_below_results(result: Result) -> str:
     return str(PurePosixPath(slug(cell.suite), slug(cell.model), slug(cell.label), cell.task, f"{cell.id}.json"))
 
 
-def _ranks(section: Section, table: TaskTable) -> dict[tuple[str, float], int]:
-    """(label, epsilon) -> the place in the ranking that this task counts for, where it has one."""
-    return {
-        (one.label, one.epsilon): one.rank
-        for ranking in section.rankings
-        if ranking.kind in ("", table.kind)
-        for one in ranking.standings
-        if one.rank is not None
-    }
-
-
-def _table_lines(table: TaskTable, ranks: Mapping[tuple[str, float], int]) -> Iterator[list[float | str | None]]:
+def _table_lines(
+    table: TaskTable, places: Mapping[tuple[str, str, float], tuple[int, Ranking]]
+) -> Iterator[list[float | str | None]]:
+    """A line a row. places: see `leaderboards.standings.ranks`."""
     for row in (*table.in_order, *table.paper):
-        numbers = {**_row_numbers(row), "epsilon": row.epsilon, "rank": ranks.get((row.label, row.epsilon))}
+        place = places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
+        numbers = {**_row_numbers(row), "epsilon": row.epsilon, "rank": None if place is None else place[0]}
         words = {
             "task": table.task,
             "row": visible(row.label, _NAME),
             "epsilon_text": epsilon_text(row.epsilon),
             "metric": table.metric,
             "not_ranked_because": row.unranked,
+            "ranked_over": "" if place is None else place[1].scope,
+            "marks": "; ".join(mark.name for mark in row.marks),
         }
         known: dict[str, float | str] = {**_finite(numbers), **words}
         yield [known.get(name) for name in COLUMNS]

@@ -18,14 +18,14 @@ from leaderboards.sinks.base import Published, SinkError
 from leaderboards.sinks.published import group_name
 from leaderboards.sinks.wandb_server import within
 from leaderboards.sinks.wandb_settings import Destination, load_wandb
-from leaderboards.standings import TaskTable
+from leaderboards.standings import TaskTable, recovery_notes
 from leaderboards.text import bound_text, epsilon_text, interval_text, queries_text, recovery_text, score_text, visible
 
-_HEAD = ("row", "ε", "proved ε", "audited ε", "Q", "score", "95% interval", "recovery", "95% interval")
+_HEAD = ("row", "ε", "proved ε", "audited ε", "Q", "score", "95% interval", "recovery", "95% interval", "mark")
 _READING = (
-    "Rows with the same ε may be compared: the noise is the smallest whose proved ε does not exceed it. Recovery is"
-    " (score - zero-shot) / (real demonstrations - zero-shot). Audited ε is the largest lower bound that an attack"
-    " proved."
+    "Ranked rows with the same ε may be compared: the noise is the smallest whose proved ε does not exceed it. Recovery"
+    " is (score - zero-shot) / (real demonstrations - zero-shot), each over the row's own seeds. Audited ε is the"
+    " largest lower bound that an attack of ours gives at 95% confidence."
 )
 
 
@@ -75,6 +75,7 @@ def _section_blocks(reports: ModuleType, section: Section, rows: Sequence[Publis
         own = [row for row in rows if row.group == group_name(group) and row.config["task"] == table.task]
         own = [row for row in own if row.config["suite_hash"] == group.suite_hash]
         blocks += [reports.H2(visible(table.task)), reports.MarkdownBlock(markdown_table(table))]
+        blocks += [reports.P(visible(note)) for note in recovery_notes(table)]
         if own:
             blocks.append(_plots(reports, table, own))
     return blocks
@@ -125,6 +126,7 @@ def _cells(row: Row) -> list[str]:
         f"{score_text(row.low)} to {score_text(row.high)}",
         recovery_text(row.recovery),
         interval_text(row.recovery_interval),
+        ", ".join(mark.name for mark in row.marks),
     ]
 
 

@@ -101,7 +101,12 @@ def _evaluations(section: Section, table: TaskTable, epsilon: float) -> list[Wea
         WeaveEvaluation(
             evaluation=visible(name, 200),
             model=visible(row.label, 100),
-            attributes={**settings, "task": table.task, "documents": table.documents},
+            attributes={
+                **settings,
+                "task": table.task,
+                "documents": table.documents,
+                "marks": [mark.name for mark in row.marks],
+            },
             summary=_summary(row, table.metric),
         )
         for row in rows

@@ -117,10 +117,12 @@ def _numbers(row: Row) -> dict[str, str]:
     return {
         f"score ({metric_name(metric)})": score_text(row.score),
         "95% interval of the score": f"{score_text(row.low)} to {score_text(row.high)}",
+        "zero-shot over its seeds": "–" if row.zero_shot is None else score_text(row.zero_shot),
+        "real demonstrations over its seeds": "–" if row.real_data is None else score_text(row.real_data),
         "recovery": recovery_text(row.recovery),
         "95% interval of the recovery": interval_text(row.recovery_interval),
         "ε asked for": epsilon_text(row.epsilon),
-        "proved ε": epsilon_text(row.proved),
+        "proved ε": " ".join([epsilon_text(row.proved), *(f"{mark.sign} {mark.name}" for mark in row.marks)]),
         "claimed ε": epsilon_text(row.claimed),
         "audited ε": audited if row.audit.best is None else f"{audited} ({attack_name(row.audit.best)})",
         "per-query ε": epsilon_text(row.epsilon_per_query),

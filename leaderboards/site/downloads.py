@@ -10,12 +10,11 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterator
 
 from leaderboards.board import Board, Section, board_json
 from leaderboards.rows import Row
 from leaderboards.site.addresses import Addresses, rows_of
-from leaderboards.standings import TaskTable
+from leaderboards.standings import TaskTable, ranks
 from leaderboards.text import visible
 
 Value = str | float | int | None
@@ -49,7 +48,7 @@ def board_json_text(board: Board) -> str:
 def _line(section: Section, table: TaskTable, row: Row, addresses: Addresses) -> tuple[dict[str, Value], Row]:
     group, submission = section.group, row.submission
     low, high = row.recovery_interval or (None, None)
-    ranked = dict(_ranks(section))
+    rank, ranking = _place(section, row)
     return {
         "row": addresses.of(row),
         "suite": group.suite,
@@ -73,13 +72,17 @@ def _line(section: Section, table: TaskTable, row: Row, addresses: Addresses) ->
         "recovery": row.recovery,
         "recovery_low": low,
         "recovery_high": high,
-        "rank": ranked.get((table.kind, row.label, row.epsilon)) if row.mode == "proved" else None,
+        "zero_shot": row.zero_shot,
+        "real_demonstrations": row.real_data,
+        "rank": rank,
+        "ranked_over": ranking,
         "proved": row.proved,
         "claimed": row.claimed,
         "audited": row.audit.epsilon,
         "per_query": row.epsilon_per_query,
         "queries": math.inf if row.queries is None else row.queries,
         "seeds": len(row.seeds),
+        "marks": "; ".join(mark.name for mark in row.marks),
         "unranked": row.unranked,
         "refuted": row.audit.flag,
         "submitted_by": "" if submission is None else submission.name,
@@ -88,12 +91,10 @@ def _line(section: Section, table: TaskTable, row: Row, addresses: Addresses) ->
     }, row
 
 
-def _ranks(section: Section) -> Iterator[tuple[tuple[str, str, float], int | None]]:
-    """(kind of task, label, ε) -> rank; a ranking without a kind is over the tasks of every kind."""
-    kinds = {table.kind for table in section.tables}
-    for ranking in section.rankings:
-        for kind in [ranking.kind] if ranking.kind else kinds:
-            yield from (((kind, one.label, one.epsilon), one.rank) for one in ranking.standings)
+def _place(section: Section, row: Row) -> tuple[int | None, str]:
+    """(rank, the tasks that it is over) where the row's task counts in a ranking."""
+    found = ranks(section.rankings).get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
+    return (None, "") if found is None else (found[0], found[1].scope)
 
 
 def _cell(value: Value) -> str:

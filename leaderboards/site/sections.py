@@ -13,7 +13,7 @@ from leaderboards.board import Section
 from leaderboards.plot import privacy_utility_svg, series_styles
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.site.addresses import Addresses, rows_of
-from leaderboards.standings import TaskTable, first_per_query, has_per_query
+from leaderboards.standings import TaskTable, first_per_query, has_per_query, recovery_notes
 from leaderboards.text import epsilon_text
 
 #: Kinds of row, as a filter names them.
@@ -32,6 +32,7 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
         "audited_plot": audited_plot(rows_of(section), styles),
         "auc_plots": list(auc_plots(section.tables, styles)),
         "absent": {table.task: list(_absent(table)) for table in section.tables},
+        "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
         "has_per_query": has_per_query,
         "explained": first_per_query(section.tables),
         "addresses": addresses,
@@ -75,7 +76,7 @@ def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
 
 def three_epsilons(table: TaskTable) -> Markup | None:
     """Claimed, proved and audited ε of the proved rows of a task."""
-    title = f"{table.task}: claimed, proved and audited ε of every row"
+    title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
     return epsilon_plot.three_epsilons_svg([*table.rows, *table.paper], title)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leaderboards import page
 from leaderboards.board import Board, Section
 from leaderboards.site.addresses import rows_of
-from leaderboards.standings import Standing
+from leaderboards.standings import Ranking, Standing
 from leaderboards.text import epsilon_text, recovery_text
 
 
@@ -39,26 +39,39 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
 
 
 def _summary(section: Section) -> dict[str, Any]:
+    """best: the rows that are first at an ε; nobody: where none is, in words. One of them says something."""
+    best = [
+        {
+            "epsilon": epsilon_text(one.epsilon),
+            "label": one.label,
+            "signs": one.signs,
+            "recovery": recovery_text(one.recovery),
+            "of": ranking.scope,
+        }
+        for ranking in section.rankings
+        for one in ranking.standings
+        if one.rank == 1 and _recovers(one)
+    ]
+    nobody = [said for ranking in section.rankings for said in _nobody(ranking)]
     return {
         "tasks": [table.task for table in section.tables],
         "rows": sum(1 for _ in rows_of(section)),
-        "best": [
-            {
-                "epsilon": epsilon_text(one.epsilon),
-                "label": one.label,
-                "recovery": recovery_text(one.recovery),
-                "of": of,
-            }
-            for of, one in _best(section)
-        ],
+        "best": best,
+        "nobody": nobody if best or nobody else ["no row has a rank"],
     }
 
 
-def _best(section: Section) -> list[tuple[str, Standing]]:
-    """(ranking's title, first in it) for every ε of every ranking; nobody who recovers nothing is best."""
-    return [
-        (ranking.title, one)
-        for ranking in section.rankings
-        for one in ranking.standings
-        if one.rank == 1 and one.recovery is not None and one.recovery > 0
-    ]
+def _recovers(one: Standing) -> bool:
+    return one.recovery is not None and one.recovery > 0
+
+
+def _nobody(ranking: Ranking) -> Iterator[str]:
+    """Where nobody is best: no mean recovery at all, or none above 0% at an ε."""
+    if not ranking.tasks:
+        yield f"{ranking.title}: {ranking.says}"
+        return
+    for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_end and one.epsilon > 0):
+        placed = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
+        if not any(map(_recovers, placed)):
+            what = "no mean recovery is above 0%" if placed else "no row has a mean recovery"
+            yield f"ε = {epsilon_text(epsilon)}: {what} ({ranking.scope})"

@@ -60,6 +60,8 @@ def make_result(
     queries: int | None = None,
     per_query: float | None = None,
     created: str = "2026-01-02T03:04:05+00:00",
+    dtype: str = "bfloat16",
+    plugin: str | None = None,
 ) -> Result:
     """One result; zero_shot and real_demonstrations get their own epsilon whatever is asked.
 
@@ -84,6 +86,7 @@ def make_result(
         train_records=1000,
         noise="seeded",
         mode=mode,
+        plugin=plugin,
     )
     values = {name: outcomes(one, documents) for name, one in {metric: score, **(others or {})}.items()}
     proved = epsilon * 0.99 if proved is None else proved
@@ -107,7 +110,7 @@ def make_result(
         answers=[] if withheld else [Answer(id=name, text=text) for name, text in answers],
         aggregates=dict(aggregates or {}),
         skipped_metrics=dict(skipped or {}),
-        manifest=_manifest(source, fingerprint, documents),
+        manifest=_manifest(source, fingerprint, documents, dtype),
         cost=Cost(seconds={"release": 12.0, "evaluate": 3.0}, tokens_read=12345, peak_memory_mb=1500.0),
         created=created,
     )
@@ -138,7 +141,7 @@ def _privacy(cell: Cell, proved: float, claimed: float | None, queries: int | No
 _EVENT = {"event": "poisson", "rate": 0.02, "of": {"event": "gaussian", "noise_multiplier": 0.75}}
 
 
-def _manifest(source: str, fingerprint: str, documents: int) -> Manifest:
+def _manifest(source: str, fingerprint: str, documents: int, dtype: str) -> Manifest:
     return Manifest(
         commit="0123456789abcdef",
         dirty=False,
@@ -153,7 +156,7 @@ def _manifest(source: str, fingerprint: str, documents: int) -> Manifest:
             test_records=documents,
         ),
         prompts_hash="d" * 64,
-        dtype="bfloat16",
+        dtype=dtype,
         device="cpu",
         machine=Machine(system="Linux", cpu="a processor", cores=2, memory_mb=8000),
     )
