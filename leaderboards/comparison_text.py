@@ -189,7 +189,8 @@ def _change_lines(changes: Sequence[Change]) -> list[str]:
             value for change in changes if change.name == "commit" for value in (*change.base, *change.candidate)
         ]
         known = all(len(value.split()) == 1 for value in commits)
-        said = "Nothing that is recorded changed of model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
+        what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
+        said = f"Nothing that is recorded changed: the same {what}"
         return [
             f"{said}." if known else f"{said}; the commit does not say which code ran ({names_text(set(commits))})."
         ]

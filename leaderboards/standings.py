@@ -159,8 +159,8 @@ def recovery_notes(table: TaskTable) -> list[str]:
     for row in rows:
         known = row.recovery is not None and row.zero_shot is not None and row.real_data is not None
         if known and not row.is_end and ends != {row.seeds}:
-            scores = f"{ZERO_SHOT} {score_text(row.zero_shot)} and {REAL_DATA} {score_text(row.real_data)}"
-            notes[f"recovery over seeds {seeds_text(row.seeds)}: between {scores} over these seeds."] = None
+            ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
+            notes[f"recovery over seeds {seeds_text(row.seeds)}: {ends_said} over these seeds."] = None
     reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
     for reason, count in reasons.items():
         notes[f"recovery n/a in {count} of {len(rows)} rows: {reason}."] = None

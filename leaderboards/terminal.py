@@ -93,7 +93,7 @@ def _rows(console: Console, rows: Sequence[Row], absent: Sequence[str]) -> None:
     names += ["95% interval", "recovery", "Q", "seeds"]
     lines = [_cells(row, per_query) for row in rows]
     if any(row.marks for row in rows):
-        names.append("mark")
+        names.append("")
         lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
     lines += [[name, "0" if name == ZERO_SHOT else "∞", "missing", *["–"] * (len(names) - 3)] for name in absent]
     styles = ["bold red" if row.audit.flag else "dim" if row.is_end else None for row in rows]
@@ -145,7 +145,7 @@ def _ranking(console: Console, ranking: Ranking) -> None:
         ]
         for one in ranking.standings
     ]
-    names = ["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds", *(["mark"] if marked else [])]
+    names = ["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds", *([""] if marked else [])]
     if ranking.tasks:
         console.print(grid(names, lines, [None] * len(lines)))
     print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
