@@ -24,6 +24,7 @@ _INFINITY_GAP = 70  # room at the right for rows that were run without noise
 _LINE = 13  # between texts that would hide each other
 _ABOVE, _BELOW = -5.0, 13.0  # from a line to its name
 _LETTER = 5.6  # pixels, about
+_ABOUT = 4.0  # difference of two distances, in pixels, that an eye may not see
 _DODGE = 9  # distance between mechanisms at the same epsilon
 
 
@@ -91,14 +92,14 @@ def line_names(lines: Sequence[tuple[float, str]]) -> list[Markup]:
     """The names of lines across a plot: (height in pixels, words) of each. Names stand in the order of their lines.
 
     The highest line is named above it and the lowest below, so with two lines each name is outside of the other line.
-    A name that had to move, or stands between two lines, is joined to its own by a stroke.
+    A name that is about as near to another line is joined to its own by a stroke.
     """
     ordered = sorted(lines)
     middle, places = (LEFT + WIDTH - RIGHT) / 2, _name_places([y for y, _ in ordered])
     parts = []
     for i, ((line, words), y) in enumerate(zip(ordered, places, strict=True)):
-        outside = i == 0 or i == len(ordered) - 1
-        if not outside or abs(y - line) > _BELOW + 1:
+        own, others = abs(y - 4 - line), [other for other, _ in (*ordered[:i], *ordered[i + 1 :]) if other != line]
+        if own > _BELOW or any(abs(y - 4 - other) < own + _ABOUT for other in others):
             x = max(LEFT + 4, middle - _LETTER * len(words) / 2)
             parts.append(svg.line("stroke", x - 2, y - 4, x - 14, line))
         parts.append(svg.text("end", middle, y, words, "middle"))

@@ -2,6 +2,7 @@
 
 import math
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -101,3 +102,32 @@ def test_a_control_at_epsilon_zero_is_a_line_without_a_place_on_the_logarithmic_
     assert all(math.isfinite(value) for value in numbers(svg))
     ranks = {row.label: row.rank for row in build_board(results).sections[0].rankings[0].standings}
     assert ranks == {"zero_shot": None, "public_demonstrations": None, "tang": 1, "real_demonstrations": None}
+
+
+@pytest.mark.parametrize(
+    ("zero_shot", "real_data", "control"),
+    [(0.4, 0.8, None), (0.8, 0.4, None), (0.5, 0.5, None), (0.51, 0.5, None), (0.0, 0.0, None), (1.0, 0.95, 0.0)]
+    + [(a / 20, b / 20, c / 20) for a, b, c in ((8, 2, 5), (2, 8, 8), (7, 7, 7), (0, 1, 2), (20, 19, 18), (3, 17, 1))],
+)
+def test_names_of_lines_stand_in_the_order_of_the_lines(zero_shot, real_data, control):
+    results = [*ends(zero_shot=zero_shot, real_data=real_data), make_result("tang", 0.6)]
+    results += [] if control is None else [make_result("public", control, epsilon=0.0)]
+    svg = drawn(results)
+    lines = sorted(float(node.get("y1")) for node in svg.iter("line") if node.get("class") == "end")
+    named = [node for node in svg.iter("text") if node.get("class") == "end"]
+    named.sort(key=lambda node: float(node.get("y")))
+    scores = [float(node.text.rsplit(": ", 1)[1]) for node in named]
+    assert scores == sorted(scores, reverse=True)
+    assert len(lines) == len(named)
+    heights = [float(node.get("y")) for node in named]
+    assert all(below - above >= 12.9 for above, below in pairwise(heights))
+    # The text is 10 pixels high above its y. Its middle is nearest to its own line, or a stroke joins them.
+    strokes = [node for node in svg.iter("line") if node.get("class") == "stroke"]
+    for own, y in zip(lines, heights, strict=True):
+        joined = any(float(node.get("y1")) == pytest.approx(y - 4, abs=0.11) for node in strokes)
+        assert joined or abs(y - 4 - own) <= min(abs(y - 4 - line) for line in lines) + 0.01
+
+
+def test_the_axis_does_not_say_what_a_row_over_its_epsilon_refutes():
+    svg = drawn([*ends(), make_result("tang", 0.6, proved=1.5)])
+    assert "proved ≤ ε" not in "".join(svg.itertext())

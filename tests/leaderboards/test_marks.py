@@ -1,0 +1,118 @@
+"""What weakens a proved ε: by rules over results, in every output."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+
+import pytest
+
+from harness.results import Result, from_text
+from leaderboards.board import board_json, build_board, render_terminal
+from leaderboards.html import pages
+from leaderboards.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
+from leaderboards.sinks.publish import plan
+from leaderboards.sinks.published import COLUMNS
+from leaderboards.sinks.wandb_report import markdown_table
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import Page
+
+GAUSSIAN = {"event": "gaussian", "noise_multiplier": 2.0}
+NONE = {"event": "none"}
+
+
+def with_event(event: dict[str, object], **more: object) -> Result:
+    result = make_result("somebody", 0.6, **more)
+    return result.model_copy(update={"privacy": result.privacy.model_copy(update={"event": event})})
+
+
+@pytest.mark.parametrize(("dtype", "coarse"), [("bfloat16", True), ("float16", True), ("float32", False)])
+def test_demonstrations_of_a_coarse_model_are_proved_up_to_rounding_whatever_their_mechanism(dtype, coarse):
+    assert up_to_rounding(with_event(GAUSSIAN, dtype=dtype)) is coarse
+
+
+def test_answers_and_ends_and_free_releases_are_not():
+    assert not up_to_rounding(make_result("voting", 0.6, queries=20))
+    assert not any(map(up_to_rounding, ends()))
+    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf))
+
+
+@pytest.mark.parametrize(
+    ("event", "private"),
+    [
+        (NONE, False),
+        ({"event": "repeat", "count": 3, "of": NONE}, False),
+        ({"event": "parallel", "of": {"World": NONE, "event": NONE}}, False),
+        ({"event": "parallel", "of": {"none": NONE, "event": GAUSSIAN}}, True),
+        ({"event": "compose", "of": [NONE, {"event": "poisson", "rate": 0.1, "of": GAUSSIAN}]}, True),
+        ({"event": "epsilon_delta", "epsilon": 1.0, "delta": 0.0}, True),
+        ({"event": "of a kind that is not known"}, True),
+    ],
+)
+def test_only_an_event_that_is_private_is_marked(event, private):
+    assert up_to_rounding(with_event(event)) is private
+
+
+def test_an_event_of_any_depth_is_read():
+    event: dict[str, object] = GAUSSIAN
+    for _ in range(5000):
+        event = {"event": "repeat", "count": 1, "of": event}
+    assert up_to_rounding(with_event(event))
+
+
+def test_a_plug_in_without_a_recorded_check_is_not_checked():
+    assert checked(make_result("tang", 0.6)) is None
+    assert checked(make_result("mine", 0.6, plugin="e" * 64)) is False
+    assert marks_of([make_result("mine", 0.6, plugin="e" * 64)]) == (ROUNDING, NOT_CHECKED)
+
+
+def test_one_coarse_seed_is_enough():
+    fine, coarse = make_result("tang", 0.6, dtype="float32"), make_result("tang", 0.6, seed=1)
+    assert marks_of([fine, fine]) == ()
+    assert marks_of([fine, coarse]) == (ROUNDING,)
+
+
+@pytest.fixture
+def results() -> list[Result]:
+    """A row with both marks, one with the first, one with none."""
+    own = [make_result("mine", 0.7, plugin="e" * 64), make_result("tang", 0.6), make_result("voting", 0.5, queries=20)]
+    return [*ends(), *own]
+
+
+def test_the_mark_stands_at_the_row_in_every_output(results):
+    wanted = {"mine": [ROUNDING.name, NOT_CHECKED.name], "tang": [ROUNDING.name], "voting": []}
+    wanted |= {"zero_shot": [], "real_demonstrations": []}
+    board = build_board(results)
+    text, files = render_terminal(board, color=False), pages(board)
+    lines = {line.split()[0]: line for line in text.splitlines() if line.split()[-3:-2] in (["any"], ["20"])}
+    assert lines["mine"].endswith("≈‡")
+    table = board_json(board)["sections"][0]["tasks"][0]
+    assert {row["label"]: row["marks"] for row in table["rows"]} == wanted
+    from_csv = csv.DictReader(io.StringIO(files["board.csv"]))
+    assert {line["label"]: line["marks"] for line in from_csv} == {name: "; ".join(own) for name, own in wanted.items()}
+    what = plan(results)
+    assert {row.config["row"]: row.config["marks"] for row in what.rows} == wanted
+    published = [dict(zip(COLUMNS, line, strict=True)) for line in what.boards[0].rows]
+    assert {line["row"]: line["marks"] for line in published} == {name: "; ".join(own) for name, own in wanted.items()}
+    markdown = markdown_table(board.sections[0].tables[0])
+    assert [line for line in markdown.splitlines() if "not checked" in line and "mine" in line]
+    page = Page(files["index.html"])
+    assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "voting ≈" not in page.words
+    (own,) = [Page(text) for name, text in files.items() if name.startswith("rows/mine")]
+    assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
+
+
+def test_one_note_a_mark_with_the_number_of_rows(results):
+    board = build_board([*results, make_result("tang", 0.6, epsilon=8.0)])
+    for text in (render_terminal(board, color=False), Page(pages(board)["index.html"]).words):
+        words = " ".join(text.split())
+        assert words.count("≈ 3 rows are marked 'proved up to rounding'") == 1
+        assert words.count("‡ 1 row is marked 'plug-in, not checked'") == 1
+
+
+def test_committed_demonstrations_in_bfloat16_are_marked_and_in_float32_not():
+    folder = Path(__file__).resolve().parents[2] / "results" / "open"
+    found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
+    assert {result.manifest.dtype: up_to_rounding(result) for result in found} == {"bfloat16": True, "float32": False}
