@@ -10,9 +10,8 @@ retired suite version are sections of their own, apart.
 from __future__ import annotations
 
 import json
-import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
@@ -20,15 +19,15 @@ from typing import Any
 from harness.results import Result
 from leaderboards.as_json import audit_json, finite, submission_json
 from leaderboards.attack_board import attacks_json, build_attacks, render_attacks
-from leaderboards.evidence import Evidence, audit_notes, audited, left_out
+from leaderboards.evidence import Evidence, audited, left_out
 from leaderboards.groups import Group, group_of
-from leaderboards.marks import Mark
 from leaderboards.notes import Note, Weight, gathered
 from leaderboards.rows import Row
-from leaderboards.standings import Ranking, TaskTable, absent_kinds, rankings, ranks, task_table
+from leaderboards.section_notes import section_notes
+from leaderboards.standings import Ranking, TaskTable, rankings, task_table
 from leaderboards.submitted import Submission, on_the_board, with_submissions
 from leaderboards.terminal import render_terminal
-from leaderboards.text import counted, names_text, queries_words
+from leaderboards.text import counted
 
 __all__ = [
     "Board",
@@ -154,16 +153,7 @@ def _section(
     own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
     tables = audited(own, group, evidence)
     found = rankings(tables)
-    notes.extend(audit_notes(tables))
-    for table in tables:
-        notes.extend(_unranked(table))
-        notes.extend(_uneven_seeds(table))
-    notes.extend(_uneven_queries(tables, found))
-    notes.extend(_marked(tables))
-    if absent := absent_kinds(tables):
-        lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
-        said = "There is one ranking for each kind of task with a ranked row, since not every row does every kind"
-        notes.append(Note(Weight.RANKING, "", f"{said}: {lacks}"))
+    notes.extend(section_notes(tables, found))
     return Section(group, tables, found, gathered(notes))
 
 
@@ -231,47 +221,6 @@ def _row_version(result: Result) -> Version:
         "kind of noise": cell.noise,
         "number of queries": cell.queries,
     }
-
-
-def _unranked(table: TaskTable) -> Iterator[Note]:
-    for row in table.rows:
-        if row.unranked:
-            weight = Weight.REFUTED if row.audit.flag else Weight.UNRANKED
-            why = row.unranked
-            yield Note(weight, f"{row.title} on {table.task}", f" is not ranked: {why}", f" are not ranked: {why}")
-
-
-def _uneven_seeds(table: TaskTable) -> Iterator[Note]:
-    most = max((len(row.seeds) for row in table.rows), default=0)
-    for row in table.rows:
-        if len(row.seeds) < most:
-            said = f"{len(row.seeds)} of {most} seeds so far"
-            yield Note(Weight.SEEDS, f"{row.title} on {table.task}", f" has {said}", f" have {said}")
-
-
-def _uneven_queries(tables: Sequence[TaskTable], found: Sequence[Ranking]) -> Iterator[Note]:
-    """Where ranked rows cover different numbers of queries; only tasks that count in a ranking."""
-    places = ranks(found)
-    by_words: dict[str, list[str]] = defaultdict(list)
-    for table in tables:
-        queries = {row.queries for row in table.rows if (row.task, row.label, row.epsilon) in places}
-        if len(queries) > 1:
-            ordered = sorted(queries, key=lambda one: math.inf if one is None else one)
-            by_words[names_text(f"rows for {queries_words(one)}" for one in ordered)].append(table.task)
-    for which, tasks in by_words.items():
-        yield Note(Weight.RANKING, "", f"On {names_text(tasks)} these are ranked together: {which}")
-
-
-def _marked(tables: Sequence[TaskTable]) -> Iterator[Note]:
-    """One note for each mark, with the number of rows that bear it."""
-    rows: dict[Mark, int] = defaultdict(int)
-    for table in tables:
-        for row in (*table.in_order, *table.paper):
-            for mark in row.marks:
-                rows[mark] += 1
-    for mark, count in rows.items():
-        which = "1 row is" if count == 1 else f"{count} rows are"
-        yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")
 
 
 def _several(groups: Sequence[Group]) -> str:

@@ -48,7 +48,10 @@ def row_attacks(console: Console, table: TaskTable) -> None:
         ]
         print_notes(console, _gathered(where))
         if any(len(row.audit.attacks) > 1 for row in rows):
-            print_notes(console, ["Audited ε of a row is its largest bound; each holds at its own confidence."])
+            print_notes(
+                console,
+                ["Audited ε of a row is the largest bound of ours at 95% or more; each holds at its own confidence."],
+            )
     _without_audit(console, table)
 
 

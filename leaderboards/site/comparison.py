@@ -22,6 +22,7 @@ from leaderboards.board import Board, Section
 from leaderboards.metrics import metric_name
 from leaderboards.rows import Row, outcomes_of
 from leaderboards.site.addresses import Addresses
+from leaderboards.site.row_page import WITHHELD
 from leaderboards.text import (
     bound_text,
     epsilon_text,
@@ -112,6 +113,7 @@ def _row(section: Section, number: int, row: Row, documents: int, addresses: Add
 def _numbers(row: Row) -> dict[str, str]:
     metric = row.results[0].main_metric
     audited = bound_text(row.audit.epsilon)
+    secret = any(result.cell.noise == "secure" for result in row.results)
     seconds = fmean(sum(result.cost.seconds.values()) for result in row.results)
     tokens = fmean(result.cost.tokens_read for result in row.results)
     return {
@@ -128,8 +130,8 @@ def _numbers(row: Row) -> dict[str, str]:
         "per-query ε": epsilon_text(row.epsilon_per_query),
         "Q": queries_text(row.queries),
         "seeds": seeds_text(row.seeds),
-        "seconds a seed": f"{seconds:,.0f}",
-        "tokens read a seed": f"{tokens:,.0f}",
+        "seconds a seed": WITHHELD if secret else f"{seconds:,.0f}",
+        "tokens read a seed": WITHHELD if secret else f"{tokens:,.0f}",
     }
 
 

@@ -19,6 +19,8 @@ from leaderboards.text import bound_text, epsilon_text, interval_text, queries_w
 
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
+#: What stands for the cost of a run with secure noise.
+WITHHELD = "withheld"
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
@@ -70,7 +72,9 @@ def command(section: Section, row: Row) -> str:
 
 
 def cost_text(results: tuple[Result, ...]) -> str:
-    """Time, tokens and memory in words."""
+    """Time, tokens and memory in words; with secure noise they are withheld, and the files' zeros mean nothing."""
+    if any(result.cell.noise == "secure" for result in results):
+        return WITHHELD
     seconds = [sum(result.cost.seconds.values()) for result in results]
     memory = max(result.cost.peak_memory_mb for result in results)
     tokens = sum(result.cost.tokens_read for result in results) / len(results)
@@ -112,7 +116,7 @@ def _seed(result: Result) -> dict[str, Any]:
         "score": result.scores[result.main_metric],
         "proved": result.privacy.epsilon_proved,
         "knob": None if knob is None else knob.value,
-        "seconds": sum(result.cost.seconds.values()),
+        "seconds": WITHHELD if result.cell.noise == "secure" else f"{sum(result.cost.seconds.values()):.0f}",
         "created": result.created,
         "file": f"{result.cell_id}.json",
     }

@@ -346,3 +346,13 @@ def test_a_row_with_paper_accounting_is_not_called_proved():
     (page,) = [text for name, text in pages(board).items() if name.startswith("rows/tang")]
     assert "accounting paper" in Page(page).words
     assert "accounting proved" not in Page(page).words
+
+
+def test_withheld_costs_are_not_shown_as_nothing():
+    first = make_result("tang", 0.6)
+    cell = first.cell.model_copy(update={"noise": "secure"})
+    cost = first.cost.model_copy(update={"seconds": {}, "tokens_read": 0, "peak_memory_mb": 0.0})
+    files = pages(build_board([*ends(), first.model_copy(update={"cell": cell, "cell_id": cell.id, "cost": cost})]))
+    (page,) = [Page(text).words for name, text in files.items() if name.startswith("rows/tang")]
+    assert "cost withheld" in page and "0 tokens" not in page
+    assert '"tokens read a seed":"withheld"' in files["compare.html"]
