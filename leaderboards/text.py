@@ -12,6 +12,9 @@ PER_QUERY_NOTE = (
     " it; it does not enter the ranking."
 )
 
+#: From here on the third decimal means nothing, and a thousand times as much may be no number.
+_HUGE = 1e12
+
 #: Longest text of a released demonstration or answer that a page shows, in characters.
 LONGEST_TEXT = 1000
 
@@ -40,7 +43,7 @@ def epsilon_text(epsilon: float | None) -> str:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}"
+    return f"{epsilon if epsilon > _HUGE else math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}"
 
 
 def score_text(score: float) -> str:
@@ -98,7 +101,7 @@ def bound_text(epsilon: float | None) -> str:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}"
+    return f"{epsilon if epsilon > _HUGE else math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}"
 
 
 def confidence_text(confidence: float) -> str:

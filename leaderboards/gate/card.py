@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,7 +18,7 @@ import yaml
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from harness.errors import ResultError, UsageError, unknown
+from harness.errors import DpiclError, ResultError, UsageError, unknown
 from harness.files import write_whole
 from harness.results import lines
 from harness.strict_yaml import Document, read
@@ -35,6 +36,17 @@ _TO_DO = f"still says {PLACEHOLDER}"
 _DEEPEST = 4
 #: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def is_name(name: str) -> bool:
+    """Whether a team or a method may be called so."""
+    return NAME.fullmatch(name) is not None and not reserved(name)
+
+
+def reserved(name: str) -> bool:
+    """Whether Windows has a device of this name, so that no checkout there could hold the file."""
+    return _RESERVED.fullmatch(name) is not None
 
 
 def _somebody(value: str) -> str:
@@ -91,11 +103,11 @@ class Card(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1]
-    version: Annotated[int, Field(ge=1, strict=True)]
+    version: Annotated[int, Field(ge=1, lt=2**53, strict=True)]
     team: str
     method: str
     suite: Text
-    suite_version: int | str
+    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
     authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
     licence: Annotated[str, AfterValidator(_licence)]
     paper: Text
@@ -111,7 +123,10 @@ class Card(BaseModel):
 
 def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
-    _refuse_hostile(path)
+    try:
+        _refuse_hostile(path.read_text(encoding="utf-8"), path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is no text in UTF-8 ({type(error).__name__}); save it as UTF-8.") from None
     document = read(path)
     if not isinstance(document.data, dict):
         raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
@@ -127,19 +142,40 @@ def read_card(path: Path) -> Card:
     return card
 
 
-def _refuse_hostile(path: Path) -> None:
-    """Raises UsageError for aliases and for deep nesting, before anything is built from the file."""
+def keys_of(content: bytes) -> Mapping[str, Any]:
+    """The keys of a card as it was at another time; {} where it is none that could be read without harm."""
+    try:
+        text = content.decode("utf-8")
+        _refuse_hostile(text, Path(CARD))
+        data = yaml.safe_load(text)
+    except (DpiclError, yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _refuse_hostile(text: str, path: Path) -> None:
+    """Raises UsageError for aliases, deep nesting and control characters, before anything is built from the text."""
     depth = 0
     try:
-        for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader):
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             line = event.start_mark.line + 1 if event.start_mark else 1
             if isinstance(event, yaml.AliasEvent):
                 raise UsageError(f"{path}, line {line}: write the value out; a card has no YAML aliases.")
             if depth > _DEEPEST:
                 raise UsageError(f"{path}, line {line}: it is nested too deeply; a card has keys and short lists.")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            if isinstance(event, yaml.ScalarEvent) and (odd := _unprintable(event.value)):
+                raise UsageError(f"{path}, line {line}: it holds the character {odd}, which no text has; remove it.")
+    except yaml.YAMLError:
         return  # `read` says it better
+
+
+def _unprintable(text: str) -> str:
+    """The first control character, or half of a surrogate pair, that an escape wrote; "" where there is none."""
+    for character in text:
+        if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
+            return f"U+{ord(character):04X}"
+    return ""
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:

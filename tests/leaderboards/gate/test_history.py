@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import git as project_git
 from harness.errors import UsageError
 from harness.results import from_text
 from leaderboards.gate.history import find_base, retired_records_check
@@ -22,9 +23,10 @@ def git(folder: Path, *words: str) -> str:
 
 
 @pytest.fixture
-def committed(world: World) -> World:
-    """The world as the first commit of a repository."""
+def committed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The world as the first commit of the project's repository."""
     top = world.root.parent
+    monkeypatch.setattr(project_git, "CHECKOUT", top)
     git(top, "init", "-q", "-b", "main")
     git(top, "add", "-A")
     git(top, "commit", "-q", "-m", "first")
