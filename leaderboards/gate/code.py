@@ -64,8 +64,8 @@ def may_run(contents: Contents, run_code: bool) -> str:
             return "its results are of a plugin file that was not sent"
         if {result.cell.plugin for result in contents.results.values()} != {contents.plugin_hash}:
             return "its results are of another file than the one that was sent"
-        if not run_code:
-            return "that runs the code that was sent; read it, then give --run-code"
+    if contents.plugin is not None and not run_code:
+        return "that runs the code that was sent; read it, then give --run-code"
     return ""
 
 

@@ -19,9 +19,9 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_privacy_accountant as pld
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from harness.cells import build
-from harness.errors import DpiclError, UsageError
-from harness.mechanism import AnswerMechanism, Sizes
+from harness.cells import build, resolve_options
+from harness.errors import DpiclError, PluginError, UsageError
+from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.privacy import accountants
 from harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from harness.privacy.ledger import Ledger
@@ -124,11 +124,23 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
     Raises UsageError and PluginError for mechanisms that are not there, or that refuse their options.
     """
     mechanisms = load_mechanisms(plugins)
-    answers: list[Any] = []
-    for result in results:
-        mechanism = build(find_mechanism(result.cell.mechanism, mechanisms), result.cell.options)
-        answers.append(to_json(declared(mechanism.events, result, isinstance(mechanism, AnswerMechanism))))
-    return answers
+    return [_declared_by(find_mechanism(result.cell.mechanism, mechanisms), result) for result in results]
+
+
+def _declared_by(cls: type[Mechanism], result: Result) -> Any:
+    """The JSON of what one mechanism declares. Options and sizes are a stranger's: whatever they cause is refused."""
+    cell = result.cell
+    try:
+        mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
+        answers = isinstance(mechanism, AnswerMechanism)
+        return to_json(within(_SECONDS, lambda: declared(mechanism.events, result, answers)))
+    except DpiclError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"{cell.mechanism} declares nothing for the options and sizes of its results ({type(error).__name__}); send"
+            " what `dpicl run` wrote."
+        ) from error
 
 
 def sizes_of(result: Result, answers: bool) -> Sizes:
@@ -237,9 +249,11 @@ def _whole(expected: float) -> bool:
 def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
     """(problem or "", epsilon, the accountants)."""
     try:
-        upper, second, names = account(event, result.cell.delta)
+        upper, second, names = within(_SECONDS, lambda: account(event, result.cell.delta))
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
+    except Exception as error:  # an accountant that breaks on a stranger's numbers proves nothing
+        return f"no epsilon can be proved for its ledger ({type(error).__name__}).", 0.0, "no accountant"
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not upper <= target * (1 + SAME):
         sentence = f"its ledger costs epsilon {epsilon_text(upper)}, above the target {target:g}; use more noise."
@@ -268,7 +282,7 @@ def account(event: dp.DpEvent, delta: float) -> tuple[float, float | None, str]:
 
     None: the second one proves an upper bound only, which is looser by nature and says nothing against the first.
     """
-    bounds = within(_SECONDS, lambda: accountants.epsilon(event, delta))
+    bounds = accountants.epsilon(event, delta)
     said = bounds.accountants
     if {"prv", "pld"} <= said.keys():  # the two were compared there; they agree to 1% or raise
         value = said["pld"]
