@@ -50,7 +50,8 @@ def embed(folder: Path, marker: Path, kind: str = "a fetch by a program") -> Non
     spare = folder.with_name(f"{folder.name}-spare")
     shutil.copytree(new_repository(spare), folder, dirs_exist_ok=True)
     arm(spare / ".git", kind, marker)
-    shutil.copyfile(spare / ".git" / "config", folder / "config")
+    settings = (spare / ".git" / "config").read_text()
+    (folder / "config").write_text(f"{settings}[core]\n bare = false\n worktree = .\n")
     (folder / "HEAD").write_text(f"{MISSING}\n")
     shutil.rmtree(spare)
     shutil.rmtree(folder / "hooks", ignore_errors=True)
@@ -244,8 +245,8 @@ def special(kind: str, path: Path) -> None:
 
 
 KINDS = ("pipe", "socket", "link to a folder", "link to a file", "link to nothing", "link to itself")
-CONFIGURING = """.gitattributes .gitmodules .gitconfig .Git .git\u200c GIT~1 sitecustomize.py conftest.py wandb setup.cfg
-pyproject.toml __pycache__ results/.gitattributes results/tiny/.git .envrc"""
+CONFIGURING = """.gitattributes .gitmodules .gitconfig .Git .git\u200c GIT~1 sitecustomize.py conftest.py wandb
+setup.cfg pyproject.toml __pycache__ results/.gitattributes results/tiny/.git .envrc"""
 
 
 @pytest.mark.parametrize("name", ["submission.yaml", "README.md", "reproduced.json", "vote.py", "results", "a_result"])
