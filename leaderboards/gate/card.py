@@ -168,6 +168,8 @@ def _refuse_hostile(text: str, path: Path) -> None:
                 raise UsageError(f"{path}, line {line}: it holds the character {odd}, which no text has; remove it.")
     except yaml.YAMLError:
         return  # `read` says it better
+    except (ValueError, OverflowError, IndexError) as error:  # PyYAML on an escape that is no character
+        raise UsageError(f"{path}: this is not valid YAML ({type(error).__name__}).") from None
 
 
 def _unprintable(text: str) -> str:

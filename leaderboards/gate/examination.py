@@ -151,9 +151,7 @@ def _scores_before(contents: Contents, base: history.Base | None) -> Mapping[str
         return {}  # the finding of `_history` says why
 
 
-def _by_running(
-    contents: Contents, request: Request, reference: Sequence[Result], suite: Finding
-) -> Sequence[Finding]:
+def _by_running(contents: Contents, request: Request, reference: Sequence[Result], suite: Finding) -> Sequence[Finding]:
     """The checks that load records, and those that run the mechanism; none where its cells may not even exist."""
     if suite.status != "ok":
         why = "the results are none of the suite; mend that first" if contents.results else "there is no result"

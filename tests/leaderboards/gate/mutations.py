@@ -96,6 +96,16 @@ YAML = [
     "\ufeff",
     "\x85",
     "%YAML 9.9",
+    '"\\U00110000"',
+    '"\\UFFFFFFFF"',
+    "!!int x",
+    "!!float x",
+    "!!bool maybe",
+    "!!merge x",
+    "!!null x",
+    "!!timestamp 9999-99-99",
+    "!<tag:yaml.org,2002:python/name:os.system> x",
+    "2001-01-01 00:00:00 +99:99",
     "---\n---",
     "\t- a",
 ]
@@ -121,7 +131,8 @@ def damage_json(data: Any, chance: random.Random) -> Any:
     holder = data
     for step in path[:-1]:
         holder = holder[step]
-    value = chance.choice(VALUES)
+    like = [one for one in VALUES if type(one) is type(holder[path[-1]])]
+    value = chance.choice(like if like and chance.random() < 0.6 else VALUES)  # most schemas ask for the type first
     match chance.randrange(6):
         case 0:
             del holder[path[-1]]

@@ -49,6 +49,7 @@ def attack(world: World, seeds: range, started: list[tuple[str, str]]) -> None: 
         kind = damage(world.folder, seed)
         try:
             said = examined(world, suites)
+            said.encode("utf-8")
         except Exception as error:
             failures.append(f"seed {seed}, {kind}: {type(error).__name__}: {str(error)[:200]}")
             continue
@@ -56,7 +57,6 @@ def attack(world: World, seeds: range, started: list[tuple[str, str]]) -> None: 
             failures.append(f"seed {seed}, {kind}: {said[said.index('as a fault') - 200 :][:200]}")
         if any(visible(line, len(line)) != line for line in said.replace("\u200b", "").split("\n")):
             failures.append(f"seed {seed}, {kind}: a raw character")
-        said.encode("utf-8")
     assert failures == [] and started == []
 
 
