@@ -6,6 +6,7 @@ import json
 import os
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -127,12 +128,14 @@ def damage_json(data: Any, chance: random.Random) -> Any:
     """The value with one place replaced, removed, added to or renamed."""
     path = chance.choice(places(data))
     if not path:
-        return chance.choice(VALUES)
+        return deepcopy(chance.choice(VALUES))
     holder = data
     for step in path[:-1]:
         holder = holder[step]
     like = [one for one in VALUES if type(one) is type(holder[path[-1]])]
-    value = chance.choice(like if like and chance.random() < 0.6 else VALUES)  # most schemas ask for the type first
+    value = deepcopy(
+        chance.choice(like if like and chance.random() < 0.6 else VALUES)
+    )  # most schemas ask for the type first
     match chance.randrange(6):
         case 0:
             del holder[path[-1]]
