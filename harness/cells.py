@@ -20,6 +20,7 @@ from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from harness.errors import PluginError, UsageError, unknown
+from harness.field_types import Count, Delta, Epsilon, Positive
 from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.registry import Registered
 from harness.strict_yaml import Place
@@ -46,16 +47,16 @@ class Cell(BaseModel):
     label: str
     options: Options
     model: str
-    epsilon: float
-    delta: float
-    seed: int
-    shots: int
-    test_records: int | None
-    train_records: int | None
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count
+    shots: Count
+    test_records: Positive | None
+    train_records: Positive | None
     noise: Noise
     mode: Mode
     plugin: str | None = None
-    queries: int | None = None
+    queries: Positive | None = None
 
     @property
     def id(self) -> str:

@@ -13,7 +13,7 @@ from harness.attacks.results import AttackResult, External, Subject, attack_from
 from harness.errors import ResultError
 from harness.files import write_whole
 from harness.paths import slug
-from harness.store import ASIDE, Damaged, Store
+from harness.store import ASIDE, Damaged, Store, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -52,7 +52,7 @@ def stored(results: Path, attack: str, subject: Subject, id: str, say: Callable[
 def write(results: Path, result: AttackResult) -> Path:
     """Writes one result, whole or not at all. Raises ResultError when the disk does not take it."""
     path = path_of(results, result)
-    write_whole(path, to_text(result), results)
+    write_whole(path, readable(to_text, attack_from_text, result), results)
     return path
 
 

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DpiclError, PluginError
-from harness.privacy.events import to_json
+from harness.errors import DpiclError, PluginError, UnsupportedEvent
+from harness.privacy.events import from_json, to_json
 from harness.results import Result, to_text
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.gate.ledgers import events_of, read_event
+from leaderboards.gate.ledgers import events_of
 
 #: Seconds that the conformance kit, and the declared events, may take.
 CONFORMANCE_SECONDS = 900.0
@@ -198,8 +198,8 @@ def _declared_apart(contents: Contents, seconds: float) -> Sequence[Any]:
 
 def _short(result: Result, answer: Any) -> str:
     try:
-        wanted, charged = to_json(read_event(answer)), to_json(read_event(result.privacy.event))
-    except ValueError as error:
+        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
+    except UnsupportedEvent as error:
         return f"the mechanism declares no event ({error}); mend its `events`."
     if wanted == charged:
         return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -102,7 +101,7 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
         seed, again = _again(contents, request, findings)
     before = history.scores_before(contents, request.base)
     made = [one.reproduction("this run") for one in again]
-    lines = lines_of(contents, reference, before, made) if card and contents.results and _readable(contents) else []
+    lines = lines_of(contents, reference, before, made) if card and contents.results else []
     return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
 
 
@@ -158,17 +157,6 @@ def _again(contents: Contents, request: Request, findings: list[Finding]) -> tup
         return seed, []
     findings.append(rerun_check(contents, again, seed))
     return seed, again
-
-
-def _readable(contents: Contents) -> bool:
-    """Whether a board can be made: every result has outcomes for its metric, and its numbers are numbers."""
-    return all(
-        result.main_metric in result.documents
-        and bool(result.documents[result.main_metric].outcomes)
-        and len(result.documents[result.main_metric].ids) == len(result.documents[result.main_metric].outcomes)
-        and math.isfinite(result.scores[result.main_metric].value)
-        for result in contents.results.values()
-    )
 
 
 def find_submissions(root: Path) -> list[Path]:
