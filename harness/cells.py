@@ -19,6 +19,7 @@ from typing import Any
 from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from harness import json_text
 from harness.errors import PluginError, UsageError, unknown
 from harness.field_types import Count, Delta, Epsilon, Positive
 from harness.mechanism import AnswerMechanism, Mechanism, Sizes
@@ -176,8 +177,8 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
             ) from None
     instance = build(cls, values)
     try:
-        plain: Options = json.loads(json.dumps({name: getattr(instance, name) for name in types}))
-    except TypeError as error:
+        plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
+    except (TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
     return plain
 

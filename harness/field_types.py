@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -36,3 +37,17 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 Amount = Annotated[float, Field(ge=0, lt=1e9)]
 Count = Annotated[int, Field(ge=0, lt=WHOLE)]
 Positive = Annotated[int, Field(ge=1, lt=WHOLE)]
+
+
+def parse_number(text: str) -> float:
+    """A decimal, or a fraction such as 20/30000; 'inf' is infinity, 'nan' no number.
+
+    Raises ValueError for anything else, also for what is too large: nothing becomes infinite by its size.
+    """
+    above, slash, below = text.partition("/")
+    parts = [float(part) for part in ((above, below) if slash else (above,))]
+    if slash and (not parts[1] or not all(map(math.isfinite, parts))):
+        raise ValueError("no number")
+    if math.isinf(parts[0]) and not re.fullmatch(r"\s*[-+]?inf(inity)?\s*", above, re.IGNORECASE):
+        raise ValueError("too large for a number")
+    return parts[0] / parts[1] if slash else parts[0]

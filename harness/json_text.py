@@ -19,8 +19,12 @@ LARGEST: Final = 50_000_000
 WHOLE: Final = 2**53
 
 
-def loads(text: str | bytes, largest: int = LARGEST) -> Any:
-    """The value of a JSON text (bytes: in UTF-8). Raises ValueError with the reason in a few words, never the text."""
+def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
+    """The value of a JSON text (bytes: in UTF-8). Raises ValueError with the reason in a few words, never the text.
+
+    plain: whether numbers and texts are looked at as well; without it only the form is, for files with more in them
+    than is read.
+    """
     if len(text) > largest:
         raise ValueError(f"it has {len(text):,} bytes, {largest:,} is the most")
     if isinstance(text, bytes):
@@ -29,7 +33,7 @@ def loads(text: str | bytes, largest: int = LARGEST) -> Any:
         except UnicodeDecodeError:
             raise ValueError("it is not text in UTF-8") from None
     try:
-        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant)
+        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant if plain else None)
     except _Refused as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -38,7 +42,7 @@ def loads(text: str | bytes, largest: int = LARGEST) -> Any:
         raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
     except ValueError:  # Python's limit of digits
         raise ValueError("it holds a number with too many digits") from None
-    require_plain(value)
+    _require(value, plain)
     return value
 
 
@@ -48,23 +52,23 @@ def read(path: Path, largest: int = LARGEST) -> Any:
         return loads(file.read(largest + 1), largest)
 
 
-def require_plain(value: Any, deepest: int = DEEPEST) -> None:
-    """Raises ValueError for plain data that is too deep, or has numbers or texts that not every program can hold.
+def _require(value: Any, plain: bool) -> None:
+    """Raises ValueError for what is too deep, or has numbers or texts that not every program can hold (plain).
 
     Goes level by level, so that no depth ends it.
     """
     level, depth = [value], 0
     while level:
-        if depth > deepest:
-            raise ValueError(f"it is nested too deeply, over {deepest} levels")
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
         inside: list[Any] = []
         for item in level:
             if isinstance(item, dict):
                 inside += item.keys()
                 inside += item.values()
-            elif isinstance(item, list | tuple):
+            elif isinstance(item, list):
                 inside += item
-            else:
+            elif plain:
                 _require_plain_value(item)
         level, depth = inside, depth + 1
 

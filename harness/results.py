@@ -34,7 +34,7 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
 
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=BaseModel)
 
 
 def _finite(value: Any) -> Any:

@@ -13,13 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness.errors import ResultError, UsageError, unknown
 from harness.files import write_whole
-from harness.results import lines
+from harness.results import lines, read_part
 from harness.strict_yaml import Document, read
 from harness.suite import number
 from leaderboards.submitted import Reproduction
@@ -32,7 +31,6 @@ LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
 _TO_DO = f"still says {PLACEHOLDER}"
-_DEEPEST = 4
 #: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
@@ -111,7 +109,6 @@ class Card(BaseModel):
 
 def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
-    _refuse_hostile(path)
     document = read(path)
     if not isinstance(document.data, dict):
         raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
@@ -125,21 +122,6 @@ def read_card(path: Path) -> Card:
             raise document.error(("reported", i), f"{one.task} at epsilon {one.epsilon:g} is reported twice; keep one.")
         seen.add((one.task, one.epsilon))
     return card
-
-
-def _refuse_hostile(path: Path) -> None:
-    """Raises UsageError for aliases and for deep nesting, before anything is built from the file."""
-    depth = 0
-    try:
-        for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if isinstance(event, yaml.AliasEvent):
-                raise UsageError(f"{path}, line {line}: write the value out; a card has no YAML aliases.")
-            if depth > _DEEPEST:
-                raise UsageError(f"{path}, line {line}: it is nested too deeply; a card has keys and short lists.")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return  # `read` says it better
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:
@@ -191,12 +173,9 @@ def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
     if not path.is_file():
         return ()
     try:
-        found = _Reproduced.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ResultError(
-            f"{path} is damaged ({place}: {error.errors()[0]['msg']}); restore it, or remove it and record again."
-        ) from None
+        found = read_part(_Reproduced, path.read_text(encoding="utf-8"), 1, "record of re-runs")
+    except ValueError as error:
+        raise ResultError(f"{path} is {error}; restore it, or remove it and record again.") from None
     return tuple(Reproduction(**one.model_dump()) for one in found.cells)
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from harness import json_text
 from harness.errors import DpiclError, PluginError, UnsupportedEvent
 from harness.privacy.events import from_json, to_json
 from harness.results import Result, to_text
@@ -108,7 +109,7 @@ def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mappi
     answer = folder / "answer.json"
     run_apart(["-m", "leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
     try:
-        document = json.loads(answer.read_text(encoding="utf-8"))
+        document = json_text.read(answer)
         if "error" in document:
             raise PluginError(str(document["error"]))
         return document["answer"]
@@ -138,7 +139,7 @@ def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFO
         names = sent or mechanisms
         for name in names:
             try:
-                document = json.loads(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
+                document = json_text.loads(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
                 checks = [(one["mechanism"], check) for one in document["mechanisms"] for check in one["checks"]]
             except PluginError as error:
                 problems.append(str(error))

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-import yaml
-
 from harness.errors import DpiclError, UsageError
 from harness.results import Result, from_text
+from harness.strict_yaml import parse
 from harness.suite import Suite
 from leaderboards.gate.card import CARD
 from leaderboards.gate.contents import Contents
@@ -248,8 +247,8 @@ def scores_before(contents: Contents, base: Base | None) -> dict[str, float]:
 
 def _version_before(contents: Contents, base: Base) -> int | None:
     try:
-        data = yaml.safe_load(base.read(contents.folder, CARD))
-    except (OSError, subprocess.CalledProcessError, yaml.YAMLError):
+        data = parse(base.read(contents.folder, CARD).decode(), Path(CARD)).data
+    except (OSError, UnicodeDecodeError, subprocess.CalledProcessError, UsageError):
         return None
     version = data.get("version") if isinstance(data, dict) else None
     return version if isinstance(version, int) else None

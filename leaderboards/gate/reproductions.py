@@ -5,11 +5,12 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
-import yaml
-
+from harness.errors import UsageError
 from harness.results import Result
+from harness.strict_yaml import parse
 from leaderboards.gate.card import CARD, REPRODUCED
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, verdict
@@ -71,7 +72,7 @@ def maintainers_problem(contents: Contents, base: Base) -> str:
 
 def _card_before(contents: Contents, base: Base) -> Mapping[str, Any]:
     try:
-        data = yaml.safe_load(base.read(contents.folder, CARD))
-    except (OSError, ValueError, subprocess.CalledProcessError, yaml.YAMLError):
+        data = parse(base.read(contents.folder, CARD).decode(), Path(CARD)).data
+    except (OSError, ValueError, subprocess.CalledProcessError, UsageError):
         return {}
     return data if isinstance(data, dict) else {}
