@@ -93,6 +93,8 @@ def read(
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     """$DPICL_DATA/<task>/train.jsonl and test.jsonl. Raises DataError with the file and line, never with the text."""
+    if "missing" in spec.local:
+        raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
     folder = data_folder()
     if folder is None:
         raise DataError(
@@ -255,7 +257,7 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
     Where a part is public, it comes on top, and a smaller limit draws from the records of the default size.
     """
-    module = importlib.import_module(spec.synthetic["module"])
+    records = function_of(f"{spec.synthetic['module']}.records", f"The synthetic corpus of {spec.name}")
     groups: Sequence[str | None] = spec.labels or (None,)
     train = int(spec.synthetic["train"]) if limit_train is None else limit_train
     if spec.public:
@@ -267,7 +269,7 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
         splits[split] = [
             _record(spec, text, label, f"the synthetic corpus of {spec.name}")
             for group in groups
-            for text, label in _distinct(spec.name, module.records(group, split, seed), size, seen)
+            for text, label in _distinct(spec.name, records(group, split, seed), size, seen)
         ]
     return splits["train"], splits["test"]
 

@@ -38,11 +38,15 @@ _Loader.add_implicit_resolver(
 )
 
 
+class Function(str):
+    """What lm-eval's `!function module.name` names: the text 'module.name'. Nothing is imported."""
+
+
 class _FunctionLoader(_Loader):
-    """As well lm-eval's `!function module.name`, as the text 'module.name': nothing is imported."""
+    """The loader that knows `!function` as well."""
 
 
-_FunctionLoader.add_constructor("!function", lambda loader, node: str(node.value))
+_FunctionLoader.add_constructor("!function", lambda loader, node: Function(node.value))
 
 
 @dataclass(frozen=True)
