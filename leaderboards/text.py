@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable
+
+from harness.printable import shown
 
 #: What the column "per-query ε" is; stands under the first table that has it.
 PER_QUERY_NOTE = (
@@ -22,16 +23,8 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
     Names and released texts may come from strangers: nothing in them may move a terminal's cursor or turn the reading
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
-    shown = "".join(_shown(character) for character in text[:longest])
-    return shown if len(text) <= longest else f"{shown}… ({len(text):,} characters in all)"
-
-
-def _shown(character: str) -> str:
-    if character in "\n\r\t":
-        return " "
-    if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"):
-        return f"⟨U+{ord(character):04X}⟩"
-    return character
+    start = "".join(" " if character in "\n\r\t" else shown(character) for character in text[:longest])
+    return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
 
 
 def epsilon_text(epsilon: float | None) -> str:
