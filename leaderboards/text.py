@@ -15,6 +15,8 @@ PER_QUERY_NOTE = (
 
 #: Longest text of a released demonstration or answer that a page shows, in characters.
 LONGEST_TEXT = 1000
+#: Above it the third decimal of an epsilon is not shown.
+_LARGE = 1e9
 
 
 def visible(text: str, longest: int = LONGEST_TEXT) -> str:
@@ -33,7 +35,7 @@ def epsilon_text(epsilon: float | None) -> str:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}"
+    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def score_text(score: float) -> str:
@@ -91,7 +93,7 @@ def bound_text(epsilon: float | None) -> str:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}"
+    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def confidence_text(confidence: float) -> str:
