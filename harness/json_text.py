@@ -48,8 +48,24 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
 
 def read(path: Path, largest: int = LARGEST) -> Any:
     """The value of a JSON file. Raises ValueError with the reason, and OSError where the file cannot be read."""
+    return loads(text_of(path, largest), largest)
+
+
+def text_of(path: Path, largest: int = LARGEST) -> str:
+    """The text of a file that should hold JSON; no more of it than `largest` bytes is read, and nothing is waited for.
+
+    Raises ValueError, with the reason, for what is no plain file, too large or no text, and OSError.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no plain file")
     with path.open("rb") as file:
-        return loads(file.read(largest + 1), largest)
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
 
 
 def _require(value: Any, plain: bool) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from harness import json_text
 from harness.cells import Cell
 from harness.errors import ResultError
 from harness.files import unwritable, write_whole
@@ -154,15 +155,17 @@ def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) ->
 def _read(path: Path) -> Result | Damaged | None:
     """A result, why it is none, or None where there is no file."""
     try:
-        return from_text(path.read_text(encoding="utf-8"))
+        text = json_text.text_of(path)
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError:
-        return Damaged(path, "damaged: it is not text")
     except ValueError as error:
-        return Damaged(path, str(error))
+        return Damaged(path, f"damaged: {error}")
     except OSError as error:
         raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+    try:
+        return from_text(text)
+    except ValueError as error:
+        return Damaged(path, str(error))
 
 
 def _acquire(path: Path, wait: bool) -> int | None:

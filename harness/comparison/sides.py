@@ -53,9 +53,9 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
         if ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
             continue
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+            text = json_text.text_of(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ResultError(
                 f"Cannot read {file}: {reason}; move it away or make it again with `dpicl run`."
             ) from error

@@ -264,6 +264,20 @@ def test_json_that_ends_readers_is_damaged(text: str):
         from_text(text)
 
 
+def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
+    folder = store.folder / "sim"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "pipe.json")
+    (folder / "folder.json").mkdir()
+    (folder / "latin.json").write_bytes("é".encode("latin-1"))
+    reasons = {damaged.path.name: damaged.reason for damaged in store.load_all()[1]}
+    assert reasons == {
+        "pipe.json": "damaged: it is no plain file",
+        "folder.json": "damaged: it is no plain file",
+        "latin.json": "damaged: it is not text in UTF-8",
+    }
+
+
 def test_a_task_whose_name_is_no_path_is_foreign(store):
     path = store.write(make_result())
     odd = make_result(task="\0/../..")

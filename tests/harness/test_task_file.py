@@ -118,6 +118,20 @@ def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command:
     assert answer.code == 2 and answer.err.count("\n") == 1 and "line" in answer.err and "doc_to_choice" in answer.err
 
 
+@pytest.mark.parametrize("command", ["plan", "board", "list"])
+def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, monkeypatch, command: str):
+    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
+    (meals / "own.py").write_text(f"open({str(meals / 'ran')!r}, 'w')")
+    file = meals / "task.yaml"
+    file.write_text(file.read_text().replace("tasks.metrics.classification_results", "own.results"))
+    words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
+    dpicl(*words, "--plugin", meals)
+    assert not (meals / "ran").exists()
+    answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
+    assert answer.code == 2 and "lm-eval cannot load" in answer.err
+    assert (meals / "ran").exists()  # which is why docs/adding.md says that a task folder is code
+
+
 def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):
     """lm-eval reads every YAML file below a plug-in's folder, and takes the first one of a name."""
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
