@@ -20,14 +20,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness.errors import DpiclError, PluginError
-from harness.privacy.events import to_json
+from harness import json_text
+from harness.errors import DpiclError, PluginError, UnsupportedEvent
+from harness.privacy.events import from_json, to_json
 from harness.registry import load_mechanisms
 from harness.results import Result, to_text
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from leaderboards.gate.folder import read_plain
-from leaderboards.gate.ledgers import events_of, read_event
+from leaderboards.gate.ledgers import events_of
 
 #: Seconds that the conformance kit, and the declared events, may take.
 CONFORMANCE_SECONDS = 900.0
@@ -117,11 +118,11 @@ def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mappi
     answer = folder / "answer.json"
     run_apart(["-m", "leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
     try:
-        document = json.loads(read_plain(answer, _LARGEST_ANSWER) or b"")
+        document = json_text.loads(read_plain(answer, _LARGEST_ANSWER) or b"")
         if "error" in document:
             raise PluginError(str(document["error"]))
         return document["answer"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         raise PluginError("The mechanism's process gave no answer; run it by hand with `dpicl run --plugin`.") from None
 
 
@@ -230,8 +231,8 @@ def _declared_apart(contents: Contents, seconds: float) -> Sequence[Any]:
 
 def _short(result: Result, answer: Any) -> str:
     try:
-        wanted, charged = to_json(read_event(answer)), to_json(read_event(result.privacy.event))
-    except (ValueError, OverflowError, DpiclError) as error:
+        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
+    except UnsupportedEvent as error:
         return f"the mechanism declares no event ({error}); mend its `events`."
     if wanted == charged:
         return ""

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from harness.errors import DpiclError
 from harness.results import Result, from_text
@@ -26,9 +24,6 @@ from leaderboards.gate.findings import fault
 from leaderboards.gate.folder import README, survey
 from leaderboards.submitted import Reproduction, Submission
 from leaderboards.text import visible
-
-_WHOLE, _COSTLIEST, _COST = 2**53, 1e9, "cost"
-_EPSILONS = ("epsilon", "epsilon_target", "epsilon_claimed", "epsilon_proved", "epsilon_per_query")
 
 
 @dataclass(frozen=True)
@@ -156,38 +151,11 @@ def _result(folder: Path, name: str, content: bytes) -> Result | str:
     """A result whose file is where it belongs, or a sentence."""
     try:
         result = from_text(content.decode())
-        _require_numbers(result.model_dump())
         path = Store(folder / "results", result.suite.name).path(result.cell)
     except UnicodeDecodeError:
         return f"{name} is damaged: it is not text; run the cell again."
-    except RecursionError:
-        return f"{name} is damaged: it is nested too deeply; run the cell again."
     except ValueError as error:
         return f"{name} is {' '.join(str(error).split())[:300].rstrip('.')}; run the cell again."
     if path != folder / name:
         return f"{name} is foreign: its name or folder does not fit its content; copy what `dpicl run` wrote."
     return result
-
-
-def _require_numbers(value: Any, key: str = "") -> None:
-    """Numbers that every program can add up: whole ones below 2^53, others finite; an epsilon may be infinite."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            if key == _COST:
-                _require_cost(item)
-            _require_numbers(item, name)
-    elif isinstance(value, list):
-        for item in value:
-            _require_numbers(item)
-    elif isinstance(value, int) and abs(value) >= _WHOLE:
-        raise ValueError("damaged: it holds a whole number of 2^53 or more")
-    elif isinstance(value, float) and math.isnan(value):
-        raise ValueError("damaged: it holds a number that is none (NaN)")
-    elif isinstance(value, float) and math.isinf(value) and (value < 0 or key not in _EPSILONS):
-        raise ValueError("damaged: it holds a number that is infinite and no epsilon")
-
-
-def _require_cost(value: Any) -> None:
-    for one in value.values() if isinstance(value, dict) else (value,):
-        if not 0 <= one < _COSTLIEST:
-            raise ValueError("damaged: its cost is below 0, or 1e9 or more")
