@@ -114,10 +114,15 @@ def read_plain(path: Path, largest: int) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None
-        content = file.read(largest + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(largest + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     return content if len(content) <= largest else None
 
 

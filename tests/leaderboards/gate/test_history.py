@@ -145,6 +145,20 @@ def test_retired_results_of_record_never_change_disappear_or_come(committed: Wor
     assert "has been added" in check().why
 
 
+def test_a_link_or_folder_among_the_results_of_record_is_not_followed(committed: World):
+    from leaderboards.gate import known_suites
+
+    base = find_base(committed.results, None)
+    retire(committed)
+    first, second, *_ = sorted(committed.results.rglob("zero_shot/*/*.json"))
+    first.unlink()
+    first.symlink_to("/dev/zero")  # it has no end
+    second.unlink()
+    second.mkdir()
+    found = retired_records_check(committed.results, base, known_suites([committed.suite]))
+    assert found.status == "failed" and all("disappeared" in one for one in (found.why, *found.others))
+
+
 def test_a_submission_that_is_gone_is_noticed(committed: World, dpicl):
     words = ["submit", committed.root, "--all", "--suite", committed.suite, "--results", committed.results, "--json"]
     assert dpicl(*words).code == 0
