@@ -19,7 +19,9 @@ from typing import Any
 from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from harness import json_text
 from harness.errors import PluginError, UsageError, unknown
+from harness.field_types import Count, Delta, Epsilon, Positive
 from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.registry import Registered
 from harness.strict_yaml import Place
@@ -46,16 +48,16 @@ class Cell(BaseModel):
     label: str
     options: Options
     model: str
-    epsilon: float
-    delta: float
-    seed: int
-    shots: int
-    test_records: int | None
-    train_records: int | None
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count
+    shots: Count
+    test_records: Positive | None
+    train_records: Positive | None
     noise: Noise
     mode: Mode
     plugin: str | None = None
-    queries: int | None = None
+    queries: Positive | None = None
 
     @property
     def id(self) -> str:
@@ -175,8 +177,8 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
             ) from None
     instance = build(cls, values)
     try:
-        plain: Options = json.loads(json.dumps({name: getattr(instance, name) for name in types}))
-    except TypeError as error:
+        plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
+    except (TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
     return plain
 

@@ -29,6 +29,7 @@ from harness.commands import (
     track,
 )
 from harness.errors import DpiclError
+from harness.printable import printable
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
@@ -91,12 +92,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
+class _OneLine(logging.Formatter):
+    """A record as one line that a terminal can show, whatever names are in it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(" ".join(super().format(record).split()))
+
+
 def _show_warnings() -> None:
     """The library's own warnings on stderr, each as one line."""
     log = logging.getLogger("harness")
     if not log.handlers:
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("dpicl: %(message)s"))
+        handler.setFormatter(_OneLine("dpicl: %(message)s"))
         log.addHandler(handler)
         log.propagate = False
 

@@ -7,21 +7,24 @@ no error in this file shows one.
 
 from __future__ import annotations
 
+import codecs
 import importlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+from harness import json_text
 from harness.errors import DataError, UsageError
 from harness.record_sets import Record as Record
 from harness.record_sets import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 
+#: Bytes of one line of a JSONL file.
+LONGEST_LINE = 10_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -90,6 +93,8 @@ def read(
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     """$DPICL_DATA/<task>/train.jsonl and test.jsonl. Raises DataError with the file and line, never with the text."""
+    if "missing" in spec.local:
+        raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
     folder = data_folder()
     if folder is None:
         raise DataError(
@@ -104,22 +109,29 @@ def _read_jsonl(spec: SourceSpec, path: Path) -> Split:
     place = f"{spec.name}/{path.name}"
     if not path.is_file():
         raise DataError(f"DPICL_DATA holds no {place}; put the file there, or use `--source synthetic`.")
-    records = []
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                records.append(_parse(spec, line, f"{place} line {number}"))
-    return records
+    try:
+        with path.open("rb") as file:
+            lines = enumerate(_lines(file), start=1)
+            return [_parse(spec, line, f"{place} line {number}") for number, line in lines if line.strip()]
+    except OSError as error:
+        raise DataError(f"Cannot read {place} under DPICL_DATA: {error.strerror}.") from error
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file, without the byte order mark that some editors write; a longer one than any record is cut."""
+    first = True
+    while line := file.readline(LONGEST_LINE + 1):
+        yield line.removeprefix(codecs.BOM_UTF8) if first else line
+        first = False
 
 
 def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
     try:
-        row = json.loads(line)
-    except ValueError:
-        row = None
+        row = json_text.loads(line, LONGEST_LINE, plain=False)
+    except ValueError as error:
+        raise DataError(f"{place} is not a JSON object: {error}; repair or remove this line.") from None
     if not isinstance(row, dict):
-        # `from None`: a JSONDecodeError carries the whole line.
-        raise DataError(f"{place} is not a JSON object; repair or remove this line.") from None
+        raise DataError(f"{place} is not a JSON object; repair or remove this line.")
     if "reader" in spec.local:
         return _record(spec, _read_row(spec, row, place), spec.local["label"], place)
     fields = spec.local["text"], spec.local["label"]
@@ -131,12 +143,26 @@ def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
 
 
 def _read_row(spec: SourceSpec, row: dict[str, Any], place: str) -> str:
-    module, _, function = spec.local["reader"].rpartition(".")
-    reader: Callable[[dict[str, Any]], str] = getattr(importlib.import_module(module), function)
+    """The text of a row by the task's own reader, whose exceptions may quote the row unless it means them for us."""
+    reader: Callable[[dict[str, Any]], str] = function_of(spec.local["reader"], f"The reader of task {spec.name}")
     try:
-        return reader(row)
+        text = reader(row)
     except ValueError as error:
         raise DataError(f"{place} {error}; repair or remove this line.") from None
+    except Exception as error:
+        raise DataError(f"{place} ended the task's reader ({type(error).__name__}); repair or remove it.") from None
+    if not isinstance(text, str):
+        raise DataError(f"{place}: the task's reader gave no text; repair the line or the reader.")
+    return text
+
+
+def function_of(name: str, what: str) -> Any:
+    """The function of a dotted name. Raises DataError where there is none; what: the subject of that sentence."""
+    module, _, function = name.rpartition(".")
+    try:
+        return getattr(importlib.import_module(module), function)
+    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
+        raise DataError(f"{what}, {name}, cannot be loaded ({type(error).__name__}: {error}).") from error
 
 
 def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
@@ -212,10 +238,13 @@ def _hub_split(spec: SourceSpec, rows: Iterable[Mapping[str, Any]]) -> Split:
     text, label, words = spec.hub["text"], spec.hub["label"], spec.hub.get("labels")
     records = []
     for number, row in enumerate(rows):
-        word = row[label]
-        if words is not None:
+        place = f"{spec.hub['path']} row {number}"
+        written, word = row.get(text), row.get(label)
+        if words is not None and isinstance(word, int):
             word = words[word] if 0 <= word < len(words) else ""
-        records.append(_record(spec, row[text], word, f"{spec.hub['path']} row {number}"))
+        if not isinstance(written, str) or not isinstance(word, str):
+            raise DataError(f"{place} has no text '{text}' with a label '{label}'; correct the columns in task.yaml.")
+        records.append(_record(spec, written, word, place))
     return records
 
 
@@ -228,7 +257,7 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     limit_train (a class; in all without classes) and limit_test (in all) may also ask for more than the default sizes.
     Where a part is public, it comes on top, and a smaller limit draws from the records of the default size.
     """
-    module = importlib.import_module(spec.synthetic["module"])
+    records = function_of(f"{spec.synthetic['module']}.records", f"The synthetic corpus of {spec.name}")
     groups: Sequence[str | None] = spec.labels or (None,)
     train = int(spec.synthetic["train"]) if limit_train is None else limit_train
     if spec.public:
@@ -240,7 +269,7 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
         splits[split] = [
             _record(spec, text, label, f"the synthetic corpus of {spec.name}")
             for group in groups
-            for text, label in _distinct(spec.name, module.records(group, split, seed), size, seen)
+            for text, label in _distinct(spec.name, records(group, split, seed), size, seen)
         ]
     return splits["train"], splits["test"]
 

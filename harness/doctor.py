@@ -16,7 +16,7 @@ from harness.errors import DpiclError
 from harness.models import embeddings
 from harness.paths import DEFAULT_RESULTS, cache_folder
 from harness.registry import load_mechanisms
-from harness.task import list_tasks
+from harness.task import list_tasks, load_config
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
 _LEAST_FREE_GB = 2.0
@@ -126,6 +126,11 @@ def _data() -> Iterator[Check]:
     hint = "" if folder else "export DPICL_DATA=FOLDER"
     yield Check("DPICL_DATA", True, str(folder) if folder else "not set: synthetic records", hint)
     for task in list_tasks():
+        try:
+            load_config(task)
+        except DpiclError as error:
+            yield Check(f"task {task}", False, str(error))
+            continue
         source = data_sources.resolve("auto", task)
         missing = folder is not None and source != "local"
         yield Check(f"task {task}", True, f"{source} records", f"put {task}/train.jsonl there" if missing else "")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import subprocess
 import sys
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from harness import git
 from harness.results import Machine
 
 #: The packages whose versions can change a result.
@@ -29,8 +29,7 @@ PACKAGES = (
     "transformers",
 )
 
-_CHECKOUT = Path(__file__).resolve().parent.parent
-_GIT_SECONDS = 10
+_GIT_SECONDS = 10.0
 
 
 def python_version() -> str:
@@ -55,23 +54,14 @@ def commit() -> tuple[str | None, bool | None]:
 
     (None, None) when the code was installed without its repository, or git is missing.
     """
-    if not (_CHECKOUT / ".git").exists():
+    if not git.has_repository():
         return None, None
-    head = _git("rev-parse", "HEAD")
-    if head is None:
-        return None, None
-    changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!results")
-    return head, bool(changes)
-
-
-def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(_CHECKOUT), *arguments], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+        head = git.git("rev-parse", "HEAD", seconds=_GIT_SECONDS).decode("ascii").strip()
+        words = ("--porcelain", "--untracked-files=no", "--ignore-submodules=all", "--", ".", ":!results")
+        return head, bool(git.git("status", *words, seconds=_GIT_SECONDS).strip())
+    except git.GitError:
+        return None, None
 
 
 def cores() -> int:

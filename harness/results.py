@@ -8,19 +8,33 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from harness import json_text
 from harness.cells import Cell
+from harness.errors import PluginError, UnsupportedEvent
+from harness.field_types import Amount, Count, Delta, Epsilon, Finite, Share
+from harness.privacy.events import from_json
 
 SCHEMA_VERSION: Final = 1
+#: Difference between a score and the mean of its outcomes that rounding explains.
+_ROUNDING = 1e-6
+#: Rows of a ledger.
+_MOST_ROWS = 5000
 
 
 class Part(BaseModel):
     """A part of a result file. Infinity is written as the text "Infinity", since JSON has no number for it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+P = TypeVar("P", bound=BaseModel)
 
 
 def _finite(value: Any) -> Any:
@@ -33,8 +47,30 @@ def _finite(value: Any) -> Any:
     return value
 
 
-#: Free-form numbers of accountants and events, with infinity as a text at once: what is read is what was written.
+#: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
 Free = Annotated[dict[str, Any], AfterValidator(_finite)]
+
+
+def _event(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        from_json(value)
+    except UnsupportedEvent as error:
+        raise ValueError(str(error).rstrip(".")) from None
+    return value
+
+
+#: The JSON of an event, which `harness.privacy.events.from_json` reads.
+Event = Annotated[dict[str, Any], AfterValidator(_event)]
+
+
+def _moment(value: str) -> str:
+    if datetime.fromisoformat(value).tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
+    return value
+
+
+#: When a file was made: ISO 8601 with a time zone.
+Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class SuiteReference(Part):
@@ -48,23 +84,46 @@ class SuiteReference(Part):
 class Score(Part):
     """A metric in [0, 1] with its 95% interval (over the documents of this one cell)."""
 
-    value: float
-    low: float
-    high: float
+    value: Share
+    low: Share
+    high: Share
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Score:
+        if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
+            raise ValueError("the interval does not hold its score")
+        return self
 
 
 class Documents(Part):
-    """One outcome a test record: ids and outcomes in the same order; no text."""
+    """One outcome in [0, 1] a test record: ids and outcomes in the same order; no text."""
 
-    ids: list[str]
-    outcomes: list[float]
+    ids: Annotated[list[str], Field(min_length=1)]
+    outcomes: list[Share]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Documents:
+        if len(self.ids) != len(self.outcomes):
+            raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
+        if len(set(self.ids)) < len(self.ids):
+            raise ValueError("it has the same document twice")
+        return self
 
 
 class KnobValue(Part):
     """The calibrated value of a mechanism's knob."""
 
     name: str
-    value: float
+    value: Finite
+
+
+class LedgerRow(Part):
+    """How often one kind of event was charged. partition: the group of records that paid; None: every record."""
+
+    partition: str | None
+    event: Event
+    count: Count
+    note: str
 
 
 class Privacy(Part):
@@ -75,17 +134,17 @@ class Privacy(Part):
     epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
     """
 
-    epsilon_target: float
-    epsilon_claimed: float | None
-    epsilon_proved: float
-    delta: float
+    epsilon_target: Epsilon
+    epsilon_claimed: Epsilon | None
+    epsilon_proved: Epsilon
+    delta: Delta
     knob: KnobValue | None
     neighbours: Literal["add/remove one record"] = "add/remove one record"
-    queries: int | None
-    epsilon_per_query: float | None = None
+    queries: Count | None
+    epsilon_per_query: Epsilon | None = None
     mode: str
-    ledger: list[Free]
-    event: Free
+    ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
+    event: Event
     accountants: Free
     notes: list[str] = []
 
@@ -95,7 +154,7 @@ class Released(Part):
 
     text: str
     label: str
-    tokens: int
+    tokens: Count
 
 
 class Answer(Part):
@@ -110,10 +169,10 @@ class Data(Part):
 
     fingerprint: str
     source: str
-    dropped: dict[str, int]
-    sizes: dict[str, int]
-    public_records: int = 0
-    test_records: int
+    dropped: dict[str, Count]
+    sizes: dict[str, Count]
+    public_records: Count = 0
+    test_records: Count
 
 
 class Machine(Part):
@@ -121,8 +180,8 @@ class Machine(Part):
 
     system: str
     cpu: str
-    cores: int
-    memory_mb: int
+    cores: Count
+    memory_mb: Count
     gpu: str | None = None
 
 
@@ -132,7 +191,7 @@ class Model(Part):
     name: str
     sha256: str | None
     revision: str | None
-    parameters: int
+    parameters: Count
 
 
 class Manifest(Part):
@@ -153,9 +212,9 @@ class Manifest(Part):
 class Cost(Part):
     """seconds: by phase, wall clock. peak_memory_mb: of the whole process so far. Zero with secure noise (withheld)."""
 
-    seconds: dict[str, float]
-    tokens_read: int
-    peak_memory_mb: float
+    seconds: dict[str, Amount]
+    tokens_read: Count
+    peak_memory_mb: Amount
 
 
 class Result(Part):
@@ -174,13 +233,13 @@ class Result(Part):
     documents: dict[str, Documents]
     privacy: Privacy
     released: list[Released]
-    released_count: int
+    released_count: Count
     answers: list[Answer] = []
-    aggregates: dict[str, float] = {}
+    aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
     manifest: Manifest
     cost: Cost
-    created: str
+    created: Moment
 
     @model_validator(mode="after")
     def _consistent(self) -> Result:
@@ -190,9 +249,32 @@ class Result(Part):
             raise ValueError("suite and cell name different suites")
         if self.main_metric not in self.scores:
             raise ValueError("main_metric has no score")
-        if math.isinf(self.privacy.epsilon_proved) and (self.released or self.answers):
-            raise ValueError("it holds texts that were released without privacy")
+        self._check_scores()
+        self._check_privacy()
+        self._check_texts()
         return self
+
+    def _check_scores(self) -> None:
+        if self.documents.keys() != self.scores.keys():
+            raise ValueError("scores and documents are of different metrics")
+        for metric, score in self.scores.items():
+            outcomes = self.documents[metric].outcomes
+            if abs(score.value - math.fsum(outcomes) / len(outcomes)) > _ROUNDING:
+                raise ValueError(f"the score of {metric} is not the mean of its outcomes")
+
+    def _check_privacy(self) -> None:
+        privacy, cell = self.privacy, self.cell
+        if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
+            raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
+        if math.isinf(privacy.epsilon_proved) and (self.released or self.answers):
+            raise ValueError("it holds texts that were released without privacy")
+
+    def _check_texts(self) -> None:
+        stored = len(self.released) + len(self.answers)
+        if stored and stored != self.released_count:
+            raise ValueError(f"it holds {stored} released texts and counts {self.released_count}")
+        if len({answer.id for answer in self.answers}) < len(self.answers):
+            raise ValueError("it has two answers for one test record")
 
 
 def to_text(result: Result) -> str:
@@ -211,31 +293,48 @@ def lines(value: Any, margin: str = "") -> str:
     return json.dumps(value)
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object. Raises KeyError for a key that is given twice: readers differ in which one they take."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise KeyError
-    return found
-
-
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
+    return read_part(Result, text, SCHEMA_VERSION, "result file")
+
+
+def read_part(schema: type[P], text: str, version: int, what: str) -> P:
+    """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason."""
     try:
-        data = json.loads(text, object_pairs_hook=_no_key_twice)
-    except KeyError:
-        raise ValueError("damaged: an object has one key twice") from None
-    except (ValueError, RecursionError):
-        raise ValueError("damaged: it is not complete JSON, or nested too deeply") from None
+        data = json_text.loads(text)
+    except ValueError as error:
+        raise ValueError(f"damaged: {error}") from None
     if not isinstance(data, dict) or "schema_version" not in data:
-        raise ValueError("foreign: it is not a result file")
-    version = data["schema_version"]
-    if version != SCHEMA_VERSION:
-        age = "older" if isinstance(version, int) and version < SCHEMA_VERSION else "newer or unknown"
-        raise ValueError(f"{age}: schema version {version}, this program writes {SCHEMA_VERSION}")
+        raise ValueError(f"foreign: it is no {what}")
+    found = data["schema_version"]
+    if found != version:
+        age = "older" if isinstance(found, int) and found < version else "newer or unknown"
+        raise ValueError(f"{age}: schema version {str(found)[:40]}, this program writes {version}")
     try:
-        return Result.model_validate_json(text)
+        return schema.model_validate_json(text, strict=True)
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"damaged: {place + ': ' if place else ''}{problem['msg']}") from None
+        raise ValueError(f"damaged: {first_problem(error)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a schema refused, in a few words: where, and what it should be."""
+    problem = error.errors(include_input=False)[0]
+    place = ".".join(map(str, problem["loc"]))[:100]
+    return f"{place + ': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}"
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """Raises PluginError where what was made fits no schema: the file would be set aside, and made again, for ever."""
+    try:
+        yield
+    except ValidationError as error:
+        raise not_storable(first_problem(error)) from error
+
+
+def not_storable(why: str) -> PluginError:
+    """The error of a result that nobody could read again."""
+    return PluginError(
+        f"The result cannot be stored: {why}; the mechanism, the task's metrics or the attack made what no result may"
+        " hold."
+    )

@@ -9,21 +9,24 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
+from harness import json_text
 from harness.cells import Cell
 from harness.errors import ResultError
 from harness.files import unwritable, write_whole
 from harness.paths import slug
-from harness.results import Result, from_text, to_text
+from harness.results import Result, from_text, not_storable, to_text
 
 #: Beside a file that is no result: it is moved there, and not read again.
 ASIDE = "set_aside"
 _LOCKS = ".locks"
 _UNFINISHED = ".*.json.tmp"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class Store:
             if ASIDE in parts or any(part.startswith(".") for part in parts):
                 continue
             found = _read(path)
-            if isinstance(found, Result) and self.path(found.cell).resolve() != path.resolve():
+            if isinstance(found, Result) and self.path(found.cell) != path:
                 found = Damaged(path, "foreign: its name or folder does not fit its content")
             if isinstance(found, Result):
                 results.append(found)
@@ -119,9 +122,12 @@ class Store:
             os.close(descriptor)
 
     def write(self, result: Result) -> Path:
-        """Writes one result; the caller holds the cell's lock. Raises ResultError when the disk does not take it."""
+        """Writes one result; the caller holds the cell's lock.
+
+        Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
+        """
         path = self.path(result.cell)
-        write_whole(path, to_text(result), self.results)
+        write_whole(path, readable(to_text, from_text, result), self.results)
         return path
 
     def _remove_unfinished(self) -> None:
@@ -136,18 +142,30 @@ class Store:
             os.close(descriptor)
 
 
+def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
+    """The text of a file, once it has been read again. Raises PluginError for what no file may hold."""
+    try:
+        text = write(content)
+        read(text)
+    except ValueError as error:  # also of a text that JSON cannot hold
+        raise not_storable(str(error).removeprefix("damaged: ")) from error
+    return text
+
+
 def _read(path: Path) -> Result | Damaged | None:
     """A result, why it is none, or None where there is no file."""
     try:
-        return from_text(path.read_text(encoding="utf-8"))
+        text = json_text.text_of(path)
     except FileNotFoundError:
         return None
-    except UnicodeDecodeError:
-        return Damaged(path, "damaged: it is not text")
     except ValueError as error:
-        return Damaged(path, str(error))
+        return Damaged(path, f"damaged: {error}")
     except OSError as error:
         raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+    try:
+        return from_text(text)
+    except ValueError as error:
+        return Damaged(path, str(error))
 
 
 def _acquire(path: Path, wait: bool) -> int | None:

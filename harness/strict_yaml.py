@@ -1,8 +1,14 @@
-"""YAML that remembers its lines, so that an error can say where it is."""
+"""YAML that remembers its lines, so that an error can say where it is, and that costs no more than its size.
+
+Plain data alone: no aliases (nine lines of them can stand for gigabytes), no merged keys, no tags that stand for
+objects, a bounded size and depth, and numbers that a program can hold.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +16,17 @@ from typing import Any
 import yaml
 
 from harness.errors import UsageError
+from harness.json_text import WHOLE
 
 #: Keys and list positions from the top of a document to a value.
 Place = tuple[str | int, ...]
 
-_DEEPEST = 20
+#: Levels, and bytes, of one file.
+_DEEPEST, _LARGEST = 20, 1_000_000
+#: Tags of plain mappings and lists.
+_COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+#: How YAML writes the infinite; any other number that is infinite was too large to be one.
+_INFINITE = re.compile(r"[-+]?\.inf", re.IGNORECASE)
 
 
 class _Loader(yaml.SafeLoader):
@@ -24,6 +36,17 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
 )
+
+
+class Function(str):
+    """What lm-eval's `!function module.name` names: the text 'module.name'. Nothing is imported."""
+
+
+class _FunctionLoader(_Loader):
+    """The loader that knows `!function` as well."""
+
+
+_FunctionLoader.add_constructor("!function", lambda loader, node: Function(node.value))
 
 
 @dataclass(frozen=True)
@@ -41,15 +64,30 @@ class Document:
         return UsageError(f"{self.path}, line {self.lines.get(place, 1)}: {message}")
 
 
-def read(path: Path) -> Document:
-    """Parses one YAML file. Raises UsageError, with the line, when it is no YAML or names a key twice."""
+def read(path: Path, functions: bool = False) -> Document:
+    """Parses one YAML file. functions: whether `!function` is known, as in the files of tasks.
+
+    Raises UsageError, with the line, when it is no YAML, names a key twice, or is more than plain data.
+    """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+        text = content.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"Cannot read {path}: {error}.") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise UsageError(f"Cannot read {path}: {reason}.") from error
+    if len(content) > _LARGEST:
+        raise UsageError(f"{path} has more than {_LARGEST:,} bytes; no file of this kind is so large.")
+    return parse(text, path, functions)
+
+
+def parse(text: str, path: Path, functions: bool = False) -> Document:
+    """As `read`, of a text; path: what messages call it."""
     lines: dict[Place, int] = {}
+    kind = _FunctionLoader if functions else _Loader
     try:
-        loader = _Loader(text)
+        _require_plain(text, path, kind)
+        loader = kind(text)
         node = loader.get_single_node()
         data = None if node is None else _plain(loader, node, path, (), lines)
     except yaml.MarkedYAMLError as error:
@@ -57,20 +95,31 @@ def read(path: Path) -> Document:
         where = f", line {mark.line + 1}" if mark else ""
         raise UsageError(f"{path}{where}: this is not valid YAML ({error.problem}).") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: this is not valid YAML ({error}).") from error
+        raise UsageError(f"{path}: this is not valid YAML ({' '.join(str(error).split())}).") from error
+    except (ValueError, IndexError, OverflowError) as error:  # PyYAML's scanner on an escape of no character
+        raise UsageError(f"{path}: this is not valid YAML ({type(error).__name__}).") from error
     return Document(path, data, lines)
 
 
-def _plain(loader: _Loader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
-    if len(place) > _DEEPEST:
-        raise UsageError(f"{path}, line {node.start_mark.line + 1}: nested deeper than {_DEEPEST} levels.")
+def _require_plain(text: str, path: Path, kind: type[yaml.SafeLoader]) -> None:
+    """Raises UsageError for aliases and deep nesting, event by event, before anything is built."""
+    depth = 0
+    for event in yaml.parse(text, Loader=kind):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent):
+            raise UsageError(f"{path}, line {line}: write the value out; there are no YAML aliases here.")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise UsageError(f"{path}, line {line}: nested deeper than {_DEEPEST} levels.")
+
+
+def _plain(loader: yaml.SafeLoader, node: yaml.Node, path: Path, place: Place, lines: dict[Place, int]) -> Any:
     lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.CollectionNode) and node.tag not in _COLLECTIONS:
+        raise UsageError(f"{path}, line {node.start_mark.line + 1}: there are no tags such as {node.tag[:60]} here.")
     if isinstance(node, yaml.MappingNode):
-        loader.flatten_mapping(node)
         mapping: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(_value(loader, key_node, path))
-            line = key_node.start_mark.line + 1
+        for key, line, value_node in _items(loader, node, path):
             if key in mapping:
                 raise UsageError(f"{path}, line {line}: the key '{key}' is given twice; keep one.")
             lines[(*place, key)] = line
@@ -81,12 +130,26 @@ def _plain(loader: _Loader, node: yaml.Node, path: Path, place: Place, lines: di
     return _value(loader, node, path)
 
 
-def _value(loader: _Loader, node: yaml.Node, path: Path) -> Any:
+def _items(loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path) -> Iterator[tuple[str, int, yaml.Node]]:
+    """(key, its line, value) of a mapping."""
+    for key_node, value_node in node.value:
+        line = key_node.start_mark.line + 1
+        if not isinstance(key_node, yaml.ScalarNode) or key_node.tag.endswith((":merge", ":value")):
+            raise UsageError(f"{path}, line {line}: a key is a plain word; there are no merged keys here.")
+        yield str(_value(loader, key_node, path)), line, value_node
+
+
+def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:
     """A plain value. Raises UsageError for one that is not what its tag, or its look, says: the date 2024-13-45."""
+    line, kind = node.start_mark.line + 1, str(node.tag).rpartition(":")[2]
     try:
-        return loader.construct_object(node)
+        value = loader.construct_object(node)
     except (ValueError, ArithmeticError, LookupError, AttributeError, TypeError):
-        kind = str(node.tag).rpartition(":")[2]
-        raise UsageError(
-            f"{path}, line {node.start_mark.line + 1}: this is no {kind}; correct it, or put it in quotes."
-        ) from None
+        raise UsageError(f"{path}, line {line}: this is no {kind}; correct it, or put it in quotes.") from None
+    if isinstance(value, int) and abs(value) >= WHOLE:
+        raise UsageError(f"{path}, line {line}: this whole number is too large; 2^53 and above are not exact.")
+    if isinstance(value, float) and math.isinf(value) and not _INFINITE.fullmatch(node.value):
+        raise UsageError(f"{path}, line {line}: this is too large for a number; write .inf for infinity.")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise UsageError(f"{path}, line {line}: this text holds half of a surrogate pair, which is no character.")
+    return value

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -44,6 +44,8 @@ from pydantic import (
 )
 
 from harness.errors import UsageError, unknown
+from harness.field_types import parse_number
+from harness.json_text import WHOLE
 from harness.strict_yaml import Document, Place, read
 
 Source = Literal["auto", "hub", "local", "synthetic"]
@@ -57,9 +59,9 @@ def number(value: Any) -> Any:
         raise ValueError("must be a number")
     if isinstance(value, str):
         try:
-            return float(Fraction(value)) if "/" in value else float(value)
-        except (ValueError, ZeroDivisionError):
-            raise ValueError(f"must be a number, not '{value}'") from None
+            return parse_number(value)
+        except ValueError:
+            raise ValueError(f"must be a number, not '{value[:40]}'") from None
     return value
 
 
@@ -84,8 +86,14 @@ def _whole(value: Any) -> Any:
 
 
 Whole = Annotated[int, BeforeValidator(_whole)]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$")]
+#: Shots, records, queries: no data set and no service has more, and every number made from them stays exact.
+Number = Annotated[Whole, Field(ge=1, le=10**9)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 Options = dict[str, Any]
+
+#: Shots of one prompt; cells of one suite.
+_MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
 
 
 #: Folders beside those of suites (harness.attacks.store), and words that stand for a suite in `dpicl board`.
@@ -118,16 +126,16 @@ class Suite(BaseModel):
     description: str = ""
     source: Source = "auto"
     models: Annotated[list[str], Field(min_length=1)]
-    seeds: Annotated[list[Annotated[Whole, Field(ge=0)]], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
     epsilons: Annotated[list[Annotated[float, BeforeValidator(number)]], Field(min_length=1)]
     delta: Annotated[float, BeforeValidator(number)] = 1e-5
-    shots: Annotated[Whole, Field(ge=1)] = 4
+    shots: Shots = 4
     noise: Noise = "seeded"
     mode: Mode = "proved"
-    test_records: Annotated[Whole, Field(ge=1)] | None = None
-    train_records: Annotated[Whole, Field(ge=1)] | None = None
-    queries: Annotated[Whole, Field(ge=1)] | None = None
-    task_shots: dict[str, Annotated[Whole, Field(ge=1)]] = {}
+    test_records: Number | None = None
+    train_records: Number | None = None
+    queries: Number | None = None
+    task_shots: dict[str, Shots] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 
@@ -184,17 +192,29 @@ def load_suite(path: Path) -> Suite:
         raise _explain(error, document) from None
     _check_unique(suite, document)
     suite._document = document
+    _check_size(suite)
     return suite
+
+
+def _check_size(suite: Suite) -> None:
+    """Raises UsageError for a suite with more cells than a machine can list."""
+    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
+    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
+        raise suite.error(
+            ("seeds",), f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
+        )
 
 
 def _check_unique(suite: Suite, document: Document) -> None:
     rows = [entry.row for entry in suite.mechanisms]
     lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in ("seeds", "epsilons", "tasks", "models")}
     for key, values in {**lists, "mechanisms": rows}.items():
+        seen: set[Any] = set()
         for i, value in enumerate(values):
-            if value in values[:i]:
+            if value in seen:
                 hint = "; give one of them a 'label' of its own" if key == "mechanisms" else ""
                 raise document.error((key, i), f"{value} occurs twice in '{key}'{hint}.")
+            seen.add(value)
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:
@@ -211,7 +231,7 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
     message = message[0].lower() + message[1:]
     given = problem.get("input")
     if "not" not in message and isinstance(given, str | int | float):
-        message += f", not {given!r}"
+        message += f", not {repr(given)[:60]}"
     return document.error(place, f"'{shown}': {message}.")
 
 
@@ -256,7 +276,9 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
         update["source"] = changes.source
     if changes.test_records is not None:
         update["test_records"] = changes.test_records
-    return suite.model_copy(update=update)
+    new = suite.model_copy(update=update)
+    _check_size(new)
+    return new
 
 
 def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:

@@ -15,17 +15,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from harness.data_sources import SourceSpec
 from harness.errors import DataError, PluginError, unknown
+from harness.task_file import read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = Path(__file__).resolve().parent.parent / "tasks"
 ENTRY_POINTS = "dpicl.tasks"
 #: What lm-eval calls a task is this and the name of its folder.
 PREFIX = "dpicl_"
-KINDS = ("classification", "extraction", "generation", "json")
 #: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
 _HASHED = (".yaml", ".yml", ".txt", ".py")
 _NOT_HASHED = ("suite.yaml",)
@@ -99,7 +97,7 @@ def include_paths() -> list[str]:
 def load_config(name: str) -> Mapping[str, Any]:
     """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
     ends in the first 12 digits of the hash of its files. Raises UsageError for an unknown task."""
-    folder = _folder_of(name)
+    folder = folder_of(name)
     return _read(folder.path, "" if folder.built_in else folder.file_hash)
 
 
@@ -108,47 +106,35 @@ def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
     """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
     place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
     try:
-        # _Loader is a SafeLoader that knows !function
-        config = yaml.load((folder / "task.yaml").read_text(encoding="utf-8"), Loader=_Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = (folder / "task.yaml").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"The {place} cannot be read ({type(error).__name__}); repair it.") from error
-    config = config if isinstance(config, dict) else {}
-    missing = [key for key in ("task", "description", "doc_to_text", "metadata") if key not in config]
-    if missing:
-        raise DataError(f"{place} lacks {', '.join(missing)}; add it.")
+    config = read_task_file(text, place, folder.name, built_in=not file_hash)
+    if config["metadata"]["kind"] == "extraction":
+        _keywords(folder)
     if file_hash:
-        config["metadata"] = _checked(folder.name, config["task"], config["metadata"])
         config["metadata"]["version"] = f"{config['metadata']['version']}+{file_hash[:12]}"
     return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
 
 
-def _checked(name: str, lm_eval_name: object, metadata: object) -> dict[str, Any]:
-    """What every command takes for granted of a task. Raises PluginError."""
-    metadata = dict(metadata) if isinstance(metadata, dict) else {}
-    keys = ("version", "name", "kind", "main_metric", "prompts", "data")
-    if missing := [key for key in keys if key not in metadata]:
-        raise PluginError(f"task.yaml of task {name} lacks {', '.join(missing)} under `metadata`; see docs/adding.md.")
-    if metadata["name"] != name or lm_eval_name != PREFIX + name:
-        raise PluginError(
-            f"task.yaml in the folder {name} must say `task: {PREFIX}{name}` and, under `metadata`, `name: {name}`."
-        )
-    if metadata["kind"] not in KINDS:
-        raise PluginError(f"task.yaml of task {name}: {unknown('kind of task', str(metadata['kind']), KINDS)}")
-    data = metadata["data"] if isinstance(metadata["data"], dict) else {}
-    if missing := [key for key in ("local", "hub", "synthetic") if not isinstance(data.get(key), dict)]:
-        raise PluginError(
-            f"task.yaml of task {name} lacks {', '.join(missing)} under `metadata.data`; where a source does not exist,"
-            " say so: `{missing: REASON}`."
-        )
-    return metadata
+def _keywords(folder: Path) -> tuple[str, ...]:
+    """The phrases of keywords.txt, in file order. Raises DataError where there is none."""
+    path = folder / "keywords.txt"
+    if not path.is_file():
+        raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"keywords.txt of task {folder.name} cannot be read ({type(error).__name__}).") from error
+    found = tuple(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    if not found or len(set(found)) < len(found):
+        raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
+    return found
 
 
 def keywords(name: str) -> tuple[str, ...]:
     """The public keyword list that ships with an extraction task, in file order. Raises DataError without one."""
-    path = _folder_of(name).path / "keywords.txt"
-    if not path.is_file():
-        raise DataError(f"Task {name} has no keywords.txt; put the public list of phrases there, one a line.")
-    return tuple(line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("#"))
+    return _keywords(folder_of(name).path)
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
@@ -188,7 +174,7 @@ def check_source(spec: SourceSpec, source: str) -> None:
         )
 
 
-def _folder_of(name: str) -> TaskFolder:
+def folder_of(name: str) -> TaskFolder:
     """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
     if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
         return TaskFolder(TASKS / name, "built in")
@@ -233,10 +219,3 @@ def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:
     if name in found and found[name].path != new.path:
         raise PluginError(f"Two tasks are called '{name}': {found[name].origin} and {new.origin}; rename one of them.")
     found[name] = new
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads lm-eval's `!function module.name` as the string 'module.name'."""
-
-
-_Loader.add_constructor("!function", lambda loader, node: str(node.value))

@@ -25,6 +25,7 @@ from harness.results import (
     Data,
     Documents,
     KnobValue,
+    LedgerRow,
     Manifest,
     Model,
     Privacy,
@@ -32,6 +33,7 @@ from harness.results import (
     Result,
     Score,
     SuiteReference,
+    storable,
 )
 from harness.seeds import Streams, streams
 
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 WITHHELD = "withheld"
 
 
+@storable()
 def write_up(
     cell: Cell,
     suite: SuiteReference,
@@ -53,7 +56,7 @@ def write_up(
     evaluation: Evaluation,
     cost: Cost,
 ) -> Result:
-    """The result of a cell."""
+    """The result of a cell. Raises PluginError for scores and texts that no result may hold."""
     in_earnest = cell.noise == "secure"
     publishable = math.isfinite(release.bounds.upper) and not _is_restricted(task)
     answers = release.answers or {}
@@ -101,7 +104,7 @@ def privacy_of(
         queries=release.sizes.queries,
         epsilon_per_query=release.stated.per_query,
         mode=mode,
-        ledger=release.ledger.to_json(),
+        ledger=[LedgerRow(**row) for row in release.ledger.to_json()],
         event=to_json(release.ledger.event()),
         accountants=release.bounds.accountants,
         notes=[*release.bounds.notes, *notes],

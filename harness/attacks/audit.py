@@ -37,7 +37,7 @@ from harness.output_cache import OutputCache
 from harness.privacy import accountants
 from harness.privacy.calibration import Calibration, calibrate
 from harness.releasing import Release, Report, Stated
-from harness.results import Cost
+from harness.results import Cost, storable
 from harness.seeds import streams
 from harness.write_up import manifest_of, privacy_of
 
@@ -178,24 +178,26 @@ def audit(
         subject = subject_of(mechanism, task, asked or model.identity.name, epsilon, settings, options, plugin)
         own = settings.described(mechanism)
         release = release_of(mechanism, calibration, runs.sizes, evidence)
-        yield AttackResult(
-            id=settings.id_of(mechanism, subject),
-            attack="audit",
-            access=settings.access,
-            settings=own,
-            subject=subject,
-            privacy=privacy_of(mechanism, release, epsilon, settings.delta, "proved"),
-            bound=bound,
-            details={**separate, **_as_they_are(evidence, bound, settings)},
-            notes=runs.notes,
-            manifest=manifest_of(task, model),
-            cost=Cost(
-                seconds={"audit": round(time.perf_counter() - start, 3)},
-                tokens_read=model.usage.tokens_read - tokens,
-                peak_memory_mb=manifest.peak_memory_mb(),
-            ),
-            created=datetime.now(UTC).isoformat(timespec="seconds"),
-        )
+        with storable():
+            result = AttackResult(
+                id=settings.id_of(mechanism, subject),
+                attack="audit",
+                access=settings.access,
+                settings=own,
+                subject=subject,
+                privacy=privacy_of(mechanism, release, epsilon, settings.delta, "proved"),
+                bound=bound,
+                details={**separate, **_as_they_are(evidence, bound, settings)},
+                notes=runs.notes,
+                manifest=manifest_of(task, model),
+                cost=Cost(
+                    seconds={"audit": round(time.perf_counter() - start, 3)},
+                    tokens_read=model.usage.tokens_read - tokens,
+                    peak_memory_mb=manifest.peak_memory_mb(),
+                ),
+                created=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+        yield result
         start, tokens = time.perf_counter(), model.usage.tokens_read
 
 

@@ -27,7 +27,7 @@ from harness.mechanism import AnswerMechanism, Mechanism, Partition
 from harness.output_cache import OutputCache, outputs_folder
 from harness.registry import Registered, RegisteredAttack, find_mechanism
 from harness.releasing import Terms
-from harness.results import Cost
+from harness.results import Cost, storable
 from harness.task import Record
 from harness.write_up import manifest_of, privacy_of
 
@@ -152,6 +152,7 @@ class Attacker:
         self._model: LanguageModel | None = None
         self._outputs: OutputCache | None = None
 
+    @storable()
     def run(self, job: Job, report: Report = lambda *_: None) -> AttackResult:
         """Raises UsageError where the setting does not fit the task, and whatever a release may raise."""
         start = time.perf_counter()

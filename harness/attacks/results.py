@@ -9,16 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 from datetime import date
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from harness.results import Cost, Free, Manifest, Part, Privacy, lines
+from harness.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
+from harness.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
 
 ATTACK_SCHEMA: Final = 1
 
 Access = Literal["black-box", "white-box"]
-T = TypeVar("T", bound=Part)
 
 
 class Subject(Part):
@@ -34,11 +34,11 @@ class Subject(Part):
     task_version: int | str
     source: str
     model: str
-    epsilon: float
-    delta: float
-    seed: int
-    shots: int
-    members: int
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count
+    shots: Count
+    members: Count
 
 
 class Estimate(Part):
@@ -47,9 +47,9 @@ class Estimate(Part):
     note: what a reader must know, for instance that so few non-members do not resolve 0.1% false positives.
     """
 
-    value: float
-    low: float | None = None
-    high: float | None = None
+    value: Finite
+    low: Finite | None = None
+    high: Finite | None = None
     note: str = ""
 
 
@@ -60,14 +60,14 @@ class Decision(Part):
     the record (members and non-members, for an attack on many records).
     """
 
-    threshold: float
+    threshold: Real
     side: Literal["above", "below"] = "above"
-    tpr: float
-    tpr_lower: float
-    fpr: float
-    fpr_upper: float
-    trials_in: int
-    trials_out: int
+    tpr: Share
+    tpr_lower: Share
+    fpr: Share
+    fpr_upper: Share
+    trials_in: Positive
+    trials_out: Positive
 
 
 class LowerBound(Part):
@@ -79,11 +79,11 @@ class LowerBound(Part):
     mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
     """
 
-    epsilon: float = Field(ge=0)
-    delta: float
-    confidence: float
+    epsilon: Epsilon
+    delta: Delta
+    confidence: Annotated[float, Field(gt=0, lt=1)]
     method: Literal["gaussian", "rates", "one run"]
-    mu: float | None = None
+    mu: Epsilon | None = None
     decision: Decision | None = None
 
 
@@ -104,12 +104,12 @@ class AttackResult(Part):
     privacy: Privacy
     bound: LowerBound | None
     measures: dict[str, Estimate] = {}
-    counts: dict[str, int] = {}
+    counts: dict[str, Count] = {}
     details: Free = {}
     notes: list[str] = []
     manifest: Manifest
     cost: Cost
-    created: str
+    created: Moment
 
     @model_validator(mode="after")
     def _consistent(self) -> AttackResult:
@@ -141,13 +141,13 @@ class External(Part):
     task: Short
     label: Short
     model: Short
-    epsilon: float = Field(gt=0)
+    epsilon: Annotated[Epsilon, Field(gt=0)]
     attack: Short
     access: Access
-    audited: float = Field(ge=0)
-    delta: float = Field(gt=0, lt=1)
-    confidence: float = Field(ge=0.5, lt=1)
-    trials: int = Field(ge=1)
+    audited: Epsilon
+    delta: Delta
+    confidence: Annotated[float, Field(ge=0.5, lt=1)]
+    trials: Positive
     authors: Short
     reference: Short
     code: Short = ""
@@ -168,26 +168,9 @@ def to_text(result: AttackResult) -> str:
 
 def attack_from_text(text: str) -> AttackResult:
     """Reads a file's content. Raises ValueError, with the reason in a few words, for anything else."""
-    return _checked(AttackResult, text, "attack result")
+    return read_part(AttackResult, text, ATTACK_SCHEMA, "attack result")
 
 
 def external_from_text(text: str) -> External:
     """Reads an external evaluation. Raises ValueError, with the reason in a few words, for anything else."""
-    return _checked(External, text, "external evaluation")
-
-
-def _checked(schema: type[T], text: str, what: str) -> T:
-    try:
-        data = json.loads(text)
-    except ValueError:
-        raise ValueError("damaged: it is not complete JSON") from None
-    if not isinstance(data, dict) or "schema_version" not in data:
-        raise ValueError(f"foreign: it is no {what}")
-    if data["schema_version"] != ATTACK_SCHEMA:
-        raise ValueError(f"schema version {data['schema_version']!r}, this program reads {ATTACK_SCHEMA}")
-    try:
-        return schema.model_validate_json(text)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(map(str, problem["loc"]))
-        raise ValueError(f"damaged: {place + ': ' if place else ''}{problem['msg']}") from None
+    return read_part(External, text, ATTACK_SCHEMA, "external evaluation")

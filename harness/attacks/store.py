@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from harness import json_text
 from harness.attacks.results import AttackResult, External, Subject, attack_from_text, external_from_text, to_text
 from harness.errors import ResultError
 from harness.files import write_whole
 from harness.paths import slug
-from harness.store import ASIDE, Damaged, Store
+from harness.store import ASIDE, Damaged, Store, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -52,7 +53,7 @@ def stored(results: Path, attack: str, subject: Subject, id: str, say: Callable[
 def write(results: Path, result: AttackResult) -> Path:
     """Writes one result, whole or not at all. Raises ResultError when the disk does not take it."""
     path = path_of(results, result)
-    write_whole(path, to_text(result), results)
+    write_whole(path, readable(to_text, attack_from_text, result), results)
     return path
 
 
@@ -74,11 +75,14 @@ def _load(paths: Sequence[Path], parse: Callable[[str], T]) -> tuple[list[T], li
     found, damaged = [], []
     for path in paths:
         try:
-            found.append(parse(path.read_text(encoding="utf-8")))
-        except UnicodeDecodeError:
-            damaged.append(Damaged(path, "damaged: it is not text"))
+            text = json_text.text_of(path)
         except ValueError as error:
-            damaged.append(Damaged(path, str(error)))
+            damaged.append(Damaged(path, f"damaged: {error}"))
+            continue
         except OSError as error:
             raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+        try:
+            found.append(parse(text))
+        except ValueError as error:
+            damaged.append(Damaged(path, str(error)))
     return found, damaged

@@ -6,13 +6,13 @@ import argparse
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, NoReturn
 
-import yaml
-
+from harness import strict_yaml
 from harness.errors import UsageError, unknown
+from harness.field_types import parse_number
+from harness.json_text import WHOLE
 from harness.paths import DEFAULT_RESULTS
 
 SOURCES = ("auto", "hub", "local", "synthetic")
@@ -67,8 +67,8 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
 def number(text: str) -> float:
     """A decimal or a fraction such as 20/30000; 'inf' is infinity."""
     try:
-        return float(Fraction(text)) if "/" in text else float(text)
-    except (ValueError, ZeroDivisionError):
+        return parse_number(text)
+    except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is no number (decimals and fractions like 1/30000 are)") from None
 
 
@@ -105,11 +105,13 @@ def rate(text: str) -> float:
 
 
 def whole(least: int) -> Callable[[str], int]:
-    """A whole number of at least `least`."""
+    """A whole number of at least `least`, which every program can hold exactly."""
 
     def read(text: str) -> int:
-        if not text.lstrip("-").isdecimal() or int(text) < least:
-            raise argparse.ArgumentTypeError(f"it must be a whole number of at least {least}, not '{text}'")
+        if not text.removeprefix("-").isdecimal() or len(text) > 17 or not least <= int(text) < WHOLE:
+            raise argparse.ArgumentTypeError(
+                f"it must be a whole number of at least {least} and below 2^53, not '{text[:40]}'"
+            )
         return int(text)
 
     return read
@@ -133,8 +135,8 @@ def option(text: str) -> tuple[str | None, str, Any]:
     if not equals or not (short if dot else name):
         raise argparse.ArgumentTypeError(f"write NAME=VALUE or MECHANISM.NAME=VALUE, not '{text}'")
     try:
-        parsed = yaml.safe_load(value)
-    except yaml.YAMLError:
+        parsed = strict_yaml.parse(value, Path("--option")).data
+    except UsageError:
         parsed = value
     return (target or None), short, parsed
 

@@ -75,7 +75,7 @@ def _board(arguments: argparse.Namespace) -> int:
         document = boards.board_json(board)
         output.emit_json({**document, "skipped": skipped, "page": page})
         return 0
-    output.emit(boards.render_terminal(board, retired=arguments.retired))
+    output.emit(boards.render_terminal(board, retired=arguments.retired), styled=True)
     for item in skipped:
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     if page:

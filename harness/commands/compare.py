@@ -92,7 +92,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.emit_json(comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
-        output.emit(text.render_terminal(comparison))
+        output.emit(text.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
 
 

@@ -59,7 +59,7 @@ def show(arguments: argparse.Namespace) -> int:
         return 0
     if len(chosen) < len(attacks):
         output.message(f"{output.count(len(attacks) - len(chosen), 'attack')} with another model or source left out.")
-    output.emit(boards.render_attacks(board))
+    output.emit(boards.render_attacks(board), styled=True)
     if page:
         output.emit(f"Page: {page}")
     return 0

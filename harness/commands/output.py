@@ -11,13 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from harness.printable import printable
+
 #: Width of tables where stdout is no terminal.
 _WIDTH = 140
 
 
-def emit(text: str) -> None:
-    """The answer, for people."""
-    sys.stdout.write(text.rstrip("\n") + "\n")
+def emit(text: str, styled: bool = False) -> None:
+    """The answer, for people. styled: it is a board with colours, whose names are safe already."""
+    sys.stdout.write(printable(text.rstrip("\n"), styled) + "\n")
 
 
 def emit_json(document: Any) -> None:
@@ -27,7 +29,7 @@ def emit_json(document: Any) -> None:
 
 def message(text: str) -> None:
     """Anything that is not the answer."""
-    sys.stderr.write(text.rstrip("\n") + "\n")
+    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
     sys.stderr.flush()
 
 
@@ -44,9 +46,11 @@ def plain(value: Any) -> Any:
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
     """A plain table; columns are cut to the terminal's width, never elsewhere."""
-    table = Table(*columns, title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    table = Table(
+        *columns, title=printable(title) or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(printable, row))
     Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH, soft_wrap=not sys.stdout.isatty()).print(
         table, markup=False, highlight=False
     )

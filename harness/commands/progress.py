@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from harness.commands.output import duration, message
 from harness.engines import Done, Report, Step
+from harness.printable import printable
 
 #: Plain output says at most this often how far the cells at work are.
 _QUIET_SECONDS = 30.0
@@ -69,14 +70,14 @@ def outcome(done: Done) -> str:
     """A finished cell in one line."""
     match done.status:
         case "done":
-            return f"{done.cell}: {done.score:.3f} in {duration(done.seconds)}"
-        case "failed":
-            return f"{done.cell}: failed: {done.message}"
-        case "skipped":
-            return f"{done.cell}: skipped: {done.message}"
+            said = f"{done.score:.3f} in {duration(done.seconds)}"
+        case "failed" | "skipped":
+            said = f"{done.status}: {done.message}"
         case "busy":
-            return f"{done.cell}: another run is at it"
-    return f"{done.cell}: already there"
+            said = "another run is at it"
+        case _:
+            said = "already there"
+    return printable(f"{done.cell}: {said}")
 
 
 class _Lines:
@@ -119,7 +120,9 @@ def _bar(total: int, left: TimeLeft) -> Iterator[Report]:
             if isinstance(event, Step):
                 row = rows.get(event.cell.id)
                 if row is None:
-                    row = rows[event.cell.id] = progress.add_task(f"  {event.cell}", total=event.total, note="")
+                    row = rows[event.cell.id] = progress.add_task(
+                        printable(f"  {event.cell}"), total=event.total, note=""
+                    )
                 progress.update(row, completed=event.done, total=event.total, note=event.unit)
                 return
             if event.cell.id in rows:

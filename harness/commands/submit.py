@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.paths import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
+    from leaderboards.gate.contents import Contents
     from leaderboards.gate.examination import Examination
     from leaderboards.gate.findings import Finding
 
@@ -68,23 +69,23 @@ def _submit(arguments: argparse.Namespace) -> int:
         return _new(arguments)
     _require_sense(arguments)
     folders = _folders(arguments)
-    history = leaderboards("gate.history")
-    place = folders[0] if folders else arguments.folder or gate.ROOT
+    contents = [gate.read_contents(folder) for folder in folders]
+    closed = _is_closed(arguments, contents)
     request = gate.Request(
         suites=gate.known_suites(arguments.suite),
         results=arguments.results,
-        base=history.find_base(place, arguments.base),
+        base=None if closed else _base(arguments, contents),
         run_code=arguments.run_code,
         maintainer=arguments.maintainer,
         rerun=arguments.rerun,
         rerun_seed=arguments.rerun_seed,
         announce=output.message,
     )
-    root = arguments.folder if arguments.all and arguments.folder else gate.ROOT
-    contents = [gate.read_contents(folder) for folder in folders]
-    others = contents if arguments.all else [*contents, *gate.read_all(root)]
+    others = contents if arguments.all else [*contents, *gate.read_all(gate.ROOT)]
+    if arguments.rerun and not closed:
+        _require_runnable(arguments, contents)
     found = [gate.examine(one, request, others) for one in contents]
-    extra = _of_the_whole(arguments, request, folders) if arguments.all else []
+    extra = _of_the_whole(arguments, request, folders, closed) if arguments.all else []
     _show(arguments, found, extra)
     if arguments.record:
         _record(arguments, found)
@@ -92,20 +93,49 @@ def _submit(arguments: argparse.Namespace) -> int:
     return 0 if good else 1
 
 
+def _is_closed(arguments: argparse.Namespace, contents: list[Contents]) -> bool:
+    """Whether no program may be started at all: every submission is refused, or the folder of all is a repository."""
+    from harness.registry import leaderboards
+
+    root = arguments.folder or leaderboards("gate").ROOT
+    if arguments.all and leaderboards("gate.folder").repository_mark(root):
+        return True
+    return bool(contents) and all(one.size for one in contents)
+
+
+def _base(arguments: argparse.Namespace, contents: list[Contents]) -> Any:
+    """What was there before."""
+    from harness.registry import leaderboards
+
+    sound = [one.folder for one in contents if not one.size]
+    place = sound[0] if sound else arguments.folder or leaderboards("gate").ROOT
+    return leaderboards("gate.history").find_base(place, arguments.base)
+
+
+def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -> None:
+    """Raises UsageError for a re-run that may not be made; with --all that is a finding of the one it concerns."""
+    from harness import manifest
+    from harness.registry import leaderboards
+
+    if arguments.record and manifest.commit()[1]:
+        raise UsageError(
+            "A record names the commit that ran the cells, and tracked files are changed; commit them first."
+        )
+    if arguments.all or contents[0].card is None or not contents[0].results:
+        return
+    one = contents[0]
+    if reason := leaderboards("gate.code").may_run(one, arguments.run_code):
+        raise UsageError(f"{one.name} cannot be run again: {reason}.")
+
+
 def _require_sense(arguments: argparse.Namespace) -> None:
     """Raises UsageError for flags that do not go together."""
-    from harness import manifest
-
     if arguments.folder is None and not arguments.all:
         raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
     if arguments.record and not arguments.rerun:
         raise UsageError("There is nothing to record without a re-run; add --rerun N.")
     if arguments.record and not arguments.by:
         raise UsageError("A record says who ran the cells again; add --by NAME.")
-    if arguments.record and manifest.commit()[1]:
-        raise UsageError(
-            "A record names the commit that ran the cells, and tracked files are changed; commit them first."
-        )
     if arguments.json and arguments.markdown:
         raise UsageError("Give either --json or --markdown, not both.")
 
@@ -120,7 +150,7 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
     if not arguments.all:
         assert folder is not None  # _require_sense
         cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
-        below = sorted(str(path.parent) for path in cards)
+        below = sorted(leaderboards("text").visible(str(path.parent)) for path in cards)
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
@@ -130,7 +160,7 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
     return [one.absolute() for one in found]
 
 
-def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path]) -> list[Finding]:
+def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path], closed: bool) -> list[Finding]:
     """With --all: no submission is gone, and the results of record of retired suite versions are as they were."""
     from harness.registry import leaderboards
 
@@ -141,7 +171,7 @@ def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Pat
         return found  # an earlier copy of submissions says nothing about the rest
     found.append(history.removed_check(root, folders, request.base))
     if arguments.results.is_dir():
-        base = history.find_base(arguments.results, arguments.base)
+        base = None if closed else history.find_base(arguments.results, arguments.base)
         found.append(history.retired_records_check(arguments.results, base, request.suites))
     return found
 

@@ -66,7 +66,7 @@ def _track(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.emit_json({**text.tracks_json(tracks), "page": page})
         return 0
-    output.emit(text.render_terminal(tracks))
+    output.emit(text.render_terminal(tracks), styled=True)
     if page:
         output.emit(f"Page: {page}")
     return 0

@@ -6,12 +6,11 @@ left out; a file that cannot be read stops the comparison, since a missing cell 
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import json_text
 from harness.errors import ResultError, UsageError
 from harness.results import Result, from_text
 from harness.store import ASIDE
@@ -54,9 +53,9 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
         if ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
             continue
         try:
-            text = file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = "it is not text" if isinstance(error, UnicodeDecodeError) else error.strerror
+            text = json_text.text_of(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ResultError(
                 f"Cannot read {file}: {reason}; move it away or make it again with `dpicl run`."
             ) from error
@@ -71,16 +70,13 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
 def parse(text: str, place: str) -> Result | None:
     """The result in a text, or None for JSON that is no result. Raises ResultError, naming the place, for a bad one."""
     try:
-        result = from_text(text)
+        return from_text(text)
     except ValueError as error:
         if str(error).startswith("foreign") or _is_evidence(text):
             return None
         raise ResultError(
             f"{place} cannot be compared: {error}; move it away or make it again with `dpicl run`."
         ) from None
-    if problem := _problem(result):
-        raise ResultError(f"{place} cannot be compared: {problem}; make it again with `dpicl run`.")
-    return result
 
 
 def check_one_model(side: Side) -> None:
@@ -128,47 +124,10 @@ def listed(names: Iterable[str], most: int = 3) -> str:
 
 def _is_evidence(text: str) -> bool:
     try:
-        data = json.loads(text)
+        data = json_text.loads(text)
     except ValueError:
         return False
     return isinstance(data, dict) and _EVIDENCE in data and "cell" not in data
-
-
-def _problem(result: Result) -> str:
-    """What no run writes and no test could digest; '' where there is nothing."""
-    for metric, documents in result.documents.items():
-        if not documents.ids or len(documents.ids) != len(documents.outcomes):
-            return f"{metric} has {len(documents.ids)} documents and {len(documents.outcomes)} outcomes"
-        if len(set(documents.ids)) < len(documents.ids):
-            return f"{metric} has the same document twice"
-        if not all(map(math.isfinite, documents.outcomes)):
-            return f"{metric} has an outcome that is no finite number"
-        mean = math.fsum(documents.outcomes) / len(documents.outcomes)
-        if metric in result.scores and not abs(result.scores[metric].value - mean) <= 1e-6:
-            return f"the score of {metric} is not the mean of its outcomes"
-    numbers = [
-        *_privacy_numbers(result),
-        *(score.value for score in result.scores.values()),
-        *result.aggregates.values(),
-    ]
-    if any(map(math.isnan, numbers)):
-        return "a number in it is NaN"
-    if wrong := next((name for name, score in result.scores.items() if not 0 <= score.value <= 1), None):
-        return f"the score of {wrong} is not within 0 and 1"
-    if result.privacy.epsilon_proved < 0:
-        return "its proved epsilon is below 0"
-    if not (0 < result.cell.delta < 1 and 0 < result.privacy.delta < 1):
-        return "its delta is not between 0 and 1, both excluded"
-    if result.privacy.epsilon_target != result.cell.epsilon:
-        return "its target epsilon is not the one of its cell"
-    return ""
-
-
-def _privacy_numbers(result: Result) -> Iterator[float]:
-    yield result.cell.epsilon
-    yield result.cell.delta
-    yield result.privacy.delta
-    yield result.privacy.epsilon_proved
 
 
 def _difference_of_twins(first: Result, second: Result) -> str:

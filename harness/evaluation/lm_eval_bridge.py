@@ -7,7 +7,6 @@ global random generators is switched off.
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,14 +22,15 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from harness.errors import PromptTooLong, ResultError, UsageError
+from harness.data_sources import function_of
+from harness.errors import DataError, DpiclError, PromptTooLong, ResultError, UsageError
 from harness.evaluation import calibration, text_metrics
 from harness.evaluation.mechanism_lm import MechanismLM
 from harness.evaluation.request_scoring import PrefixScoring
 from harness.models.base import LanguageModel
 from harness.models.transformers import TransformersLM
 from harness.task import CONTENT_FREE, Documents, Task, sample_documents, serving
-from harness.task_config import include_paths
+from harness.task_config import folder_of, include_paths
 
 if TYPE_CHECKING:
     from harness.data_sources import Record
@@ -139,9 +139,8 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     samples, reported = _run(task, lm, "", documents)
     outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
     aggregates = {}
-    for name, place in task.config["metadata"]["aggregates"].items():
-        module, _, function = place.rpartition(".")
-        aggregate = getattr(importlib.import_module(module), function)
+    for name, place in task.config["metadata"].get("aggregates", {}).items():
+        aggregate = function_of(place, f"The aggregate {name} of task {task.name}")
         aggregates[name] = float(aggregate(texts, [record.text for record in task.test]))
     return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, aggregates)
 
@@ -149,9 +148,10 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
 def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
     """(samples in the order of the documents, scores) as lm-eval has them."""
     with serving(task, documents), _quiet():
+        loaded = _as_lm_eval_task(task, prefix)
         output = lm_eval.simple_evaluate(
             model=lm,
-            tasks=[_as_lm_eval_task(task, prefix)],
+            tasks=[loaded],
             num_fewshot=0,
             bootstrap_iters=0,
             log_samples=True,
@@ -218,8 +218,23 @@ def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, 
 
 def _as_lm_eval_task(task: Task, prefix: str) -> Any:
     """lm-eval's own object for tasks/<name>/task.yaml, with our documents (`serving`) and this prefix."""
-    loaded = _task_manager().load([task.lm_eval_name])["tasks"][task.lm_eval_name]
-    loaded.set_config("description", _literal(prefix))
+    manager, own = _task_manager(), folder_of(task.name).path / "task.yaml"
+    entry = manager.task_index.get(task.lm_eval_name)
+    if entry is None or entry.yaml_path is None or entry.yaml_path.resolve() != own.resolve():
+        raise DataError(
+            f"lm-eval finds task {task.lm_eval_name} in another file than {own.parent.name}/task.yaml; remove the YAML"
+            " files of its folder, and of other plug-in folders, that say `task:` with this name."
+        )
+    try:
+        loaded = manager.load([task.lm_eval_name])["tasks"][task.lm_eval_name]
+        loaded.set_config("description", _literal(prefix))
+    except DpiclError:
+        raise
+    except Exception as error:  # whatever lm-eval, and the functions that the file names, raise
+        raise DataError(
+            f"lm-eval cannot load task.yaml of task {task.name} ({type(error).__name__}: {error}); correct the keys and"
+            " functions that it names."
+        ) from error
     return loaded
 
 

@@ -23,6 +23,7 @@ from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
+from harness import json_text
 from harness.errors import ModelError
 from harness.models.base import ModelIdentity
 from harness.models.transformers import TransformersLM
@@ -125,7 +126,7 @@ def _publish(fresh: Path, folder: Path) -> Path:
 def _intact(folder: Path) -> bool:
     """Whether the cache holds every file that was written, with the sha256 that it had."""
     try:
-        noted = json.loads((folder / "complete.json").read_text(encoding="utf-8"))
+        noted = json_text.read(folder / "complete.json")
         return noted["format"] == CACHE_FORMAT and all(
             file_sha256(folder / name) == digest for name, digest in noted["files"].items()
         )

@@ -35,14 +35,11 @@ def folder_sha256(folder: Path) -> str | None:
     With one file it is that file's; with several, that of the lines ``sha256  name`` in order of name (as sha256sum
     prints them).
     """
-    for suffix in ("*.safetensors", "*.bin"):
-        files = sorted(folder.glob(suffix))
-        if len(files) == 1:
-            return file_sha256(files[0])
-        if files:
-            lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
-            return hashlib.sha256(lines.encode()).hexdigest()
-    return None
+    files = sorted(folder.glob("*.safetensors"))
+    if len(files) == 1:
+        return file_sha256(files[0])
+    lines = "".join(f"{file_sha256(file)}  {file.name}\n" for file in files)
+    return hashlib.sha256(lines.encode()).hexdigest() if files else None
 
 
 def reason(error: Exception) -> str:

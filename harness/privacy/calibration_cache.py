@@ -21,6 +21,7 @@ from typing import Any
 
 from dp_accounting import dp_event as dp
 
+from harness import json_text
 from harness.errors import UnsupportedEvent
 from harness.mechanism import Mechanism, Sizes
 from harness.privacy.bounds import Bounds
@@ -86,7 +87,7 @@ def read(where: Path | None, name: str) -> Stored | None:
         return None
     path = place / f"{name}.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json_text.loads(path.read_bytes(), plain=False)
         bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
         return Stored(float(data["knob"]), bounds, from_json(data["event"]))
     except FileNotFoundError:

@@ -146,9 +146,47 @@ def to_json(event: dp.DpEvent) -> dict[str, Any]:
     raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/privacy/events.py.")
 
 
-def from_json(data: Mapping[str, Any]) -> dp.DpEvent:
-    """The event that `to_json` wrote. Raises UnsupportedEvent for a kind that this version does not know."""
+#: Kind of event -> its numbers, as `to_json` writes them; those of `_INSIDE` have the key `of` as well.
+_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "non_private": (),
+    "gaussian": ("noise_multiplier",),
+    "laplace": ("noise_multiplier",),
+    "zcdp": ("rho", "xi"),
+    "epsilon_delta": ("epsilon", "delta"),
+    "bounded_range": ("epsilon",),
+    "poisson": ("rate",),
+    "fixed_size": ("size", "sample"),
+    "repeat": ("count",),
+    "compose": (),
+    "parallel": (),
+}
+_INSIDE = ("poisson", "fixed_size", "repeat", "compose", "parallel")
+_WHOLE_NUMBERS = ("count", "size", "sample")
+_DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
+
+
+def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
+    """The event that `to_json` wrote. Raises UnsupportedEvent for a kind that this version does not know, and for
+    anything that `to_json` does not write just so: a file may be somebody else's."""
+    if depth > _DEEPEST or not isinstance(data, Mapping):
+        raise UnsupportedEvent(f"An event of a ledger is an object, at most {_DEEPEST} deep.")
     kind = data.get("event")
+    if not isinstance(kind, str) or kind not in _NUMBERS:
+        raise UnsupportedEvent(
+            f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
+        )
+    wanted = {"event", *_NUMBERS[kind], *(("of",) if kind in _INSIDE else ())}
+    if set(data) != wanted:
+        raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
+    for name in _NUMBERS[kind]:
+        _require_number(kind, name, data[name])
+    if kind == "compose":
+        return dp.ComposedDpEvent(tuple(from_json(part, depth + 1) for part in _parts(kind, data["of"], list)))
+    if kind == "parallel":
+        groups = _parts(kind, data["of"], dict)
+        return ParallelDpEvent(tuple((name, from_json(branch, depth + 1)) for name, branch in groups.items()))
+    inside = from_json(data["of"], depth + 1) if kind in _INSIDE else None
     match kind:
         case "none":
             return dp.NoOpDpEvent()
@@ -159,19 +197,28 @@ def from_json(data: Mapping[str, Any]) -> dp.DpEvent:
         case "laplace":
             return dp.LaplaceDpEvent(data["noise_multiplier"])
         case "zcdp":
-            return dp.ZCDpEvent(data["rho"], data.get("xi", 0.0))
+            return dp.ZCDpEvent(data["rho"], data["xi"])
         case "epsilon_delta":
             return EpsilonDeltaDpEvent(data["epsilon"], data["delta"])
         case "bounded_range":
             return BoundedRangeDpEvent(data["epsilon"])
         case "poisson":
-            return dp.PoissonSampledDpEvent(data["rate"], from_json(data["of"]))
+            return dp.PoissonSampledDpEvent(data["rate"], inside)
         case "fixed_size":
-            return dp.SampledWithoutReplacementDpEvent(data["size"], data["sample"], from_json(data["of"]))
-        case "repeat":
-            return dp.SelfComposedDpEvent(from_json(data["of"]), data["count"])
-        case "compose":
-            return dp.ComposedDpEvent(tuple(from_json(part) for part in data["of"]))
-        case "parallel":
-            return ParallelDpEvent(tuple((name, from_json(branch)) for name, branch in data["of"].items()))
-    raise UnsupportedEvent(f"Unknown kind of event '{kind}' in a ledger; was it written by a newer version?")
+            return dp.SampledWithoutReplacementDpEvent(data["size"], data["sample"], inside)
+    return dp.SelfComposedDpEvent(inside, data["count"])  # "repeat", the last of the kinds
+
+
+def _parts(kind: str, inside: Any, shape: type[Any]) -> Any:
+    if not isinstance(inside, shape) or len(inside) > _MOST_PARTS:
+        what = "an object of groups" if shape is dict else "a list of events"
+        raise UnsupportedEvent(f"The event {kind} has {what}, at most {_MOST_PARTS} of them.")
+    return inside
+
+
+def _require_number(kind: str, name: str, value: Any) -> None:
+    whole = name in _WHOLE_NUMBERS
+    if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+        raise UnsupportedEvent(f"{name} of the event {kind} is no {'whole ' if whole else ''}number.")
+    if not 0 <= value < math.inf or (whole and value > _LARGEST_COUNT) or (name in ("rate", "delta") and value > 1):
+        raise UnsupportedEvent(f"{name} of the event {kind} is out of range.")

@@ -22,6 +22,7 @@ from leaderboards.gate.examination import (
     read_contents,
 )
 from leaderboards.submitted import Submission
+from leaderboards.text import visible
 
 __all__ = [
     "ROOT",
@@ -58,9 +59,8 @@ def load_submissions(
     found, problems = [], []
     for contents in read_all(root):
         if problem := cheap_problem(contents, suites):
-            problems.append(
-                f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
-            )
+            said = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
+            problems.append(visible(said))
         else:
             found.append(contents.submission())
     return found, problems

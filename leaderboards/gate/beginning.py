@@ -7,7 +7,7 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.files import write_whole
 from harness.suite import Suite
-from leaderboards.gate.card import CARD, NAME
+from leaderboards.gate.card import CARD, is_name
 
 _CARD = """\
 # What a reader must know about this submission; docs/submitting.md explains every key.
@@ -47,7 +47,7 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     Raises UsageError for a name that is none, and where there is a submission already.
     """
     team, _, method = name.partition("/")
-    if not NAME.fullmatch(team) or not NAME.fullmatch(method):
+    if not is_name(team) or not is_name(method):
         raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
     folder = root / team / method
     if (folder / CARD).exists():

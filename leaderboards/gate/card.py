@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from harness.errors import ResultError, UsageError, unknown
 from harness.files import write_whole
-from harness.results import lines
-from harness.strict_yaml import Document, read
+from harness.results import lines, read_part
+from harness.strict_yaml import Document, Place, parse, read
 from harness.suite import number
 from leaderboards.submitted import Reproduction
 from leaderboards.text import names_text
@@ -32,9 +32,19 @@ LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
 _TO_DO = f"still says {PLACEHOLDER}"
-_DEEPEST = 4
 #: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+_RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+def is_name(name: str) -> bool:
+    """Whether a team or a method may be called so."""
+    return NAME.fullmatch(name) is not None and not reserved(name)
+
+
+def reserved(name: str) -> bool:
+    """Whether Windows has a device of this name, so that no checkout there could hold the file."""
+    return _RESERVED.fullmatch(name) is not None
 
 
 def _somebody(value: str) -> str:
@@ -91,11 +101,11 @@ class Card(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1]
-    version: Annotated[int, Field(ge=1, strict=True)]
+    version: Annotated[int, Field(ge=1, lt=2**53, strict=True)]
     team: str
     method: str
     suite: Text
-    suite_version: int | str
+    suite_version: Annotated[int, Field(ge=0, lt=2**53, strict=True)] | Annotated[str, Field(max_length=40)]
     authors: Annotated[list[Annotated[Text, AfterValidator(_somebody)]], Field(min_length=1, max_length=100)]
     licence: Annotated[str, AfterValidator(_licence)]
     paper: Text
@@ -111,8 +121,8 @@ class Card(BaseModel):
 
 def read_card(path: Path) -> Card:
     """Reads a card. Raises UsageError that names file, line and key for anything that is not as it should be."""
-    _refuse_hostile(path)
     document = read(path)
+    _refuse_controls(document, document.data)
     if not isinstance(document.data, dict):
         raise document.error((), "a card is a set of keys; `dpicl submit --new TEAM/METHOD` writes one to fill in.")
     try:
@@ -127,19 +137,29 @@ def read_card(path: Path) -> Card:
     return card
 
 
-def _refuse_hostile(path: Path) -> None:
-    """Raises UsageError for aliases and for deep nesting, before anything is built from the file."""
-    depth = 0
+def keys_of(content: bytes) -> Mapping[str, Any]:
+    """The keys of a card as it was at another time; {} where it is none that could be read without harm."""
     try:
-        for event in yaml.parse(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            line = event.start_mark.line + 1 if event.start_mark else 1
-            if isinstance(event, yaml.AliasEvent):
-                raise UsageError(f"{path}, line {line}: write the value out; a card has no YAML aliases.")
-            if depth > _DEEPEST:
-                raise UsageError(f"{path}, line {line}: it is nested too deeply; a card has keys and short lists.")
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
-        return  # `read` says it better
+        data = parse(content.decode("utf-8"), Path(CARD)).data
+    except (UsageError, UnicodeDecodeError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
+    """Raises UsageError for control characters and halves of surrogate pairs, which escapes can write."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_controls(document, key, (*place, key))
+            _refuse_controls(document, item, (*place, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            _refuse_controls(document, item, (*place, i))
+    elif isinstance(value, str):
+        for character in value:
+            if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
+                odd = f"U+{ord(character):04X}"
+                raise document.error(place, f"it holds the character {odd}, which no text has; remove it.")
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:
@@ -191,12 +211,9 @@ def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
     if not path.is_file():
         return ()
     try:
-        found = _Reproduced.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        place = ".".join(map(str, error.errors()[0]["loc"]))
-        raise ResultError(
-            f"{path} is damaged ({place}: {error.errors()[0]['msg']}); restore it, or remove it and record again."
-        ) from None
+        found = read_part(_Reproduced, path.read_text(encoding="utf-8"), 1, "record of re-runs")
+    except ValueError as error:
+        raise ResultError(f"{path} is {error}; restore it, or remove it and record again.") from None
     return tuple(Reproduction(**one.model_dump()) for one in found.cells)
 
 

@@ -18,12 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DpiclError, PluginError
-from harness.privacy.events import to_json
+from pydantic import BaseModel, ValidationError
+
+from harness import json_text
+from harness.errors import DpiclError, PluginError, UnsupportedEvent
+from harness.privacy.events import from_json, to_json
+from harness.registry import load_mechanisms
 from harness.results import Result, to_text
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.gate.ledgers import events_of, read_event
+from leaderboards.gate.folder import read_plain
+from leaderboards.gate.ledgers import events_of
 
 #: Seconds that the conformance kit, and the declared events, may take.
 CONFORMANCE_SECONDS = 900.0
@@ -31,6 +36,8 @@ EVENTS_SECONDS = 300.0
 _ROOT = Path(__file__).resolve().parent.parent.parent
 _KEPT = ("PATH", "LANG", "LC_ALL", "OMP_NUM_THREADS", "SYSTEMROOT")
 _TAIL = 300
+#: Bytes of what a process may answer.
+_LARGEST_ANSWER = 50_000_000
 #: What a check of the conformance kit can say.
 STATUSES = ("passed", "failed", "not applicable")
 
@@ -58,8 +65,8 @@ def may_run(contents: Contents, run_code: bool) -> str:
             return "its results are of a plugin file that was not sent"
         if {result.cell.plugin for result in contents.results.values()} != {contents.plugin_hash}:
             return "its results are of another file than the one that was sent"
-        if not run_code:
-            return "that runs the code that was sent; read it, then give --run-code"
+    if contents.plugin is not None and not run_code:
+        return "that runs the code that was sent; read it, then give --run-code"
     return ""
 
 
@@ -77,15 +84,18 @@ def run_apart(words: Sequence[str], folder: Path, seconds: float, more: Mapping[
     """
     environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     environment |= {"HOME": str(folder), "TMPDIR": str(folder), "DPICL_CACHE": str(folder / "cache")}
-    environment |= {"PYTHONPATH": str(_ROOT), "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": "1", **(more or {})}
+    environment |= {"PYTHONPATH": str(_ROOT), "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment |= {"HF_HUB_OFFLINE": "1", **(more or {})}
     process = subprocess.Popen(
-        [sys.executable, *words],
+        [sys.executable, "-P", *words],  # -P: a file of the folder is never taken for a module of ours
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        encoding="utf-8",
+        errors="replace",
         start_new_session=True,
     )
     try:
@@ -108,11 +118,11 @@ def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mappi
     answer = folder / "answer.json"
     run_apart(["-m", "leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
     try:
-        document = json.loads(answer.read_text(encoding="utf-8"))
+        document = json_text.loads(read_plain(answer, _LARGEST_ANSWER) or b"")
         if "error" in document:
             raise PluginError(str(document["error"]))
         return document["answer"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         raise PluginError("The mechanism's process gave no answer; run it by hand with `dpicl run --plugin`.") from None
 
 
@@ -121,7 +131,7 @@ def plugins(contents: Contents, folder: Path) -> list[str]:
     if contents.plugin is None:
         return []
     copy = folder / contents.plugin.name
-    copy.write_bytes(contents.plugin.read_bytes())
+    copy.write_bytes(contents.content[contents.plugin.name])  # what was hashed
     return [str(copy)]
 
 
@@ -131,37 +141,60 @@ def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFO
         return not_checked("conformance", reason)
     if not run_code:
         return not_checked("conformance", "its mechanism is one of the package, whose tests run the kit; or --run-code")
+    mechanisms = sorted({result.cell.mechanism for result in contents.results.values()})
     problems, passed = [], 0
     with workplace() as folder:
         sent = plugins(contents, folder)
-        mechanisms = sorted({result.cell.mechanism for result in contents.results.values()})
-        names = sent or mechanisms
-        for name in names:
+        known = mechanisms if sent else load_mechanisms([])
+        for name in sent or mechanisms:
+            if not sent and name not in known:  # it may be a path, or a flag: nothing starts with such a word
+                problems.append(f"There is no mechanism '{name}' in the package; send its file.")
+                continue
             try:
-                document = json.loads(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
-                checks = [(one["mechanism"], check) for one in document["mechanisms"] for check in one["checks"]]
+                checks = _answers(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
             except PluginError as error:
                 problems.append(str(error))
                 continue
-            except (ValueError, KeyError, TypeError):
-                problems.append("`dpicl check` gave no answer; run it by hand on the file.")
-                continue
             problems += _unanswered(checks, mechanisms if sent else [name])
-            for mechanism, check in checks:
-                passed += check["status"] == "passed"
-                if check["status"] == "failed":
-                    problems.append(f"{mechanism}, {check['check']}: {str(check['why'])[:500]}")
+            passed += sum(check.status == "passed" for _, check in checks)
+            problems += [f"{name}, {one.check}: {one.why[:500]}" for name, one in checks if one.status == "failed"]
     return verdict("conformance", problems, f"{passed} checks of `dpicl check` passed{trusting(contents)}")
 
 
-def _unanswered(checks: Sequence[tuple[Any, Mapping[str, Any]]], mechanisms: Sequence[str]) -> list[str]:
+class _Check(BaseModel):
+    """What `dpicl check --json` says of one check."""
+
+    check: str
+    status: str
+    why: str
+
+
+class _Checked(BaseModel):
+    mechanism: str
+    checks: list[_Check]
+
+
+class _Checks(BaseModel):
+    mechanisms: list[_Checked]
+
+
+def _answers(text: str) -> list[tuple[str, _Check]]:
+    """(mechanism, check), strictly: the process that wrote it ran what was sent. Raises PluginError."""
+    try:
+        found = _Checks.model_validate_json(text)
+    except ValidationError:
+        raise PluginError("`dpicl check` gave no answer; run it by hand on the file.") from None
+    return [(one.mechanism, check) for one in found.mechanisms for check in one.checks]
+
+
+def _unanswered(checks: Sequence[tuple[str, _Check]], mechanisms: Sequence[str]) -> list[str]:
     """Mechanisms of the results for which `dpicl check` did not answer every check of the kit."""
     from harness.conformance.kit import CHECKS  # loads torch
 
     problems = []
     for mechanism in mechanisms:
-        said = [check["check"] for name, check in checks if name == mechanism and check["status"] in STATUSES]
-        if lacking := set(CHECKS) - set(said):
+        said = {check.check for name, check in checks if name == mechanism and check.status in STATUSES}
+        if lacking := set(CHECKS) - said:
             problems.append(
                 f"`dpicl check` did not answer {len(lacking)} of {len(CHECKS)} checks for {mechanism}; run it by hand"
                 " on the file."
@@ -198,8 +231,8 @@ def _declared_apart(contents: Contents, seconds: float) -> Sequence[Any]:
 
 def _short(result: Result, answer: Any) -> str:
     try:
-        wanted, charged = to_json(read_event(answer)), to_json(read_event(result.privacy.event))
-    except ValueError as error:
+        wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
+    except UnsupportedEvent as error:
         return f"the mechanism declares no event ({error}); mend its `events`."
     if wanted == charged:
         return ""

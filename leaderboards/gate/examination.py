@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from harness.errors import DpiclError
+from harness.git import GitError
 from harness.results import Result
 from harness.suite import Suite
 from leaderboards.gate import code, history, ledgers, paid, records, reproductions
 from leaderboards.gate.card import PLACEHOLDER, Card
 from leaderboards.gate.consistency import consistency_check, duplicates_check
 from leaderboards.gate.contents import Contents, read_contents
-from leaderboards.gate.findings import Finding, not_checked, verdict
+from leaderboards.gate.findings import Finding, fault, not_checked, verdict
+from leaderboards.gate.folder import README, repository_mark
 from leaderboards.gate.references import data_check, load_reference
 from leaderboards.gate.rerun import Again, rerun, rerun_check, sample
 from leaderboards.gate.settings import seeds_check, suite_check
 from leaderboards.gate.table import Line, lines_of
+from leaderboards.text import visible
+
+_REFUSED = "its files are refused, so nothing is started for it; mend the size first"
 
 
 @dataclass(frozen=True)
@@ -70,11 +75,19 @@ class Examination:
 def examine(contents: Contents, request: Request, others: Sequence[Contents] = ()) -> Examination:
     """All checks of one submission. others: further submissions, among which it must not be a duplicate.
 
-    Raises UsageError where a re-run is asked for and cannot be made; everything else is a finding.
+    Never raises for what was sent: where the gate itself fails, that is a finding, and the submission is refused.
     """
+    try:
+        return _examine(contents, request, others)
+    except Exception as error:  # one submission never stops the others
+        return Examination(contents, (Finding("gate", "failed", fault(error)),), ())
+
+
+def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -> Examination:
     card = contents.card
     reference = _reference(request, card) if card else []
-    frozen = history.frozen(contents, request.base)
+    base = None if contents.size else request.base
+    frozen = history.frozen(contents, base)
     count = len(contents.files)
     suite = suite_check(contents, request.suites, frozen)
     findings = [
@@ -88,21 +101,17 @@ def examine(contents: Contents, request: Request, others: Sequence[Contents] = (
         consistency_check(contents),
         duplicates_check(contents, reference, others),
         reproductions.reproduced_check(contents),
-        _history(contents, request),
+        _history(contents, request, base),
     ]
-    if suite.status == "ok":
-        findings += _by_running(contents, request, reference)
-    else:  # what the cells name may not even exist
-        names = ("private records", "ledger", "conformance")
-        why = "the results are none of the suite; mend that first" if contents.results else "there is no result"
-        findings += [not_checked(name, why) for name in names]
+    findings += _by_running(contents, request, reference, suite)
     again: list[Again] = []
     seed = None
     if request.rerun:
         seed, again = _again(contents, request, findings)
-    before = history.scores_before(contents, request.base)
+    shown = not cheap_problem(contents, request.suites)
     made = [one.reproduction("this run") for one in again]
-    lines = lines_of(contents, reference, before, made) if card and contents.results and _readable(contents) else []
+    before = _scores_before(contents, base)
+    lines = lines_of(contents, reference, before, made) if shown else []
     return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
 
 
@@ -115,27 +124,41 @@ def _reference(request: Request, card: Card) -> list[Result]:
 
 def _card_problems(contents: Contents) -> list[str]:
     problems = [contents.card_problem] if contents.card is None else []
-    path = contents.folder / "README.md"
-    readme = path.read_text(encoding="utf-8", errors="replace") if path.name in contents.files else ""
+    readme = contents.content.get(README, b"").decode("utf-8", "replace")
     if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
         problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
     return problems
 
 
-def _history(contents: Contents, request: Request) -> Finding:
-    found = history.history_check(contents, request.base, request.suites)
-    if request.base is None or request.maintainer:
-        return found
-    problem = reproductions.maintainers_problem(contents, request.base)
+def _history(contents: Contents, request: Request, base: history.Base | None) -> Finding:
+    if contents.size:
+        return not_checked("history", _REFUSED)
+    try:
+        found = history.history_check(contents, base, request.suites)
+        problem = "" if base is None or request.maintainer else reproductions.maintainers_problem(contents, base)
+    except GitError as error:
+        return verdict("history", [str(error)], "")
     if not problem:
         return found
     earlier = [found.why] if found.status == "failed" else []
     return verdict("history", [*earlier, problem], "", found.others)
 
 
-def _by_running(contents: Contents, request: Request, reference: Sequence[Result]) -> list[Finding]:
-    """The checks that load records, and those that run the mechanism."""
+def _scores_before(contents: Contents, base: history.Base | None) -> Mapping[str, float]:
+    try:
+        return history.scores_before(contents, base)
+    except GitError:
+        return {}  # the finding of `_history` says why
+
+
+def _by_running(contents: Contents, request: Request, reference: Sequence[Result], suite: Finding) -> Sequence[Finding]:
+    """The checks that load records, and those that run the mechanism; none where its cells may not even exist."""
+    if suite.status != "ok":
+        why = "the results are none of the suite; mend that first" if contents.results else "there is no result"
+        return [not_checked(name, why) for name in ("private records", "ledger", "conformance")]
     found = [records.records_check(contents, reference)]
+    if contents.size:
+        return [*found, not_checked("ledger", _REFUSED), not_checked("conformance", _REFUSED)]
     if contents.plugin is not None and not code.may_run(contents, request.run_code):
         request.announce(code.announcement(contents))
     found.append(code.events_check(contents, request.run_code))
@@ -147,64 +170,74 @@ def _again(contents: Contents, request: Request, findings: list[Finding]) -> tup
     if any(finding.status == "failed" for finding in findings):
         findings.append(not_checked("rerun", "another check failed; mend that first"))
         return None, []
+    if reason := code.may_run(contents, request.run_code):
+        findings.append(not_checked("rerun", reason))
+        return None, []
     seed, chosen = sample(contents, request.rerun, request.rerun_seed)
     request.announce(f"{contents.name}: running {len(chosen)} of {len(contents.results)} cells again, seed {seed}.")
     try:
         again = rerun(contents, chosen, request.run_code)
     except DpiclError as error:
-        if reason := code.may_run(contents, request.run_code):
-            raise type(error)(f"{contents.name} cannot be run again: {reason}.") from None
         findings.append(verdict("rerun", [str(error)], ""))
         return seed, []
     findings.append(rerun_check(contents, again, seed))
     return seed, again
 
 
-def _readable(contents: Contents) -> bool:
-    """Whether a board can be made: every result has outcomes for its metric, and its numbers are numbers."""
-    return all(
-        result.main_metric in result.documents
-        and bool(result.documents[result.main_metric].outcomes)
-        and len(result.documents[result.main_metric].ids) == len(result.documents[result.main_metric].outcomes)
-        and math.isfinite(result.scores[result.main_metric].value)
-        for result in contents.results.values()
-    )
-
-
 def find_submissions(root: Path) -> list[Path]:
     """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions."""
-    if not root.is_dir():
-        return []
-    teams = [path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith(".")]
     return [
         path
-        for team in teams
-        for path in sorted(team.iterdir())
-        if path.is_dir() and not path.name.startswith(".") and path.name != "__pycache__"
+        for team in _children(root)
+        if _may_be_one(team)
+        for path in _children(team)
+        if _may_be_one(path) and path.name != "__pycache__"
     ]
+
+
+def _may_be_one(path: Path) -> bool:
+    """Links too: they are refused with a sentence, rather than passed over."""
+    return path.is_dir() and not path.name.startswith(".")
+
+
+def _children(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []  # `places_check` says so
 
 
 def places_check(root: Path) -> Finding:
     """Nothing lies below the root but README.md and the folders <team>/<method>, whose content is checked by itself."""
     strays = []
-    for path in sorted(root.iterdir()) if root.is_dir() else ():
-        if path.name == "README.md" and path.is_file() and not path.is_symlink():
+    for path in _children(root):
+        if path.name == README and path.is_file() and not path.is_symlink():
             continue
         if path.name.startswith(".") or path.is_symlink() or not path.is_dir():
             strays.append(path.name)
             continue
-        below = sorted(path.iterdir())
+        if not os.access(path, os.R_OK | os.X_OK):
+            strays.append(path.name)
         strays += [
             f"{path.name}/{one.name}"
-            for one in below
+            for one in _children(path)
             if one.name.startswith(".") or one.name == "__pycache__" or one.is_symlink() or not one.is_dir()
         ]
     problems = [f"{name} is no submission <team>/<method>; remove it." for name in strays]
+    if mark := repository_mark(root):
+        problems.insert(0, f"The folder of all teams is a git repository itself ({mark}); remove that.")
     return verdict("places", problems, "README.md and folders <team>/<method>, nothing else")
 
 
 def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
-    """The first sentence of the checks that need no accountant and no records, or ""; for the board."""
+    """The first sentence of the checks that need no accountant and no records, or ""; for the board. Never raises."""
+    try:
+        return visible(_cheap_problem(contents, suites))
+    except Exception as error:  # one submission never stops anybody's board
+        return fault(error)
+
+
+def _cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
     for problems in (contents.size, [contents.card_problem] if contents.card is None else [], contents.schema):
         if problems:
             return problems[0]
@@ -212,15 +245,13 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
         suite.name == contents.card.suite and str(suite.version) != str(contents.card.suite_version)
         for suite in suites.values()
     )
-    found = suite_check(contents, suites, frozen=retired)
-    if found.status == "failed":
-        return found.why
-    found = consistency_check(contents)
-    if found.status == "failed":
-        return found.why
-    found = reproductions.reproduced_check(contents)
-    if found.status == "failed":
-        return found.why
+    for check in (
+        lambda: suite_check(contents, suites, frozen=retired),
+        lambda: consistency_check(contents),
+        lambda: reproductions.reproduced_check(contents),
+    ):
+        if (found := check()).status == "failed":
+            return found.why
     for name, result in contents.results.items():
         if problem := ledgers.ledger_problem(result) or paid.unspent(result):
             return f"{name}: {problem}"
@@ -228,4 +259,5 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
 
 
 def read_all(root: Path) -> list[Contents]:
+    """Every submission below a root."""
     return [read_contents(folder) for folder in find_submissions(root)]

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from traceback import extract_tb
 from typing import Literal
+
+from leaderboards.text import visible
 
 Status = Literal["ok", "failed", "not checked"]
 
@@ -13,13 +17,18 @@ Status = Literal["ok", "failed", "not checked"]
 class Finding:
     """check: its name. why: one sentence; failed: what is wrong and what to do; not checked: why not.
 
-    others: further sentences of the same check, for instance one for each file.
+    others: further sentences of the same check, for instance one for each file. Names and texts of strangers may be in
+    all of them, so nothing in them moves a cursor, turns the reading direction, or cannot be written.
     """
 
     check: str
     status: Status
     why: str
     others: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "why", visible(self.why))
+        object.__setattr__(self, "others", tuple(map(visible, self.others)))
 
 
 def verdict(check: str, problems: Sequence[str], good: str, notes: Sequence[str] = ()) -> Finding:
@@ -42,3 +51,10 @@ def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
 
 def not_checked(check: str, why: str) -> Finding:
     return Finding(check, "not checked", why)
+
+
+def fault(error: Exception) -> str:
+    """What is said where the gate itself fails on a submission: it is refused, and the others are still examined."""
+    frames = extract_tb(error.__traceback__)
+    where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
+    return f"The gate cannot examine it ({type(error).__name__}{where}); report this, and what was sent, as a fault."

@@ -1,30 +1,32 @@
 """What was there before: no score moves without a new version of the submission, and retired results never change.
 
-The base is a commit (by default where this branch left origin/main, else HEAD) or a folder with an earlier copy.
+The base is a commit of the project's own repository (by default where this branch left origin/main, else HEAD) or a
+folder with an earlier copy. A repository that somebody sent is none: git never runs in a folder that was sent.
 """
 
 from __future__ import annotations
 
 import hashlib
-import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-import yaml
-
+from harness import git
 from harness.errors import DpiclError, UsageError
 from harness.results import Result, from_text
 from harness.suite import Suite
-from leaderboards.gate.card import CARD
+from leaderboards.gate.card import CARD, keys_of
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, not_checked, verdict
+from leaderboards.gate.folder import read_plain
 from leaderboards.gate.settings import is_retired
 
 #: A score may move by this much without a new version.
 TOLERANCE = 1e-3
-_GIT_SECONDS = 60
 _RESULTS = "results/"
+_LARGEST = 50_000_000  # bytes of a result of record
+_NO_BASE = "there is no commit of the project's repository that could have it; give an earlier copy with --base DIR"
+_PLAIN_FILES = ("100644", "100755")  # modes in a tree: no links, no submodules
 
 
 class Base(Protocol):
@@ -58,38 +60,35 @@ class FolderBase:
 
 
 class GitBase:
-    """A commit of the repository that holds the folder. Contents are hashed as git hashes them (see `hash_of`)."""
+    """A commit of the project's repository. Contents are hashed as git hashes them (see `hash_of`)."""
 
-    def __init__(self, repository: Path, revision: str) -> None:
-        self._repository = repository.resolve()
+    def __init__(self, revision: str) -> None:
+        """Raises UsageError where there is no such commit, GitError where git does not list its files."""
         try:
-            self._commit = _git(
-                repository, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}"
-            ).strip()
-        except subprocess.CalledProcessError:
+            found = git.git("rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        except git.GitError:
             raise UsageError(
                 f"There is no commit or folder '{revision}'; give --base a commit of this repository or a folder."
             ) from None
-        self.name = f"commit {self._commit[:10]}"
+        commit = found.decode("ascii").strip()
+        self.name = f"commit {commit[:10]}"
+        self._root = git.CHECKOUT.resolve()
+        self._blobs: dict[str, str] = {}
+        for entry in filter(None, git.git("ls-tree", "-r", "-z", "--full-tree", commit).split(b"\0")):
+            about, _, path = entry.partition(b"\t")
+            mode, _, digest = about.decode("ascii").split()
+            if mode in _PLAIN_FILES:
+                self._blobs[path.decode("utf-8", "surrogateescape")] = digest
+
+    def _place(self, folder: Path) -> str:
+        return folder.resolve().relative_to(self._root).as_posix()
 
     def files(self, folder: Path) -> dict[str, str]:
-        place = folder.resolve().relative_to(self._repository).as_posix()
-        listed = _git(self._repository, "ls-tree", "-r", "-z", self._commit, "--", f"{place}/")
-        found = {}
-        for entry in filter(None, listed.split("\0")):
-            about, _, path = entry.partition("\t")
-            found[path.removeprefix(f"{place}/")] = about.split()[2]
-        return found
+        start = f"{self._place(folder)}/"
+        return {path.removeprefix(start): digest for path, digest in self._blobs.items() if path.startswith(start)}
 
     def read(self, folder: Path, name: str) -> bytes:
-        place = (folder.resolve() / name).relative_to(self._repository).as_posix()
-        done = subprocess.run(
-            ["git", "-C", str(self._repository), "cat-file", "blob", f"{self._commit}:{place}"],
-            capture_output=True,
-            timeout=_GIT_SECONDS,
-            check=True,
-        )
-        return done.stdout
+        return git.git("cat-file", "blob", self._blobs[f"{self._place(folder)}/{name}"])
 
 
 def hash_of(base: Base, content: bytes) -> str:
@@ -100,28 +99,26 @@ def hash_of(base: Base, content: bytes) -> str:
 
 
 def find_base(folder: Path, asked: str | None) -> Base | None:
-    """The base that was asked for, or the default one; None where the folder is in no repository.
+    """The base that was asked for, or the default one; None where the folder is not in the project's repository.
 
-    Raises UsageError for one that does not exist.
+    Raises UsageError for one that does not exist, and GitError where git does not work.
     """
     if asked is not None and Path(asked).is_dir():
         return FolderBase(Path(asked))
-    try:
-        root = Path(_git(folder, "rev-parse", "--show-toplevel").strip())
-        folder.resolve().relative_to(root.resolve())
-    except (OSError, ValueError, subprocess.SubprocessError):
+    if not git.has_repository() or not folder.resolve().is_relative_to(git.CHECKOUT.resolve()):
         if asked is not None:
             raise UsageError(
-                f"{folder} is in no git repository and '{asked}' is no folder; give --base a folder."
-            ) from None
+                f"{folder} is not in the project's git repository and '{asked}' is no folder; give --base a folder."
+            )
         return None
     if asked is not None:
-        return GitBase(root, asked)
+        return GitBase(asked)
     for words in (("merge-base", "HEAD", "origin/main"), ("rev-parse", "HEAD")):
         try:
-            return GitBase(root, _git(root, *words).strip())
-        except (subprocess.CalledProcessError, UsageError):
-            continue
+            commit = git.git(*words).decode("ascii").strip()
+        except git.GitError:
+            continue  # there is no origin/main, or no commit yet
+        return GitBase(commit)
     return None
 
 
@@ -132,13 +129,13 @@ def frozen(contents: Contents, base: Base | None) -> bool:
     before = base.files(contents.folder)
     names = {CARD, *contents.results}
     then = {name for name in before if name == CARD or name.startswith(_RESULTS)}
-    return names == then and all(hash_of(base, (contents.folder / name).read_bytes()) == before[name] for name in names)
+    return names == then and all(hash_of(base, contents.content[name]) == before[name] for name in names)
 
 
 def history_check(contents: Contents, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
     """Scores of cells that were there before: where they are now."""
     if base is None:
-        return not_checked("history", "it is in no git repository; give an earlier copy with --base DIR")
+        return not_checked("history", _NO_BASE)
     moved, retired = changes(contents, base, suites)
     if not base.files(contents.folder):
         return verdict("history", [], f"new since {base.name}")
@@ -169,9 +166,8 @@ def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tupl
     for name, digest in before.items():
         if not name.startswith(_RESULTS) or not name.endswith(".json"):
             continue
-        path = contents.folder / name
         now = contents.results.get(name)
-        if now is not None and hash_of(base, path.read_bytes()) == digest:
+        if now is not None and hash_of(base, contents.content[name]) == digest:
             continue
         then = _parsed(base.read(contents.folder, name))
         if then is None:
@@ -193,7 +189,7 @@ def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tupl
 def retired_records_check(results: Path, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
     """Our own results of record of retired versions: nothing changed, disappeared or was added."""
     if base is None:
-        return not_checked("retired results", f"{results} is in no git repository; give an earlier copy with --base")
+        return not_checked("retired results", _NO_BASE)
     problems, count = [], 0
     for name in sorted(suites):
         folder = results / name
@@ -204,7 +200,7 @@ def retired_records_check(results: Path, base: Base | None, suites: Mapping[str,
                 part.startswith(".") or part == "set_aside" for part in file.split("/")
             ):
                 continue
-            content = there[file].read_bytes() if file in there else None
+            content = read_plain(there[file], _LARGEST) if file in there else None  # links come with pull requests too
             if content is not None and before.get(file) == hash_of(base, content):
                 continue
             old = _parsed(base.read(folder, file)) if file in before else None
@@ -221,7 +217,7 @@ def retired_records_check(results: Path, base: Base | None, suites: Mapping[str,
 def removed_check(root: Path, folders: Iterable[Path], base: Base | None) -> Finding:
     """Submissions that were below the root and are not any more."""
     if base is None:
-        return not_checked("removed", f"{root} is in no git repository; give an earlier copy with --base")
+        return not_checked("removed", _NO_BASE)
     before = {
         name.removesuffix(f"/{CARD}") for name in base.files(root) if name.count("/") == 2 and name.endswith(CARD)
     }
@@ -238,21 +234,25 @@ def scores_before(contents: Contents, base: Base | None) -> dict[str, float]:
     if base is None:
         return {}
     found = {}
-    for name in base.files(contents.folder):
-        if name.startswith(_RESULTS) and name.endswith(".json"):
-            then = _parsed(base.read(contents.folder, name))
-            if then is not None:
-                found[then.cell_id] = then.scores[then.main_metric].value
+    for name, digest in base.files(contents.folder).items():
+        if not name.startswith(_RESULTS) or not name.endswith(".json"):
+            continue
+        now = contents.results.get(name)
+        same = now is not None and hash_of(base, contents.content[name]) == digest
+        then = now if same else _parsed(base.read(contents.folder, name))
+        if then is not None:
+            found[then.cell_id] = then.scores[then.main_metric].value
     return found
 
 
+def card_before(contents: Contents, base: Base) -> Mapping[str, Any]:
+    """The keys of the card in the base; {} where there was none."""
+    return keys_of(base.read(contents.folder, CARD)) if CARD in base.files(contents.folder) else {}
+
+
 def _version_before(contents: Contents, base: Base) -> int | None:
-    try:
-        data = yaml.safe_load(base.read(contents.folder, CARD))
-    except (OSError, subprocess.CalledProcessError, yaml.YAMLError):
-        return None
-    version = data.get("version") if isinstance(data, dict) else None
-    return version if isinstance(version, int) else None
+    version = card_before(contents, base).get("version")
+    return version if isinstance(version, int) and 0 < version < 2**53 else None
 
 
 def _parsed(content: bytes) -> Result | None:
@@ -260,10 +260,3 @@ def _parsed(content: bytes) -> Result | None:
         return from_text(content.decode())
     except (ValueError, RecursionError, DpiclError):
         return None
-
-
-def _git(folder: Path, *words: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=True
-    )
-    return done.stdout

@@ -140,9 +140,9 @@ def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:
     for name in contents.files:
         result = contents.results.get(name)
         if result is None and not name.startswith("results/"):
-            yield name, (contents.folder / name).read_text(encoding="utf-8", errors="replace")
+            yield name, contents.content[name].decode("utf-8", "replace")
         elif result is not None and result.cell.task == task:
-            data = json.loads((contents.folder / name).read_text(encoding="utf-8"))
+            data = json.loads(contents.content[name])
             for key in ("released", "answers"):
                 for i, one in enumerate(data.pop(key, ())):
                     for text in _strings(one):

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from leaderboards.gate.examination import Examination
 from leaderboards.gate.findings import Finding
 from leaderboards.gate.table import COLUMNS, cells_of
-from leaderboards.text import visible
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
@@ -15,11 +14,11 @@ _MARKS = {"ok": "ok", "failed": "FAILED", "not checked": "not checked"}
 
 
 def sentences(finding: Finding) -> list[str]:
-    """The sentence of a finding and some of its further ones; names and texts of strangers are made visible."""
-    more = [visible(text) for text in finding.others[:_SHOWN]]
+    """The sentence of a finding and some of its further ones."""
+    more = list(finding.others[:_SHOWN])
     if len(finding.others) > _SHOWN:
         more.append(f"... and {len(finding.others) - _SHOWN} more (--json has all)")
-    return [visible(finding.why), *more]
+    return [finding.why, *more]
 
 
 def checks_text(examination: Examination) -> str:
@@ -60,7 +59,7 @@ def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ())
     blocks = []
     for examination in examinations:
         columns, rows = rows_of(examination)
-        lines = [f"## {_plain(examination.contents.name)}", "", ending(examination), ""]
+        lines = [f"## {_plain(examination.contents.name)}", "", _plain(ending(examination)), ""]
         lines += ["| check | | seen |", "|---|---|---|"]
         lines += [_row([f.check, _MARKS[f.status], " ".join(sentences(f))]) for f in examination.findings]
         if rows:
@@ -78,7 +77,6 @@ def _row(cells: Sequence[str]) -> str:
 
 def _plain(text: str) -> str:
     """Nothing in it is Markdown or HTML."""
-    text = visible(text)
     for character in "\\`*_[]<>|#":
         text = text.replace(character, "\\" + character)
     return text.replace("@", "@\u200b")

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import yaml
 
 from harness.results import Result
 from leaderboards.gate.card import CARD, REPRODUCED
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, verdict
-from leaderboards.gate.history import Base, hash_of
+from leaderboards.gate.history import Base, card_before, hash_of
 from leaderboards.gate.rerun import allowed_difference
 from leaderboards.submitted import Reproduction
 
@@ -55,23 +50,14 @@ def _misfit(one: Reproduction, result: Result | None, now: datetime) -> str:
 def maintainers_problem(contents: Contents, base: Base) -> str:
     """What only maintainers write and what is new or different since the base, or ""."""
     before = base.files(contents.folder)
-    path = contents.folder / REPRODUCED
-    now = hash_of(base, path.read_bytes()) if REPRODUCED in contents.files else None
+    now = hash_of(base, contents.content[REPRODUCED]) if REPRODUCED in contents.content else None
     changed = [REPRODUCED] if now != before.get(REPRODUCED) else []
-    then = _card_before(contents, base) if CARD in before else {}
+    then = card_before(contents, base)
     for key in OURS if contents.card is not None else ():
-        if getattr(contents.card, key) != str(then.get(key, "")):
+        if getattr(contents.card, key) != then.get(key, ""):
             changed.append(f"`{key}` in {CARD}")
     if not changed:
         return ""
     verb = "has" if len(changed) == 1 else "have"
     said = f"{', '.join(changed)} {verb} changed since {base.name}, and only maintainers write that"
     return f"{said}; put it back, or give --maintainer if you are one."
-
-
-def _card_before(contents: Contents, base: Base) -> Mapping[str, Any]:
-    try:
-        data = yaml.safe_load(base.read(contents.folder, CARD))
-    except (OSError, ValueError, subprocess.CalledProcessError, yaml.YAMLError):
-        return {}
-    return data if isinstance(data, dict) else {}

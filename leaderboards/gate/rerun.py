@@ -21,6 +21,7 @@ from leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workp
 from leaderboards.gate.consistency import contradiction
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, verdict
+from leaderboards.gate.folder import LARGEST_FILE, read_plain
 from leaderboards.gate.ledgers import SAME, problem_of
 from leaderboards.submitted import Reproduction
 
@@ -78,17 +79,23 @@ def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: flo
             "results": str(folder / "results"),
         }
         written = ask_worker(job, folder, seconds * len(chosen), _needed(chosen))
+        names = written if isinstance(written, list) and len(written) == len(chosen) else [""] * len(chosen)
         again = []
-        for result, name in zip(chosen, written, strict=True):
-            try:
-                found = from_text((folder / "results" / Path(name).relative_to(folder / "results")).read_text("utf-8"))
-            except (OSError, ValueError):
-                raise PluginError(
-                    "The mechanism's process wrote no result; run it with `dpicl run --plugin`."
-                ) from None
-            one = compared(result, found)
-            again.append(one if one.problem else replace(one, problem=_unsound(found)))
+        for result, name in zip(chosen, names, strict=True):
+            one = compared(result, _written(folder / "results", name))
+            again.append(one if one.problem else replace(one, problem=_unsound(one.reproduced)))
     return again
+
+
+def _written(results: Path, name: object) -> Result:
+    """The result at a place that the process named; it ran what was sent. Raises PluginError."""
+    path = Path(str(name))
+    try:
+        if not path.resolve().is_relative_to(results.resolve()):
+            raise ValueError("not in the folder that it was given")
+        return from_text((read_plain(path, LARGEST_FILE) or b"").decode())
+    except (ValueError, RecursionError, OSError):
+        raise PluginError("The mechanism's process wrote no result; run it with `dpicl run --plugin`.") from None
 
 
 def _unsound(found: Result) -> str:
@@ -118,7 +125,7 @@ def compared(reported: Result, again: Result) -> Again:
     """Both results of one cell."""
     same_place = _place(reported) == _place(again)
     same_texts = (reported.released, reported.answers) == (again.released, again.answers)
-    same_outcomes = reported.documents[reported.main_metric] == again.documents[reported.main_metric]
+    same_outcomes = reported.documents[reported.main_metric] == again.documents.get(reported.main_metric)
     identical = same_texts and same_outcomes and again.cell_id == reported.cell_id
     difference = abs(_score(again) - _score(reported))
     allowed = allowed_difference(reported)

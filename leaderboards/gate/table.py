@@ -68,8 +68,8 @@ def _line(
     then = [before[one] for one in ids if one in before]
     here = {one.cell_id: one for one in row.reproduced} | {one.cell_id: one for one in again if one.cell_id in ids}
     return Line(
-        model=model,
-        row=row.label,
+        model=visible(model, 60),
+        row=visible(row.label, 100),
         task=row.task,
         epsilon=row.epsilon,
         seeds=row.seeds,
@@ -77,7 +77,7 @@ def _line(
         low=row.low,
         high=row.high,
         recovery=row.recovery,
-        recovery_note=row.recovery_note,
+        recovery_note=visible(row.recovery_note),
         proved=row.proved,
         marks=tuple(mark.name for mark in row.marks),
         claimed=row.claimed,
@@ -112,8 +112,8 @@ def cells_of(line: Line) -> list[str]:
     return [
         line.task,
         epsilon_text(line.epsilon),
-        visible(line.row, 100),
-        visible(line.model, 60),
+        line.row,
+        line.model,
         seeds_text(line.seeds),
         score_text(line.score),
         f"{line.low:.3f}–{line.high:.3f}",

@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from harness.results import Result
+from harness.results import LedgerRow, Result
 from harness.store import Store
 from leaderboards.board import Section
 from leaderboards.events_text import describe
@@ -137,7 +137,7 @@ def _said(value: Any) -> str:
 
 def _ledger_content(result: Result) -> str:
     """The ledger as text, in whatever order it was written."""
-    return json.dumps(sorted(json.dumps(entry, sort_keys=True) for entry in result.privacy.ledger))
+    return json.dumps(sorted(entry.model_dump_json() for entry in result.privacy.ledger))
 
 
 def _answers(row: Row) -> dict[str, Any] | None:
@@ -151,10 +151,10 @@ def _answers(row: Row) -> dict[str, Any] | None:
     return {"seeds": [seed for seed, _ in by_seed], "shown": shown, "total": len(ids)}
 
 
-def _ledger_entry(entry: dict[str, Any]) -> tuple[str, int, str, str]:
+def _ledger_entry(entry: LedgerRow) -> tuple[str, int, str, str]:
     """(which records, how often, event in words, note)."""
-    records = "all records" if entry["partition"] is None else f"records of '{entry['partition']}'"
-    return records, entry["count"], describe(entry["event"]), entry["note"]
+    records = "all records" if entry.partition is None else f"records of '{entry.partition}'"
+    return records, entry.count, describe(entry.event), entry.note
 
 
 def _commit(result: Result) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import data_sources
 from harness.errors import DataError, UsageError
 from harness.record_sets import normalised
 from harness.task import Task, load_config
@@ -308,3 +309,42 @@ def test_unknown_names_are_answered_with_the_closest_one():
         Task.load("agnew")
     with pytest.raises(UsageError, match="auto, hub, local, synthetic"):
         Task.load("agnews", source="disk")
+
+
+DEEP = b'{"text": ' + b"[" * 100_000 + b"]" * 100_000 + b', "label": "World"}'
+LINES = {
+    "Latin-1": '{"text": "d\u00e9j\u00e0", "label": "World"}'.encode("latin-1"),
+    "UTF-16": '{"text": "a", "label": "World"}'.encode("utf-16"),
+    "CSV": b"text,label",
+    "a list": b'["a", "World"]',
+    "a number": b"7",
+    "cut": b'{"text": "private',
+    "missing field": b'{"text": "private"}',
+    "wrong type": b'{"text": ["private"], "label": "World"}',
+    "null": b'{"text": null, "label": "World"}',
+    "deep": DEEP,
+    "digits": b'{"text": "private", "label": "World", "id": ' + b"9" * 5000 + b"}",
+    "a key twice": b'{"text": "private", "text": "b", "label": "World"}',
+    "a long line": b'{"text": "' + b"x" * data_sources.LONGEST_LINE + b'", "label": "World"}',
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_that_is_no_record_is_a_sentence_with_its_number_and_no_text(data, name):
+    path = data / "agnews" / "train.jsonl"
+    number = path.read_bytes().count(b"\n") + 1
+    with path.open("ab") as file:
+        file.write(LINES[name] + b"\n")
+    with pytest.raises(DataError, match=rf"agnews/train\.jsonl line {number} ") as caught:
+        Task.load("agnews", "local")
+    assert "private" not in str(caught.value) and len(str(caught.value)) < 300
+    assert caught.value.__cause__ is None
+
+
+def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no_text(data):
+    path = data / "agnews" / "train.jsonl"
+    before = Task.load("agnews", "local").fingerprint
+    lines = path.read_bytes().splitlines()
+    lines[0] = lines[0][:-1] + b', "id": 123456789012345678901, "weight": NaN}'
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
+    assert Task.load("agnews", "local").fingerprint == before

@@ -7,10 +7,13 @@ import math
 import multiprocessing
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from harness.errors import ResultError
+from harness.attacks.results import attack_from_text
+from harness.attacks.results import to_text as attack_to_text
+from harness.errors import PluginError, ResultError
 from harness.results import from_text, to_text
 from harness.store import Store
 from tests.leaderboards.factory import make_result
@@ -194,3 +197,113 @@ def test_a_key_that_is_given_twice_is_damaged():
     text = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
     with pytest.raises(ValueError, match="damaged: an object has one key twice"):
         from_text(text)
+
+
+def changed(change) -> str:
+    data = json.loads(to_text(make_result()))
+    change(data)
+    return json.dumps(data)
+
+
+SCORE = {"value": 0.5, "low": 0.4, "high": 0.6}
+INCONSISTENT = {
+    "outcomes shorter than ids": lambda d: d["documents"]["acc_calibrated"]["outcomes"].pop(),
+    "a document twice": lambda d: d["documents"]["acc_calibrated"]["ids"].__setitem__(0, "test-0001"),
+    "no documents": lambda d: d["documents"]["acc_calibrated"].update(ids=[], outcomes=[]),
+    "main metric without documents": lambda d: d["documents"].clear(),
+    "documents of another metric": lambda d: d["scores"].update(acc=SCORE),
+    "NaN as a text": lambda d: d["scores"]["acc_calibrated"].update(value="NaN"),
+    "a number as a text": lambda d: d["scores"]["acc_calibrated"].update(value="0.6"),
+    "infinity as a score": lambda d: d["scores"]["acc_calibrated"].update(high="Infinity"),
+    "true for a number": lambda d: d["scores"]["acc_calibrated"].update(high=True),
+    "an outcome above 1": lambda d: d["documents"]["acc_calibrated"]["outcomes"].__setitem__(0, 2.0),
+    "a score that no outcome explains": lambda d: d["scores"]["acc_calibrated"].update(value=0.7),
+    "an interval beside its score": lambda d: d["scores"]["acc_calibrated"].update(high=0.5),
+    "an aggregate above 1": lambda d: d["aggregates"].update(distance=1.5),
+    "a row of the ledger without a note": lambda d: d["privacy"]["ledger"][0].pop("note"),
+    "a row of the ledger with text for a number": lambda d: d["privacy"]["ledger"][0].update(count="25"),
+    "a row of the ledger with more keys": lambda d: d["privacy"]["ledger"][0].update(price=0),
+    "a row of the ledger that is none": lambda d: d["privacy"].update(ledger=[None]),
+    "an event of an unknown kind": lambda d: d["privacy"].update(event={"event": "magic"}),
+    "an event with a rate above 1": lambda d: d["privacy"]["ledger"][0]["event"].update(rate=2.0),
+    "a negative epsilon": lambda d: d["privacy"].update(epsilon_claimed=-1.0),
+    "an infinite delta": lambda d: d["privacy"].update(delta="Infinity"),
+    "another target": lambda d: d["privacy"].update(epsilon_target=2.0),
+    "another way of accounting": lambda d: d["privacy"].update(mode="paper"),
+    "accountants that are a list": lambda d: d["privacy"].update(accountants=[1]),
+    "more texts than counted": lambda d: d.update(released_count=7),
+    "two answers for a record": lambda d: d.update(
+        released=[], released_count=2, answers=[{"id": "a", "text": "x"}, {"id": "a", "text": "y"}]
+    ),
+    "no time": lambda d: d.update(created="yesterday"),
+    "a time without a zone": lambda d: d.update(created="2026-01-02T03:04:05"),
+    "half of a surrogate pair": lambda d: d["released"][0].update(text="\ud800"),
+    "half of a surrogate pair in a key": lambda d: d["skipped_metrics"].update({"\udfff": "x"}),
+    "2^53": lambda d: d["manifest"]["data"].update(public_records=2**53),
+    "a negative size": lambda d: d["manifest"]["data"]["sizes"].update(World=-1),
+    "an infinite cost": lambda d: d["cost"].update(peak_memory_mb="Infinity"),
+}
+
+
+@pytest.mark.parametrize("name", INCONSISTENT)
+def test_a_file_that_no_run_writes_is_damaged_and_set_aside(store, name):
+    path = store.write(make_result())
+    path.write_text(changed(INCONSISTENT[name]))
+    assert not store.holds(make_result().cell)
+    results, damaged = store.load_all()
+    assert results == [] and damaged[0].reason.startswith("damaged")
+    store.set_aside(damaged)
+    assert store.load_all() == ([], [])
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a":' * 200_000, "1" * 5000, '{"schema_version": 1e999}', '{"schema_version": NaN}']
+)
+def test_json_that_ends_readers_is_damaged(text: str):
+    with pytest.raises(ValueError, match="damaged"):
+        from_text(text)
+
+
+def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
+    folder = store.folder / "sim"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "pipe.json")
+    (folder / "folder.json").mkdir()
+    (folder / "latin.json").write_bytes("é".encode("latin-1"))
+    reasons = {damaged.path.name: damaged.reason for damaged in store.load_all()[1]}
+    assert reasons == {
+        "pipe.json": "damaged: it is no plain file",
+        "folder.json": "damaged: it is no plain file",
+        "latin.json": "damaged: it is not text in UTF-8",
+    }
+
+
+def test_a_task_whose_name_is_no_path_is_foreign(store):
+    path = store.write(make_result())
+    odd = make_result(task="\0/../..")
+    path.write_text(to_text(odd))
+    assert "does not fit its content" in store.load_all()[1][0].reason
+
+
+def test_what_nobody_could_read_again_is_not_written(store):
+    result = make_result()
+    odd = result.model_copy(update={"released": [result.released[0].model_copy(update={"text": "\ud800"})]})
+    with pytest.raises(PluginError, match="cannot be stored"):
+        store.write(odd)
+    assert store.load_all() == ([], [])
+
+
+def test_every_result_of_record_loads_and_keeps_its_keys():
+    files = sorted((Path(__file__).parents[2] / "results").rglob("*.json"))
+    assert len(files) > 600
+    for path in files:
+        text = path.read_text()
+        written = attack_to_text(attack_from_text(text)) if "attacks" in path.parts else to_text(from_text(text))
+        assert json.loads(written) == filled(json.loads(text), json.loads(written))
+
+
+def filled(before: Any, after: Any) -> Any:
+    """``before`` with the keys that only ``after`` has: fields that are younger than the file."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        return {**after, **{key: filled(value, after.get(key)) for key, value in before.items()}}
+    return before

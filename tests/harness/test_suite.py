@@ -165,3 +165,24 @@ def test_shipped_suites_expand():
         suite = load_suite(path)
         tasks = {task: lambda source: TaskFacts(1, source) for task in suite.tasks}
         assert expand(suite, MECHANISMS, tasks)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[1, 8]", "[1, 1e999]", "too large for a number"),
+        ("[1, 8]", "[1, '1e999']", "must be a number"),
+        ("[1, 8]", f"['{'9' * 400}/3']", "must be a number"),
+        ("[0, 1]", f"[{10**400}]", "too large"),
+        ("[0, 1]", f"[0, {2**53}]", "too large"),
+        ("version: 3", "version: 3\nshots: 1e30", "shots"),
+        ("version: 3", "version: 3\nshots: 100000", "shots"),
+        ("version: 3", "version: 3\ntest_records: 1e18", "test_records"),
+        ("version: 3", "version: 3\nqueries: 1000000000000", "queries"),
+        ("[0, 1]", str(list(range(130_000))), "cells"),
+    ],
+)
+def test_numbers_that_no_machine_holds_are_sentences(tmp_path, old, new, words):
+    with pytest.raises(UsageError, match="line") as caught:
+        read(tmp_path, TEXT.replace(old, new))
+    assert words in str(caught.value) and len(str(caught.value)) < 500

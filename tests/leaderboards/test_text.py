@@ -7,6 +7,7 @@ import pytest
 from leaderboards.events_text import describe
 from leaderboards.metrics import is_distance, metric_name, task_kind
 from leaderboards.text import (
+    bound_text,
     epsilon_text,
     interval_text,
     names_text,
@@ -82,3 +83,7 @@ def test_every_event_of_the_ledger_has_words():
     assert describe(event) == "Poisson sample, rate 0.064, of [30 × [zero-concentrated, ρ = 0.01]]"
     assert describe({"event": "non_private"}) == "records shown as they are"
     assert describe({"event": "from the future"}) == '{"event": "from the future"}'
+
+
+def test_an_epsilon_of_any_size_has_a_text():
+    assert (epsilon_text(1e308), bound_text(1e308), epsilon_text(5e-324)) == ("1e+308", "1e+308", "0")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,8 @@ import torch
 from transformers import MambaConfig, MambaForCausalLM
 
 from harness import models
+from harness.cli import build_parser
+from harness.commands.arguments import parse
 from harness.errors import ModelError, UsageError
 from harness.models.huggingface import _split
 from harness.models.weights import file_sha256, folder_sha256
@@ -97,3 +102,91 @@ def test_the_model_in_float32_is_the_embedded_one_in_full_precision() -> None:
     model = models.load("embedded-float32", device="cpu")
     assert model.identity.dtype == "float32"
     assert model.identity.name == "embedded"
+
+
+def copied(tiny_folder: Path, folder: Path, but: tuple[str, ...] = ()) -> Path:
+    for file in tiny_folder.iterdir():
+        if file.name not in but:
+            (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(ModelError) as caught:
+        models.load(f"hf:{folder}", device="cpu")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json", "model.pt", "model.ckpt"])
+def test_weights_in_pickle_are_refused_and_not_read(tiny_folder: Path, tmp_path: Path, name: str) -> None:
+    class Bomb:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "exploded",))
+
+    copied(tiny_folder, tmp_path, ("model.safetensors",))
+    (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
+    assert "pickles" in refused(tmp_path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_path: Path) -> None:
+    copied(tiny_folder, tmp_path)
+    own = {"model_type": "mine", "auto_map": {"AutoConfig": "mine.Mine", "AutoModelForCausalLM": "mine.Mine"}}
+    (tmp_path / "config.json").write_text(json.dumps(own))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
+    said = refused(tmp_path)
+    assert not (tmp_path / "exploded").exists()
+    flags = re.findall(r"--[a-z-]+", said)
+    parser, _ = build_parser()
+    arguments = parse(parser, ["run", "quick", *(word for flag in flags for word in (flag, "x"))], ["run"])
+    assert flags and arguments is not None
+
+
+def test_a_tokenizer_with_code_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    copied(tiny_folder, tmp_path)
+    settings = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    settings |= {"tokenizer_class": "Mine", "auto_map": {"AutoTokenizer": ["mine.Mine", None]}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(settings))
+    (tmp_path / "mine.py").write_text(f"open({str(tmp_path / 'exploded')!r}, 'w')")
+    assert "code of its own" in refused(tmp_path)
+    assert not (tmp_path / "exploded").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("config.json", "[" * 100_000),
+        ("config.json", "[1]"),
+        ("config.json", "{"),
+        ("tokenizer_config.json", '{"a":' * 100_000),
+        ("tokenizer.json", "{}"),
+        ("tokenizer.json", "[" * 100_000),
+        ("model.safetensors", ""),
+        ("model.safetensors", "\x08\x00\x00\x00\x00\x00\x00\x00{}      "),
+    ],
+)
+def test_files_that_are_damaged_are_one_sentence(tiny_folder: Path, tmp_path: Path, name: str, content: str) -> None:
+    copied(tiny_folder, tmp_path)
+    (tmp_path / name).write_text(content)
+    assert refused(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("num_hidden_layers", 10**9), ("hidden_size", 10**12), ("vocab_size", 1e300), ("num_hidden_layers", "two")],
+)
+def test_a_config_that_would_fill_the_memory_is_one_sentence(
+    tiny_folder: Path, tmp_path: Path, key: str, value: object
+) -> None:
+    copied(tiny_folder, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {key: value}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert refused(tmp_path)
+
+
+def test_weights_that_lack_a_part_are_refused_instead_of_drawn(tiny_folder: Path, tmp_path: Path) -> None:
+    copied(tiny_folder, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text()) | {"num_hidden_layers": 3}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert "lack" in refused(tmp_path)

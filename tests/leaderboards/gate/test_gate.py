@@ -188,7 +188,7 @@ def _other_team(world: World) -> None:
 
 
 BROKEN = {
-    "edited score": (_edited_score, "consistency", r"its score acc_calibrated is 0\.9900, its outcomes have the mean"),
+    "edited score": (_edited_score, "schema", "the score of acc_calibrated is not the mean of its outcomes"),
     "short ledger": (_short_ledger, "epsilon", r"its ledger costs epsilon 1\.\d+, and the file says"),
     "lowered epsilon": (_lowered_epsilon, "epsilon", r"its ledger costs epsilon 1\.99\d+, and the file says 1\.000000"),
     "rows and event": (_more_noise_than_charged, "epsilon", "the rows of its ledger do not add up to its event"),
@@ -299,7 +299,7 @@ def test_a_score_that_is_no_number_is_damaged(world: World):
 
 
 CARDS = {
-    "python tag": ("paper: none", "paper: !!python/object/apply:os.system [touch ran]", "'paper': Input should be"),
+    "python tag": ("paper: none", "paper: !!python/object/apply:os.system [touch ran]", "there are no tags"),
     "alias": ("paper: none", "paper: &a none\ncode: *a", "line 10: write the value out"),
     "nesting": ("paper: none", "paper: " + "[" * 3000 + "]" * 3000, "nested"),
     "no address": (

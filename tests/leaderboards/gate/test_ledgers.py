@@ -9,89 +9,34 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from harness.errors import UnsupportedEvent
-from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, to_json
+from harness.privacy.events import ParallelDpEvent, from_json, to_json
+from harness.results import LedgerRow
 from harness.store import Store
-from leaderboards.gate.ledgers import account, add_up, events_of, ledger_problem, read_event
+from leaderboards.gate.ledgers import account, add_up, events_of, ledger_problem
 from tests.leaderboards.factory import make_result
 
 RESULTS = Path(__file__).parents[3] / "results"
 SUITES = ("classification", "generation", "wikimovies")
 GAUSSIAN = {"event": "gaussian", "noise_multiplier": 1.5}
-EVENTS = [
-    dp.NoOpDpEvent(),
-    dp.NonPrivateDpEvent(),
-    dp.GaussianDpEvent(1.5),
-    dp.LaplaceDpEvent(2.0),
-    dp.ZCDpEvent(0.5, 0.0),
-    EpsilonDeltaDpEvent(1.0, 1e-6),
-    BoundedRangeDpEvent(0.3),
-    dp.PoissonSampledDpEvent(0.25, dp.GaussianDpEvent(1.0)),
-    dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)),
-    dp.SelfComposedDpEvent(dp.LaplaceDpEvent(1.0), 7),
-    dp.ComposedDpEvent((dp.GaussianDpEvent(1.0), dp.ZCDpEvent(0.1, 0.0))),
-    ParallelDpEvent((("Sports", dp.GaussianDpEvent(1.0)), ("World", dp.NoOpDpEvent()))),
-]
-
-
-@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
-def test_every_kind_of_event_comes_back_from_its_file(event: dp.DpEvent):
-    assert read_event(to_json(event)) == event
-
-
-HOSTILE = {
-    "no object": [1, 2],
-    "unknown kind": {"event": "magic"},
-    "kind is a list": {"event": ["gaussian"]},
-    "missing key": {"event": "gaussian"},
-    "more keys": {**GAUSSIAN, "sensitivity": 0},
-    "text": {"event": "gaussian", "noise_multiplier": "1.5"},
-    "boolean": {"event": "gaussian", "noise_multiplier": True},
-    "negative": {"event": "gaussian", "noise_multiplier": -1.5},
-    "infinite": {"event": "gaussian", "noise_multiplier": math.inf},
-    "not a number": {"event": "zcdp", "rho": math.nan, "xi": 0.0},
-    "rate above 1": {"event": "poisson", "rate": 1.5, "of": GAUSSIAN},
-    "half a count": {"event": "repeat", "count": 0.5, "of": GAUSSIAN},
-    "huge count": {"event": "repeat", "count": 10**12, "of": GAUSSIAN},
-    "negative count": {"event": "repeat", "count": -1, "of": GAUSSIAN},
-    "no list": {"event": "compose", "of": GAUSSIAN},
-    "no groups": {"event": "parallel", "of": [GAUSSIAN]},
-    "many": {"event": "compose", "of": [GAUSSIAN] * 501},
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_an_event_that_no_ledger_writes_is_refused(name: str):
-    with pytest.raises(ValueError):
-        read_event(HOSTILE[name])
-
-
-def test_an_event_that_is_nested_too_deeply_is_refused():
-    data: dict = GAUSSIAN
-    for _ in range(20):
-        data = {"event": "repeat", "count": 1, "of": data}
-    with pytest.raises(ValueError, match="at most 8 deep"):
-        read_event(data)
 
 
 def test_rows_add_up_over_groups_and_what_touches_everybody_is_in_each():
     rows = [
-        {"partition": "World", "event": GAUSSIAN, "count": 3, "note": ""},
-        {"partition": "Sports", "event": GAUSSIAN, "count": 1, "note": ""},
-        {"partition": None, "event": {"event": "laplace", "noise_multiplier": 2.0}, "count": 1, "note": ""},
+        LedgerRow(partition="World", event=GAUSSIAN, count=3, note=""),
+        LedgerRow(partition="Sports", event=GAUSSIAN, count=1, note=""),
+        LedgerRow(partition=None, event={"event": "laplace", "noise_multiplier": 2.0}, count=1, note=""),
     ]
     event = add_up(rows)
     assert isinstance(event, ParallelDpEvent)
     world = to_json(dict(event.branches)["World"])
     assert {"event": "repeat", "count": 3, "of": GAUSSIAN} in world["of"]
     assert {"event": "laplace", "noise_multiplier": 2.0} in world["of"]
-    with pytest.raises(ValueError, match="partition, event, count and note"):
-        add_up([{**rows[0], "price": 0}])
 
 
 def charged(event: dict, partition: str | None, **more):
     """A result whose ledger is one event, with a proved epsilon that nobody looks at here."""
     result = make_result(**more)
-    row = {"partition": partition, "event": event, "count": 1, "note": ""}
+    row = LedgerRow(partition=partition, event=event, count=1, note="")
     whole = {"event": "parallel", "of": {partition: event}} if partition else event
     return result.model_copy(update={"privacy": result.privacy.model_copy(update={"ledger": [row], "event": whole})})
 
@@ -111,7 +56,6 @@ def poisson(rate: float) -> dict:
         (charged(poisson(0.01), None), ""),
         (charged(GAUSSIAN, None, answers=[("a", "x"), ("b", "y")], queries=1), "covers 1 queries, and it answered 2"),
         (charged(GAUSSIAN, None, proved=1.1), "is above the target 1"),
-        (charged({"event": "magic"}, None), "its ledger cannot be read"),
     ],
 )
 def test_a_ledger_that_does_not_fit_the_public_sizes_is_a_sentence(result, sentence: str):
@@ -141,4 +85,4 @@ def test_every_ledger_of_record_is_whole_and_what_its_mechanism_declares(suite: 
     ours = [result for result in results if math.isfinite(result.cell.epsilon)]
     assert len(ours) > 5 and not damaged
     assert {ledger_problem(result) for result in ours} == {""}
-    assert events_of(ours, []) == [to_json(read_event(result.privacy.event)) for result in ours]
+    assert events_of(ours, []) == [to_json(from_json(result.privacy.event)) for result in ours]

@@ -1,0 +1,118 @@
+"""JSON that somebody else may have written, read so that nothing in it can end a program.
+
+What passes is plain: one value a key, a bounded depth and size, finite numbers, whole numbers that every program holds
+exactly, and texts that UTF-8 can write. Everything else is a ValueError with the reason in a few words.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, Final
+
+#: Levels of objects and lists; no file of this project has more than 20.
+DEEPEST: Final = 40
+#: Bytes of one document. The largest result in the results of record has 200 KB.
+LARGEST: Final = 50_000_000
+#: Whole numbers of this size and above are not exact in every program that reads JSON.
+WHOLE: Final = 2**53
+
+
+def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
+    """The value of a JSON text (bytes: in UTF-8). Raises ValueError with the reason in a few words, never the text.
+
+    plain: whether numbers and texts are looked at as well; without it only the form is, for files with more in them
+    than is read.
+    """
+    if len(text) > largest:
+        raise ValueError(f"it has {len(text):,} bytes, {largest:,} is the most")
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ValueError("it is not text in UTF-8") from None
+    try:
+        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant if plain else None)
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except RecursionError:
+        raise ValueError(f"it is nested too deeply, over {DEEPEST} levels") from None
+    except json.JSONDecodeError as error:  # whose own message may carry the text
+        raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
+    except ValueError:  # Python's limit of digits
+        raise ValueError("it holds a number with too many digits") from None
+    _require(value, plain)
+    return value
+
+
+def read(path: Path, largest: int = LARGEST) -> Any:
+    """The value of a JSON file. Raises ValueError with the reason, and OSError where the file cannot be read."""
+    return loads(text_of(path, largest), largest)
+
+
+def text_of(path: Path, largest: int = LARGEST) -> str:
+    """The text of a file that should hold JSON; no more of it than `largest` bytes is read, and nothing is waited for.
+
+    Raises ValueError, with the reason, for what is no plain file, too large or no text, and OSError.
+    """
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no plain file")
+    with path.open("rb") as file:
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise ValueError(f"it has more than {largest:,} bytes")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise ValueError("it is not text in UTF-8") from None
+
+
+def _require(value: Any, plain: bool) -> None:
+    """Raises ValueError for what is too deep, or has numbers or texts that not every program can hold (plain).
+
+    Goes level by level, so that no depth ends it.
+    """
+    level, depth = [value], 0
+    while level:
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested too deeply, over {DEEPEST} levels")
+        inside: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inside += item.keys()
+                inside += item.values()
+            elif isinstance(item, list):
+                inside += item
+            elif plain:
+                _require_plain_value(item)
+        level, depth = inside, depth + 1
+
+
+def _require_plain_value(item: Any) -> None:
+    if isinstance(item, str):
+        try:
+            item.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a surrogate pair, which is no character") from None
+    elif isinstance(item, int):
+        if abs(item) >= WHOLE:
+            raise ValueError("it holds a whole number of 2^53 or more")
+    elif isinstance(item, float) and not math.isfinite(item):
+        raise ValueError("it holds a number that is too large, or none")
+
+
+class _Refused(Exception):
+    """Raised inside the parser, which turns no exception of its own into this one."""
+
+
+def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; readers differ in which of two equal keys they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Refused("an object has one key twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise _Refused(f"{name} is no JSON")

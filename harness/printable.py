@@ -1,0 +1,28 @@
+"""Text that may come from strangers, made safe for a terminal: nothing in it moves the cursor or turns the reading."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+#: Control, format, surrogate, private-use and unassigned characters, and line separators.
+_UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+#: Colours and weights, as the tables of boards have them.
+_STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def shown(character: str) -> str:
+    """The character, or ⟨U+202E⟩ for one that does something."""
+    return f"⟨U+{ord(character):04X}⟩" if unicodedata.category(character) in _UNSAFE else character
+
+
+def printable(text: str, styled: bool = False) -> str:
+    """The text with its line breaks and tabs, and nothing else that a terminal acts upon.
+
+    styled: whether colours stay as well. The names in such a text must have been made safe before.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if styled:
+        return "".join(part if i % 2 else printable(part) for i, part in enumerate(_STYLE.split(text)))
+    return "".join(character if character in "\n\t" else shown(character) for character in text)

@@ -1,0 +1,217 @@
+"""What lies in a folder that was sent, seen by names, kinds and sizes before anything in it is opened or started.
+
+A submission has few files in few places; every other file, folder, link or device is a problem. The whole is limited:
+no number of entries, no size and no depth keeps the gate busy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from leaderboards.gate.card import CARD, REPRODUCED, reserved
+
+#: Bytes of one file, and of all files of a submission together; files.
+LARGEST_FILE = 200_000
+LARGEST = 2_000_000
+MOST_FILES = 2000
+KINDS = (".yaml", ".json", ".py", ".md")
+README = "README.md"
+_DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
+_MOST_ENTRIES = 4 * MOST_FILES
+_MOST_SAID = 50
+_LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
+_UNREADABLE = os.stat_result((0,) * 10)
+_PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
+#: What a repository without `.git` has, or one whose rest is elsewhere.
+_BARE = ({"head", "objects", "refs"}, {"head", "commondir"})
+
+
+@dataclass(frozen=True)
+class Survey:
+    """problems: of size, kind and place. files: path below the folder -> content, of all files that may be read."""
+
+    problems: tuple[str, ...]
+    files: dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """name: path below the folder, with slashes."""
+
+    name: str
+    info: os.stat_result
+
+    @property
+    def is_folder(self) -> bool:
+        return stat.S_ISDIR(self.info.st_mode)
+
+
+def repository_mark(folder: Path) -> str:
+    """The names that make git take this folder for a repository, or ""; links and other kinds of file count too."""
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return ""
+    if found := [name for name in names if _plain(name) in (".git", "git~1")]:
+        return found[0]
+    plain = {_plain(name): name for name in names}
+    for wanted in _BARE:
+        if wanted <= plain.keys():
+            return ", ".join(plain[name] for name in sorted(wanted))
+    return ""
+
+
+def _plain(name: str) -> str:
+    """A name as file systems may see it that ignore case, invisible characters, and dots and blanks at the end."""
+    visible = "".join(character for character in name if character.isprintable())
+    return visible.casefold().rstrip(". ")
+
+
+def survey(folder: Path) -> Survey:
+    """Looks at a submission's folder, then reads what may be read. Never raises for what is there."""
+    for place in (folder.parent, folder):
+        if place.is_symlink():
+            return Survey((f"{place.name} is a link; send the folder itself.",), {})
+        if mark := repository_mark(place):
+            whose = "It" if place == folder else f"The folder {place.name} above it"
+            return Survey((f"{whose} is a git repository ({mark}); remove that, a submission is plain files.",), {})
+    problems, sizes = [], {}
+    for number, entry in enumerate(_walk(folder)):
+        if number >= _MOST_ENTRIES:
+            problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
+            break
+        if problem := _refused(folder, entry):
+            problems.append(problem)
+        elif not entry.is_folder:
+            sizes[entry.name] = entry.info.st_size
+    problems += _alike(sizes)
+    if len(sizes) > MOST_FILES:
+        problems.append(f"It has {len(sizes):,} files; {MOST_FILES:,} is the most, so send fewer tasks or seeds.")
+    if (total := sum(sizes.values())) > LARGEST:
+        problems.append(f"It has {total:,} bytes; {LARGEST:,} is the most, so send fewer tasks or seeds.")
+    too_much = len(sizes) > MOST_FILES or total > LARGEST
+    files = {}
+    for name in sorted(name for name in sizes if not (too_much and "/" in name)):
+        content = read_plain(folder / name, LARGEST_FILE)
+        if content is None:
+            problems.append(f"{name} cannot be read; give it the usual rights.")
+        else:
+            files[name] = content
+    if len(problems) > _MOST_SAID:
+        problems[_MOST_SAID:] = [f"There are {len(problems) - _MOST_SAID:,} more problems of this kind."]
+    return Survey(tuple(problems), files)
+
+
+def read_plain(path: Path, largest: int) -> bytes | None:
+    """The content of a plain file of at most so many bytes, else None. Follows no link, waits for no pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return None
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(largest + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return content if len(content) <= largest else None
+
+
+def _walk(folder: Path) -> Iterator[_Entry]:
+    """Every entry, in order of names; those below a folder that is refused are not looked at."""
+    waiting = [folder]
+    while waiting:
+        place = waiting.pop()
+        for path, info in _entries(place):
+            entry = _Entry(path.relative_to(folder).as_posix(), info)
+            if entry.is_folder and _LOCKS_PLACE.fullmatch(entry.name) and _only_locks(path):
+                continue
+            yield entry
+            if entry.is_folder and not _refused(folder, entry):
+                waiting.append(path)
+
+
+def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
+    """What is in one folder, sorted, but not more than a submission may have; a folder that is closed is itself one."""
+    try:
+        with os.scandir(folder) as found:
+            some = [
+                (Path(folder, one.name), one.stat(follow_symlinks=False)) for one in islice(found, _MOST_ENTRIES + 1)
+            ]
+    except OSError:
+        return [(folder / "(contents)", _UNREADABLE)]
+    return sorted(some, key=lambda one: one[0].name)
+
+
+def _only_locks(folder: Path) -> bool:
+    """Whether a folder holds empty lock files and the two bytes that keep them out of git, and nothing else."""
+    for path, info in _entries(folder):
+        most = 2 if path.name == ".gitignore" else 0 if path.suffix == ".lock" else -1
+        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
+            return False
+    return True
+
+
+def _refused(folder: Path, entry: _Entry) -> str:
+    """Why a file or folder may not be in a submission, or ""."""
+    name, info, parts = entry.name, entry.info, entry.name.split("/")
+    if stat.S_ISLNK(info.st_mode):
+        return f"{name} is a link; send the file itself."
+    if parts[-1] == "set_aside":
+        return f"{name} holds results that `dpicl run` set aside; remove the folder."
+    if _plain(parts[-1]).startswith((".git", "git~")):
+        return f"{name} is git's, a repository or settings; remove it, a submission is plain files."
+    if parts[-1].startswith("."):
+        return f"{name} is hidden; remove it."
+    if not all(map(_PART.fullmatch, parts)) or any(map(reserved, parts)) or name.endswith("."):
+        return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
+    if entry.is_folder:
+        return _refused_folder(folder, parts)
+    return _refused_file(name, info, parts)
+
+
+def _refused_folder(folder: Path, parts: list[str]) -> str:
+    name = "/".join(parts)
+    if mark := repository_mark(folder / name):
+        return f"{name} is a git repository ({mark}); remove it, a submission is plain files."
+    if len(parts) >= _DEPTH:
+        return f"{name} is deeper than a result is, or no plain file; remove it."
+    return "" if parts[0] == "results" else f"{name} is no folder of a submission; remove it."
+
+
+def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
+    if not stat.S_ISREG(info.st_mode):
+        return f"{name} is no plain file, or cannot be read; remove it."
+    if info.st_mode & 0o111:
+        return f"{name} is marked as executable; take the mark off with `chmod -x`."
+    if info.st_size > LARGEST_FILE:
+        return f"{name} has {info.st_size:,} bytes; {LARGEST_FILE:,} is the most for one file."
+    if Path(name).suffix not in KINDS:
+        return f"{name} is none of the kinds {', '.join(KINDS)}; remove it."
+    if parts[0] == "results":
+        return "" if len(parts) == _DEPTH and name.endswith(".json") else f"{name} is not where a result is; remove it."
+    if len(parts) > 1 or (name.endswith((".yaml", ".json", ".md")) and name not in (CARD, REPRODUCED, README)):
+        return f"{name} belongs to no submission; remove it, docs/submitting.md lists the files."
+    return ""
+
+
+def _alike(names: Iterable[str]) -> list[str]:
+    """Files and folders that are one on a system that does not tell upper from lower case."""
+    seen: dict[str, str] = {}
+    problems = []
+    for name in names:
+        parts = name.split("/")
+        for path in ("/".join(parts[:i]) for i in range(1, len(parts) + 1)):
+            first = seen.setdefault(path.casefold(), path)
+            if first != path:
+                problems.append(f"{path} and {first} differ in upper and lower case alone; rename one.")
+    return list(dict.fromkeys(problems))

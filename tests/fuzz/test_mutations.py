@@ -1,0 +1,289 @@
+"""Whatever a file holds, only our own errors come out: thousands of seeded mutations of every kind of file.
+
+A reader answers, or raises what its docstring says. What it lets pass goes on to what uses it: a board, a page's text,
+prompts. A few hundred go through the command line, which exits with 0, 1 or 2 and never with a traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness import data_sources, task_config
+from harness.attacks.results import attack_from_text, external_from_text
+from harness.cells import expand
+from harness.commands.selection import task_facts
+from harness.comparison.sides import parse
+from harness.errors import DataError, DpiclError, UsageError
+from harness.registry import load_mechanisms
+from harness.results import from_text, to_text
+from harness.scaffold.writing import TASK, write_example
+from harness.suite import load_suite
+from harness.task import Task
+from harness.task_config import TASKS, public_labels, source_spec
+from harness.task_file import read_task_file
+from leaderboards.attack_board import build_attacks
+from leaderboards.board import board_json, build_board
+from leaderboards.gate.card import read_card, read_reproduced
+from leaderboards.terminal import render_terminal
+from leaderboards.terminal_attacks import render_attacks
+from tests.fuzz.mutations import Mutator, json_mutated, jsonl_mutated, yaml_mutated
+from tests.leaderboards.attack_factory import make_external
+from tests.leaderboards.factory import make_result
+from tests.leaderboards.gate.conftest import CARD
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+FEW, MANY = 60, 1250
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def use_result(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        result = from_text(_text(path))
+        board = build_board([result])
+        render_terminal(board, color=False)
+        json.dumps(board_json(board))
+        to_text(result)
+
+
+def use_side(path: Path) -> None:
+    with contextlib.suppress(UnicodeDecodeError):
+        parse(_text(path), "a file")
+
+
+def use_attack(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
+
+
+def use_external(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
+
+
+def use_suite(path: Path) -> None:
+    expand(load_suite(path), load_mechanisms(), task_facts())
+
+
+def use_card(path: Path) -> None:
+    read_card(path)
+
+
+def use_reproduced(path: Path) -> None:
+    read_reproduced(path)
+
+
+def use_task(path: Path) -> None:
+    """Everything that a run does with a task's file before it has a model."""
+    with contextlib.suppress(UnicodeDecodeError):
+        config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
+            _text(path), "task.yaml", "agnews", built_in=False
+        )
+        labels = public_labels(config)
+        records = tuple(data_sources.Record("a text", label) for label in labels)
+        kind = config["metadata"]["kind"]
+        task = Task("agnews", kind, labels, True, "none", "", {}, records, records, config)
+        assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
+        assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
+        for style in ("completion", "chat"):
+            task.generation_prompt(labels[0], records[:1], style)
+            task.generation_prompt(labels[0], (), style)
+        assert task.icl_prefix(records) is not None and task.documents()
+
+
+def use_records(path: Path) -> None:
+    spec = source_spec(task_config.load_config("agnews"))
+    data_sources._read_jsonl(spec, path)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other."""
+
+    files: Callable[[], list[bytes]]
+    mutate: Mutator
+    use: Callable[[Path], None]
+    errors: tuple[type[Exception], ...] = (DpiclError,)
+    name: str = "file"
+
+
+def _some(pattern: str, most: int) -> list[bytes]:
+    found = sorted(RESULTS.glob(pattern), key=lambda path: (path.stat().st_size, path.name))
+    return [path.read_bytes() for path in found[:: max(1, len(found) // most)]][:most]
+
+
+RECORDS = "".join(
+    json.dumps({"text": f"story {i}", "label": label, "id": i}) + "\n"
+    for i, label in enumerate(("World", "Sports", "Business", "Sci/Tech") * 2)
+)
+AGAIN = {
+    "schema_version": 1,
+    "cells": [
+        {
+            "cell_id": "0123456789abcdef",
+            "task": "agnews",
+            "epsilon": 1.0,
+            "seed": 0,
+            "reported": 0.5,
+            "reproduced": 0.5,
+            "identical": True,
+            "by": "A. Author",
+            "created": "2026-01-02",
+            "commit": None,
+        }
+    ],
+}
+
+
+def _results() -> list[bytes]:
+    made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
+    return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
+
+
+KINDS = {
+    "result": Kind(_results, json_mutated, use_result),
+    "side of a comparison": Kind(_results, json_mutated, use_side),
+    "attack": Kind(lambda: _some("attacks/**/*.json", 8), json_mutated, use_attack),
+    "external": Kind(lambda: [make_external().model_dump_json().encode()], json_mutated, use_external),
+    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], yaml_mutated, use_suite, (UsageError,)),
+    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], yaml_mutated, use_task),
+    "records": Kind(lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,)),
+    "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,)),
+    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
+}
+
+
+def survive(kind: str, count: int, seed: int, folder: Path) -> int:
+    """How many of these mutations were refused; any other exception than the promised ones comes out."""
+    rng, refused, longest = random.Random(f"{kind} {seed}"), 0, 0
+    one, path = KINDS[kind], folder / "file"
+    files = one.files()
+    for _ in range(count):
+        content = one.mutate(rng.choice(files), rng)
+        path.write_bytes(content)
+        try:
+            one.use(path)
+        except one.errors as error:
+            refused += 1
+            longest = max(longest, len(str(error)))
+        except Exception as error:
+            (folder / "kept").write_bytes(content)
+            raise AssertionError(f"{type(error).__name__} for a {kind}: {content[:3000]!r}") from error
+    assert longest < 3000
+    return refused
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sound_file_is_read(kind: str, tmp_path: Path):
+    for content in KINDS[kind].files():
+        (tmp_path / "file").write_bytes(content)
+        KINDS[kind].use(tmp_path / "file")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_our_own_errors_come_out(kind: str, tmp_path: Path):
+    survive(kind, FEW, 0, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_our_own_errors_come_out_of_ten_thousand(kind: str, tmp_path: Path):
+    survive(kind, MANY, 1, tmp_path)
+
+
+# --- the command line ------------------------------------------------------------------------------------------------
+
+
+def _commands(count: int, seed: int, folder: Path, dpicl, sim_suite: Path) -> set[int]:
+    """Exit codes of commands on folders of mutated files."""
+    rng, codes = random.Random(seed), set()
+    results = folder / "results"
+    result = make_result(suite="sim_suite", model="sim", task="agnews")
+    attack, external = RESULTS / "attacks", results / "external" / "quick" / "one.json"
+    base = min(attack.rglob("*.json"))
+    places = {
+        "result": (
+            results / "sim_suite/sim/tang/agnews" / f"{result.cell_id}.json",
+            to_text(result).encode(),
+            json_mutated,
+        ),
+        "attack": (results / base.relative_to(RESULTS), base.read_bytes(), json_mutated),
+        "external": (external, make_external().model_dump_json().encode(), json_mutated),
+        "suite": (folder / "suite.yaml", sim_suite.read_bytes(), yaml_mutated),
+    }
+    for path, content, _ in places.values():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    for _ in range(count):
+        path, content, mutate = places[rng.choice(list(places))]
+        path.write_bytes(mutate(content, rng))
+        suite = folder / "suite.yaml"
+        words = rng.choice(
+            (
+                ("plan", suite),
+                ("board", suite, "--no-submissions"),
+                ("board", "attacks"),
+                ("compare", results / "sim_suite", results / "sim_suite"),
+            )
+        )
+        flags = () if words[0] == "compare" else ("--results", results)
+        answer = dpicl(*words, *flags)
+        codes.add(answer.code)
+        assert answer.code in (0, 1, 2) and "Traceback" not in answer.err
+        path.write_bytes(content)
+    return codes
+
+
+def test_commands_on_mutated_files_end_in_words(tmp_path: Path, dpicl, sim_suite: Path):
+    assert _commands(15, 0, tmp_path, dpicl, sim_suite) <= {0, 1, 2}
+
+
+@pytest.mark.slow
+def test_commands_on_hundreds_of_mutated_files_end_in_words(tmp_path: Path, dpicl, sim_suite: Path):
+    assert _commands(300, 1, tmp_path, dpicl, sim_suite) == {0, 2}
+
+
+@pytest.mark.slow
+def test_runs_of_a_mutated_task_on_mutated_records_end_in_words(tmp_path: Path, dpicl, monkeypatch):
+    """What passes the check of the file also runs: plan and run of a plug-in task on the simulated model."""
+    rng, codes = random.Random(2), []
+    folder = write_example(TASK, "task", "meals", (), tmp_path)[0]
+    sound = {path: path.read_bytes() for path in folder.iterdir() if path.suffix in (".yaml", ".jsonl")}
+    del sound[folder / "suite.yaml"]
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    for i in range(150):
+        path = rng.choice([*sound, folder / "task.yaml", folder / "task.yaml"])
+        mutate = yaml_mutated if path.suffix == ".yaml" else jsonl_mutated
+        path.write_bytes(mutate(sound[path], rng))
+        monkeypatch.setattr(task_config, "_given", {})
+        words = ["run", folder / "suite.yaml", "--plugin", folder, "--results", tmp_path / str(i)]
+        answer = dpicl(*words, "--model", "sim", "--mechanism", "tang", "--seed", "0")
+        codes.append(answer.code)
+        assert answer.code in (0, 2) and "Traceback" not in answer.err
+        path.write_bytes(sound[path])
+    assert {0, 2} <= set(codes)
+
+
+def test_a_damaged_result_is_set_aside_and_made_again(tmp_path: Path, dpicl, sim_suite: Path):
+    words = [sim_suite, "--results", tmp_path, "--mechanism", "zero_shot", "--seed", "0"]
+    assert dpicl("run", *words).code == 0
+    (path,) = tmp_path.rglob("*.json")
+    data = json.loads(path.read_text())
+    data["documents"]["acc_calibrated"]["outcomes"].pop()
+    path.write_text(json.dumps(data))
+    board = dpicl("board", sim_suite, "--results", tmp_path, "--no-submissions")
+    assert "12 documents and 11 outcomes" in board.err
+    again = dpicl("run", *words)
+    assert again.code == 0 and "1 cell done, 0 were there" in again.out
+    assert len(list(tmp_path.rglob("set_aside/*.json"))) == 1 and from_text(path.read_text())

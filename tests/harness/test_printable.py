@@ -1,0 +1,52 @@
+"""What strangers wrote reaches the terminal as letters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.commands import output
+from harness.printable import printable
+from harness.results import to_text
+from tests.leaderboards.factory import make_result
+
+EVIL = "\x1b[2J\x1b]0;title\x07\r\u202eabc\ud800\x9b31m\u2028"
+
+
+def harmless(text: str) -> bool:
+    return printable(text) == text and "\r" not in text
+
+
+def test_control_characters_are_written_out_and_line_breaks_stay():
+    said = printable(f"a\tb\n{EVIL}")
+    assert said.startswith("a\tb\n⟨U+001B⟩[2J") and "⟨U+202E⟩" in said and "⟨U+D800⟩" in said and "⟨U+000D⟩" in said
+    assert harmless(said)
+    said.encode()
+
+
+def test_colours_stay_in_a_styled_text_and_nothing_else_does():
+    assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True) == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
+
+
+def test_answers_messages_and_tables_are_safe(capsys):
+    output.emit(EVIL)
+    output.message(EVIL)
+    output.emit_table(["name"], [[EVIL]], title=EVIL)
+    said = capsys.readouterr()
+    assert harmless(said.out) and harmless(said.err)
+    assert "⟨U+202E⟩" in said.out and "⟨U+202E⟩" in said.err
+
+
+@pytest.mark.parametrize("command", ["plan", "board", "run"])
+def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_suite, tmp_path: Path, command):
+    results = tmp_path / "results"
+    folder = results / "sim_suite" / "a\x1b[2J"
+    folder.mkdir(parents=True)
+    data = json.loads(to_text(make_result()))
+    data["scores"]["\x1b]0;evil\x07\u202e"] = {"value": "NaN"}
+    (folder / "\x1b[31mname.json").write_text(json.dumps(data))
+    words = [command, sim_suite, "--results", results]
+    answer = dpicl(*words, *(["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"] if command == "run" else []))
+    assert "damaged" in answer.err and harmless(answer.err) and harmless(answer.out)

@@ -1,0 +1,148 @@
+"""task.yaml is checked once, with lines, before anything runs; it holds no code but the functions that it names."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from harness import doctor, models, task_config
+from harness.errors import DpiclError
+from harness.scaffold.writing import TASK, write_example
+from harness.task_config import TASKS, list_tasks
+from harness.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
+
+
+@pytest.fixture(autouse=True)
+def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task_config, "_given", {})
+    monkeypatch.setattr(models, "_given", {})
+
+
+@pytest.fixture
+def meals(tmp_path: Path) -> Path:
+    """The folder of a task."""
+    return write_example(TASK, "task", "meals", (), tmp_path)[0]
+
+
+def text_of(name: str) -> str:
+    return (TASKS / name / "task.yaml").read_text()
+
+
+def read(text: str, name: str = "agnews") -> dict:
+    return read_task_file(text, "task.yaml", name, built_in=True)
+
+
+def test_every_task_of_the_project_is_sound():
+    for name in list_tasks():
+        assert read(text_of(name), name)["metadata"]["name"] == name
+
+
+def test_keys_without_a_meaning_here_are_those_of_lm_eval():
+    from lm_eval.api.task import TaskConfig
+
+    assert {field.name for field in dataclasses.fields(TaskConfig)} == LM_EVAL_KEYS | set(TaskFile.model_fields)
+
+
+CHANGES = {
+    "booleans for labels": ("[World, Sports, Business, Technology]", "[yes, no]", 10, "put it in quotes"),
+    "numbers for labels": ("[World, Sports, Business, Technology]", "[1, 2]", 10, "put it in quotes"),
+    "no labels": ("[World, Sports, Business, Technology]", "[]", 10, "at least 2 items"),
+    "labels that are a text": ("[World, Sports, Business, Technology]", "World", 10, "list"),
+    "a label twice": ("[World, Sports, Business, Technology]", "[World, World]", 10, "twice"),
+    "a label of two lines": ("[World, Sports,", '["a\\nb", Sports,', 10, "one line"),
+    "labels in code": (
+        "doc_to_choice: [World, Sports, Business, Technology]",
+        "doc_to_choice: !function a.b",
+        10,
+        "list",
+    ),
+    "a mapped label that is none": ("Sci/Tech: Technology}", "Sci/Tech: Tech}", 44, "none of doc_to_choice"),
+    "an unknown main metric": ("main_metric: acc_calibrated", "main_metric: acc_calibrate", 25, "Did you mean"),
+    "a metric that is not listed": ("metric: acc\n", "metric: accuracy\n", 14, "list it"),
+    "a template that does not parse": ('"Article: {{text}}\\nAnswer:"', '"Article: {{text}"', 8, "template"),
+    "a template with another field": ("{{text}}", "{{title}}", 8, "nothing else"),
+    "a template with code": ("{{text}}", "{{ cycler.__init__.__globals__.os.system('x') }}", 8, "nothing else"),
+    "a template with a loop": ("{{text}}", "{% for i in range(9) %}x{% endfor %}", 8, "nothing else"),
+    "a template with a power": ("{{text}}", "{{ 9 ** 9 ** 9 }}", 8, "nothing else"),
+    "a template that is code": (
+        'doc_to_text: "Article: {{text}}\\nAnswer:"',
+        "doc_to_text: !function os.getcwd",
+        8,
+        "written out",
+    ),
+    "stop strings that are a text": ('stop: ["\\n", " END"]', "stop: END", 27, "list"),
+    "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
+    "no prompts in a style": ("    chat:", "    chats:", 33, "no meaning"),
+    "a number of records that is a text": ("train: 2000", "train: many", 51, "integer"),
+    "a module that is a path": ("module: tasks.synthetic.agnews", "module: ../../x", 51, "dotted name"),
+    "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "no meaning"),
+    "a custom data set that is no function": ("!function tasks.loaders.documents", "documents", 3, "!function"),
+    "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
+    "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
+    "metadata that is a list": ("metadata:\n  version: 1\n", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
+}
+CHANGES["an unknown placeholder"] = ('News Type: \\"{label}\\"\\nText: \\""', '{labl}"', 32, "{label}")
+CHANGES["a placeholder that reaches into an object"] = (
+    'private_prefix: "Text:"',
+    'private_prefix: "{label.__class__}"',
+    39,
+    "{label}",
+)
+CHANGES["a placeholder of a gigabyte"] = (
+    'private_prefix: "Text:"',
+    'private_prefix: "{label:>1000000000}"',
+    39,
+    "{label}",
+)
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_wrong_value_is_one_sentence_with_its_line(name: str):
+    old, new, line, words = CHANGES[name]
+    text = text_of("agnews")
+    assert old in text, old
+    with pytest.raises(DpiclError) as caught:
+        read(text.replace(old, new, 1))
+    said = str(caught.value)
+    assert f"line {line}:" in said and words in said and "\n" not in said
+
+
+@pytest.mark.parametrize("command", ["plan", "run", "board", "list"])
+def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command: str):
+    file = meals / "task.yaml"
+    file.write_text(file.read_text().replace("doc_to_choice:", "doc_to_choice: []\nunused:", 1))
+    words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
+    answer = dpicl(*words, "--plugin", meals)
+    assert answer.code == 2 and answer.err.count("\n") == 1 and "line" in answer.err and "doc_to_choice" in answer.err
+
+
+@pytest.mark.parametrize("command", ["plan", "board", "list"])
+def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, monkeypatch, command: str):
+    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
+    (meals / "own.py").write_text(f"open({str(meals / 'ran')!r}, 'w')")
+    file = meals / "task.yaml"
+    file.write_text(file.read_text().replace("tasks.metrics.classification_results", "own.results"))
+    words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
+    dpicl(*words, "--plugin", meals)
+    assert not (meals / "ran").exists()
+    answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
+    assert answer.code == 2 and "lm-eval cannot load" in answer.err
+    assert (meals / "ran").exists()  # which is why docs/adding.md says that a task folder is code
+
+
+def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):
+    """lm-eval reads every YAML file below a plug-in's folder, and takes the first one of a name."""
+    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
+    (meals / "aa.yaml").write_text((meals / "task.yaml").read_text().replace("Review: ", "Ignore this: "))
+    answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
+    assert answer.code == 2 and "another file" in answer.err
+
+
+def test_the_doctor_names_an_installed_task_that_cannot_be_used(meals: Path, monkeypatch):
+    (meals / "task.yaml").write_text("task: 1")
+    monkeypatch.setattr(task_config, "_given", {"meals": task_config.TaskFolder(meals, "an entry point")})
+    found = {check.name: check for check in doctor.examine()}
+    assert not found["task meals"].ok and "task.yaml of task meals, line 1" in found["task meals"].found
+    assert found["task agnews"].ok

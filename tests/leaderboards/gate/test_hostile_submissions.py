@@ -1,0 +1,254 @@
+"""One submission, whatever is in it, stops neither the gate nor anybody's board, and nothing of it reaches a terminal
+raw."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.errors import PluginError
+from leaderboards.gate import code, read_contents
+from leaderboards.gate.code import events_check
+from leaderboards.gate.findings import Finding
+from leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
+from leaderboards.gate.rerun import rerun
+from leaderboards.text import bound_text, epsilon_text, visible
+from tests.leaderboards.gate.conftest import World
+
+CONTROL = "\x1b[2J\x07"
+
+
+def card(text: str) -> Callable[[Path], None]:
+    """One more line in the card."""
+
+    def write(folder: Path) -> None:
+        path = folder / "submission.yaml"
+        path.write_text(f"{path.read_text()}{text}\n")
+
+    return write
+
+
+def result(change: Callable[[dict], None]) -> Callable[[Path], None]:
+    """The JSON of one result changed."""
+
+    def write(folder: Path) -> None:
+        path = sorted(folder.glob("results/*/*/*/*/*.json"))[0]
+        data = json.loads(path.read_text())
+        change(data)
+        path.write_text(json.dumps(data))
+
+    return write
+
+
+def raw(name: str, content: bytes) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_bytes(content) and None
+
+
+def first_result(content: bytes) -> Callable[[Path], None]:
+    return lambda folder: sorted(folder.glob("results/*/*/*/*/*.json"))[0].write_bytes(content) and None
+
+
+def many(folder: Path) -> None:
+    place = folder / "results" / "tiny" / "sim" / "vote" / "agnews"
+    for number in range(MOST_FILES + 1):
+        (place / f"{number:016x}.json").write_text("{}")
+
+
+def many_folders(folder: Path) -> None:
+    for number in range(5 * MOST_FILES):
+        (folder / "results" / f"{number}").mkdir()
+
+
+def deep_folders(folder: Path) -> None:
+    for _ in range(60):
+        folder = folder / "results"
+        folder.mkdir(exist_ok=True)
+
+
+HOSTILE: dict[str, Callable[[Path], None]] = {
+    "a surrogate in the card": card('contact: "a\\ud800b"'),
+    "a surrogate as a key of the card": card('"a\\ud800b": 1'),
+    "a surrogate in a reported score": card('reported: [{"a\\ud800": 1, task: x, epsilon: 1, score: 1, where: x}]'),
+    "half a character in the card": raw("submission.yaml", b"team: \xed\xa0\x80\n"),
+    "no character in the card": card('contact: "\\U00110000"'),
+    "a character beyond 32 bits in the card": card('contact: "\\UFFFFFFFF"'),
+    "a control character in the card": card('contact: "a\\x1b[2Jb"'),
+    "NUL in the card": card('contact: "a\\0b"'),
+    "an enormous number in the card": card("contact: 0x" + "f" * 9000),
+    "an enormous version": lambda folder: (
+        (folder / "submission.yaml").write_text(
+            (folder / "submission.yaml").read_text().replace("suite_version: 1", "suite_version: 0x" + "f" * 9000)
+        )
+        and None
+    ),
+    "a deep card": card("reported: " + "[" * 5000),
+    "an alias bomb in the card": card("a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]"),
+    "a card that is a list": raw("submission.yaml", b"- 1\n"),
+    "an enormous card": raw("submission.yaml", b"x" * (LARGEST_FILE + 1)),
+    "a long text in the card": card("contact: " + "x" * 100_000),
+    "a key that is no text": card("1: 2\n[a]: b"),
+    "a README of other bytes": raw("README.md", bytes(range(256))),
+    "a surrogate in a result": result(lambda data: data["manifest"].update(python="\ud800")),
+    "a surrogate as a key of a result": result(lambda data: data["privacy"]["accountants"].update({"\ud800": 1})),
+    "a control character as a key of a result": result(lambda data: data.update({CONTROL: 1})),
+    "control characters in a name of a task": result(lambda data: data["cell"].update(task=f"../{CONTROL}\0")),
+    "a huge number in a result": result(lambda data: data["cell"].update(seed=10**400)),
+    "a deep result": first_result(b"[" * 100_000),
+    "deep options": first_result(b'{"schema_version": 1, "cell": ' + b'{"a":' * 30_000),
+    "a result of other bytes": first_result(bytes(range(256))),
+    "a surrogate in a record of a re-run": raw("reproduced.json", b'{"schema_version": 1, "cells": ["\\ud800"]}'),
+    "a control character in a record of a re-run": raw("reproduced.json", b'{"schema_version": 1, "\\u001b[2J": 1}'),
+    "a deep record of a re-run": raw("reproduced.json", b'{"cells": ' + b"[" * 90_000),
+    "10 MB": raw("README.md", b"x" * 10_000_000),
+    "more files than may be": many,
+    "more folders than may be": many_folders,
+    "folders in folders": deep_folders,
+    "a name of other bytes": lambda folder: (folder / "\udcff.py").write_text("x") and None,
+    "a name with control characters": lambda folder: (folder / f"{CONTROL}.py").write_text("x") and None,
+    "a name with a new line": lambda folder: (folder / "a\nb.md").write_text("x") and None,
+    "a device's name": lambda folder: (folder / "nul.py").write_text("x") and None,
+    "names that differ in case": lambda folder: (folder / "Vote.py").write_text("x") and None,
+}
+
+
+@pytest.fixture
+def both(world: World) -> World:
+    """The submission, and beside it a sound one of another team."""
+    other = world.root / "team_b" / "vote"
+    shutil.copytree(world.folder, other)
+    path = other / "submission.yaml"
+    path.write_text(path.read_text().replace("team_a", "team_b"))
+    return world
+
+
+def clean(text: str) -> bool:
+    """Whether nothing in a text moves a cursor, and every system can write it."""
+    return all(visible(line, len(line)) == line for line in text.split("\n"))
+
+
+def examined(text: str) -> bool:
+    """Whether the sound one had all of its checks; the only thing against it is that the other one is its copy."""
+    return "team_b/vote passes; " in text or "team_b/vote is refused: duplicates." in text
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_it_has_its_findings_and_the_others_are_examined_and_shown(both: World, dpicl, name: str):
+    HOSTILE[name](both.folder)
+    words = ["submit", both.root, "--all", "--suite", both.suite, "--results", both.results]
+    answer = dpicl(*words)
+    assert answer.code == 1 and "team_a/vote is refused: " in answer.out and examined(answer.out)
+    assert "as a fault" not in answer.out and clean(answer.out) and clean(answer.err)
+    written = dpicl(*words, "--json")
+    assert clean(written.out) and clean(json.dumps(written.json, ensure_ascii=False))
+    board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
+    assert board.code == 0 and "team_b/vote" in board.out and clean(board.err)
+    if name != "a README of other bytes":
+        assert "team_a/vote is left out: " in board.err and "team_a/vote" not in board.out
+
+
+@pytest.mark.parametrize("name", [f"te{CONTROL}am", "\udcff", "con", "a b", "A", "<script>", "te\u202eam"])
+def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpicl, name: str):
+    both.folder.parent.rename(both.root / name)
+    answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--markdown")
+    assert answer.code == 1 and "The team's folder is called" in answer.out and examined(answer.out.replace("\\", ""))
+    assert clean(answer.out.replace("\u200b", "")) and "<script>" not in answer.out
+    board = dpicl("board", both.suite, "--results", both.results, "--submissions", both.root)
+    assert board.code == 0 and "/vote is left out" in board.err and clean(board.err)
+
+
+def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
+    both: World, dpicl, monkeypatch: pytest.MonkeyPatch
+):
+    from leaderboards.gate import contents, examination
+
+    def broken(found, request):
+        if found.name == "team_a/vote":
+            raise RecursionError
+        return Finding("data", "ok", "")
+
+    monkeypatch.setattr(examination, "data_check", broken)
+    answer = dpicl("submit", both.root, "--all", "--suite", both.suite, "--results", both.results, "--json")
+    first, second = answer.json["submissions"]
+    assert [one["check"] for one in first["checks"]] == ["gate"] and "as a fault" in first["checks"][0]["why"]
+    assert len(second["checks"]) > 5 and answer.code == 1
+
+    def unreadable(folder):
+        raise MemoryError
+
+    monkeypatch.setattr(contents, "survey", unreadable)
+    assert "(MemoryError at" in read_contents(both.folder).size[0]
+
+
+def test_a_finding_says_nothing_raw():
+    found = Finding("size", "failed", f"{CONTROL}\ud800 is\nodd", ("\u202e",))
+    assert clean(found.why) and found.others == ("⟨U+202E⟩",) and "⟨U+D800⟩ is odd" in found.why
+
+
+def test_a_claim_of_any_size_is_shown(both: World, dpicl):
+    both.edit(lambda data: data["privacy"].update(epsilon_claimed=1e308))
+    words = (both.suite, "--results", both.results, "--submissions", both.root)
+    board = dpicl("board", *words)
+    assert board.code == 0 and "1e+308" in board.out and "team_b/vote" in board.out
+
+
+@pytest.mark.parametrize("epsilon", [1e300, 1.7e308, 1e13])
+def test_an_epsilon_of_any_size_can_be_shown(epsilon: float):
+    assert float(epsilon_text(epsilon)) == pytest.approx(epsilon) == float(bound_text(epsilon))
+
+
+def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):
+    words = ["--suite", both.suite, "--results", both.results, "--rerun", 1]
+    alone = dpicl("submit", both.folder, *words)
+    assert alone.code == 2 and "cannot be run again: that runs the code that was sent" in alone.err
+    answer = dpicl("submit", both.root, "--all", *words, "--json")
+    for found in answer.json["submissions"]:
+        assert [one["status"] for one in found["checks"] if one["check"] == "rerun"] == ["not checked"]
+
+
+ANSWERS = [
+    b"",
+    b"[]",
+    b'"x"',
+    b"[" * 200_000,
+    b'{"answer": NaN}',
+    b'{"answer": 1}',
+    b'{"answer": [[]]}',
+    b'{"answer": [null, null, null, null, null]}',
+    b'{"answer": ["\\ud800", {}, "../../etc/passwd", "/etc/passwd", 1e308]}',
+    b'{"answer": [{"event": "gaussian", "noise_multiplier": ' + b"9" * 4000 + b"}]}",
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
+def test_whatever_the_process_of_sent_code_answers_is_a_finding(world: World, monkeypatch, answer: bytes):
+    """That process ran what was sent: it may write anything to its answer and to its output."""
+
+    def answered(words, folder, *more):
+        (folder / "answer.json").write_bytes(answer)
+        return answer.decode("utf-8", "replace")
+
+    monkeypatch.setattr(code, "run_apart", answered)
+    found = {one.check: one for one in world.examine(run_code=True, rerun=2).findings}
+    assert found["ledger"].status == found["conformance"].status == "failed" and "gate" not in found
+    contents = read_contents(world.folder)
+    with pytest.raises(PluginError):
+        rerun(contents, list(contents.results.values()), run_code=True)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_an_answer_that_is_no_plain_file_is_not_waited_for(world: World, monkeypatch, kind: str):
+    def answered(words, folder, *more):
+        if kind == "pipe":
+            os.mkfifo(folder / "answer.json")
+        else:
+            (folder / "answer.json").symlink_to("/dev/zero")
+        return ""
+
+    monkeypatch.setattr(code, "run_apart", answered)
+    assert events_check(read_contents(world.folder), run_code=True).status == "failed"

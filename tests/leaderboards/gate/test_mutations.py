@@ -1,0 +1,71 @@
+"""Whatever is sent, the gate has findings and the board goes on: no traceback, no program, no raw control character."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from harness.commands.output import plain
+from leaderboards.board import board_json, build_board
+from leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
+from leaderboards.gate.references import load_reference
+from leaderboards.gate.report import checks_text, ending, markdown
+from leaderboards.html import write_html
+from leaderboards.terminal import render_terminal
+from leaderboards.text import visible
+from tests.leaderboards.gate.conftest import World
+from tests.leaderboards.gate.mutations import damage
+from tests.leaderboards.gate.test_nothing_runs import started  # noqa: F401
+
+
+def examined(world: World, suites) -> str:
+    """Everything that the gate and the board say of the damaged submission and the sound one beside it."""
+    found, notes = load_submissions(world.root, suites)
+    assert "team_b/vote" in [one.name for one in found]
+    assert len(found) + len(notes) == 2
+    examination = examine(read_contents(world.folder), Request(suites=suites, results=world.results))
+    said = [*notes, checks_text(examination), ending(examination), markdown([examination])]
+    said.append(json.dumps(plain(examination.as_json()), ensure_ascii=False))
+    if not notes:
+        reference = load_reference(world.results, "tiny", 1, None)
+        board = build_board(reference, submissions=found)
+        said += [render_terminal(board), json.dumps(board_json(board))]
+        write_html(board, world.root.parent / "site")
+    return "\n".join(said)
+
+
+def attack(world: World, seeds: range, started: list[tuple[str, str]]) -> None:  # noqa: F811
+    shutil.copytree(world.folder, world.root / "team_b" / "vote")
+    sound = world.root / "team_b" / "vote" / "submission.yaml"
+    sound.write_text(sound.read_text().replace("team_a", "team_b"))
+    kept = world.root.parent / "kept"
+    shutil.copytree(world.folder, kept)
+    suites = known_suites([world.suite])
+    started.clear()
+    failures = []
+    for seed in seeds:
+        shutil.rmtree(world.folder)
+        shutil.copytree(kept, world.folder)
+        kind = damage(world.folder, seed)
+        try:
+            said = examined(world, suites)
+            said.encode("utf-8")
+        except Exception as error:
+            failures.append(f"seed {seed}, {kind}: {type(error).__name__}: {str(error)[:200]}")
+            continue
+        if "as a fault" in said:
+            failures.append(f"seed {seed}, {kind}: {said[said.index('as a fault') - 200 :][:200]}")
+        if any(visible(line, len(line)) != line for line in said.replace("\u200b", "").split("\n")):
+            failures.append(f"seed {seed}, {kind}: a raw character")
+    assert failures == [] and started == []
+
+
+def test_thirty_random_damages(world: World, started):  # noqa: F811
+    attack(world, range(30), started)
+
+
+@pytest.mark.slow
+def test_six_hundred_random_damages(world: World, started):  # noqa: F811
+    attack(world, range(1000, 1600), started)
