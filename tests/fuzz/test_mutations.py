@@ -233,6 +233,7 @@ def _commands(count: int, seed: int, folder: Path, dpicl, sim_suite: Path) -> se
             (
                 ("plan", suite),
                 ("board", suite, "--no-submissions"),
+                ("board", suite, "--no-submissions", "--html", folder / "site"),
                 ("board", "attacks"),
                 ("compare", results / "sim_suite", results / "sim_suite"),
             )
