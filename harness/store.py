@@ -7,7 +7,6 @@ be read as results are never deleted: `set_aside` moves them into a folder `set_
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from harness import json_text
 from harness.cells import Cell
 from harness.errors import ResultError
 from harness.files import unwritable, write_whole
+from harness.locks import acquire
 from harness.paths import slug
 from harness.results import Result, from_text, not_storable, to_text
 
@@ -109,7 +109,7 @@ class Store:
         """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
         path = self.folder / _LOCKS / f"{cell.id}.lock"
         try:
-            descriptor = _acquire(path, wait)
+            descriptor = acquire(path, wait)
         except OSError as error:
             raise unwritable(self.results, error) from error
         if descriptor is None:
@@ -134,7 +134,7 @@ class Store:
         """Removes what a killed run left half written, unless a run that is alive is writing it just now."""
         for path in self.folder.rglob(_UNFINISHED):
             lock = self.folder / _LOCKS / f"{path.name.split('.')[1]}.lock"
-            descriptor = _acquire(lock, wait=False)
+            descriptor = acquire(lock, wait=False)
             if descriptor is None:
                 continue
             path.unlink(missing_ok=True)
@@ -166,22 +166,3 @@ def _read(path: Path) -> Result | Damaged | None:
         return from_text(text)
     except ValueError as error:
         return Damaged(path, str(error))
-
-
-def _acquire(path: Path, wait: bool) -> int | None:
-    """An open, locked descriptor of the lock file; None when another process has it.
-
-    The holder removes the file before it lets go, so a lock counts only when its file is still the one at that path.
-    """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            pass  # removed by its last holder between open and lock: take a new one
-        os.close(descriptor)

@@ -2,7 +2,8 @@
 
 The key holds everything that the answer depends on: mechanism, options, sizes, epsilon, delta, mode, the accounting
 code and the versions of both accountants. A reader checks besides that the mechanism still has the stored events at the
-stored knob, so that an edited mechanism is calibrated anew. A damaged file counts as absent and is written again.
+stored knob, so that an edited mechanism is calibrated anew. Every file holds a checksum over its key and its answer: a
+damaged one counts as absent and is written again.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -23,6 +23,7 @@ from dp_accounting import dp_event as dp
 
 from harness import json_text
 from harness.errors import UnsupportedEvent
+from harness.locks import remove_abandoned, temporary_folder
 from harness.mechanism import Mechanism, Sizes
 from harness.privacy.bounds import Bounds
 from harness.privacy.events import from_json, to_json
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 #: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
 DEFAULT = Path("default")
+#: Folders that files are written in before they are moved to their place.
+_UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,13 @@ def read(where: Path | None, name: str) -> Stored | None:
     path = place / f"{name}.json"
     try:
         data = json_text.loads(path.read_bytes(), plain=False)
+        if data.pop("checksum") != _checksum(name, data):
+            raise ValueError("its checksum is another")
         bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
         return Stored(float(data["knob"]), bounds, from_json(data["event"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, UnsupportedEvent) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsupportedEvent) as error:
         logger.warning("Calibrating again: the cache file %s cannot be read (%s).", path, error)
         return None
 
@@ -103,14 +108,19 @@ def write(where: Path | None, name: str, answer: Stored) -> None:
     if place is None:
         return
     data = {"knob": answer.knob, "bounds": dataclasses.asdict(answer.bounds), "event": to_json(answer.event)}
+    # Through JSON, as a reader will see it: tuples become lists.
+    data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:
         place.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=place, suffix=".part", delete=False, encoding="utf-8") as part:
-            json.dump(data, part)
-        try:
-            os.replace(part.name, place / f"{name}.json")
-        except OSError:
-            os.unlink(part.name)
-            raise
+        remove_abandoned(place, _UNFINISHED)
+        with temporary_folder(place, _UNFINISHED) as unfinished:
+            part = unfinished / f"{name}.json"
+            part.write_text(json.dumps(data), encoding="utf-8")
+            os.replace(part, place / part.name)
     except OSError as error:
         logger.warning("The calibration is not cached: %s", error)
+
+
+def _checksum(name: str, data: Any) -> str:
+    """blake2b over the key and the answer as it stands in the file."""
+    return hashlib.blake2b(json.dumps([name, data], sort_keys=True).encode(), digest_size=16).hexdigest()

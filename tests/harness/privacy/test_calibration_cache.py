@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -70,6 +74,67 @@ def test_a_damaged_file_is_written_again(tmp_path: Path, searches: list[str], da
     assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert path.read_text() == whole
     assert len(searches) == 2
+
+
+@pytest.mark.parametrize("deep", ["[" * 50_000, '{"knob": ' * 50_000])
+def test_a_file_of_nothing_but_brackets_is_written_again(tmp_path: Path, searches: list[str], deep: str) -> None:
+    test_a_damaged_file_is_written_again(tmp_path, searches, deep)
+
+
+def test_an_answer_under_another_key_is_not_believed(tmp_path: Path, searches: list[str]) -> None:
+    weak = calibrate(OneGaussian(), SIZES, 8.0, DELTA, cache=tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    kept = path.read_bytes()
+    strong = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    assert strong.knob > weak.knob
+    (other,) = set(tmp_path.glob("*.json")) - {path}
+    other.write_bytes(kept)  # well formed, and less noise
+    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == strong
+    assert len(searches) == 3
+
+
+def test_no_damage_to_a_file_changes_an_answer(tmp_path: Path) -> None:
+    """Single bits, cuts, digits exchanged: what is read is what was written, or nothing."""
+    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    (path,) = tmp_path.glob("*.json")
+    whole = path.read_bytes()
+    name = path.stem
+    chance = random.Random(5)
+    flips = [(at, bit) for at in range(len(whole)) for bit in range(8)]
+    damaged = [whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :] for at, bit in flips]
+    damaged += [whole[:at] for at in range(len(whole))]
+    digits = [at for at in range(len(whole)) if chr(whole[at]).isdigit()]
+    for _ in range(500):
+        several = bytearray(whole)
+        for at in chance.sample(digits, chance.randrange(1, 6)):
+            several[at] = ord(chance.choice("0123456789"))
+        damaged.append(bytes(several))
+    believed = 0
+    for content in damaged:
+        path.write_bytes(content)
+        stored = calibration_cache.read(tmp_path, name)
+        if stored is not None:
+            assert (stored.knob, stored.bounds, stored.event) == (first.knob, first.bounds, first.event)
+            believed += 1
+    assert believed < len(damaged) / 20  # blanks, and digits that stand for the same number
+
+
+def _write_and_die(where: Path) -> None:
+    def dead(*given: object) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    calibration_cache.os.replace = dead
+    calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    process = multiprocessing.get_context("fork").Process(target=_write_and_die, args=(tmp_path,))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) == 1
+    calibrate(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_a_failed_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
