@@ -7,16 +7,19 @@ error that a user can mend ends its cell only; a bug ends the run.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
-import queue
+import pickle
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+import traceback
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.queues import Queue
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -30,7 +33,12 @@ from harness.store import Store
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
 
-_POLL_SECONDS = 0.2
+#: How often a cell is tried whose worker dies.
+TRIES = 3
+_POLL_SECONDS = 1.0
+#: A worker that has nothing left to do may take so long to end.
+_LAST_SECONDS = 10.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -45,13 +53,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Done:
-    """A cell is over. message: the error or the reason of a skip. busy: another run has its lock."""
+    """A cell is over.
+
+    message: the error or the reason of a skip. busy: another run has its lock. worker_died: why it failed.
+    """
 
     cell: Cell
     status: Status
     seconds: float = 0.0
     message: str = ""
     score: float | None = None
+    worker_died: bool = False
 
 
 Report = Callable[[Step | Done], None]
@@ -123,64 +135,163 @@ class Inline:
 
 @dataclass(frozen=True)
 class Local:
-    """Worker processes on this machine, started afresh (spawn); the processor's cores are divided between them."""
+    """Worker processes on this machine, started afresh (spawn); the processor's cores are divided between them.
+
+    A worker that is killed costs its cell one more try, by a worker that takes its place (`_Attempts`).
+    """
 
     workers: int
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        context = multiprocessing.get_context("spawn")
-        steps: Queue[Step] = context.Queue()
         workers = min(self.workers, len(cells))
         job = Job(job.suite, job.results, job.plugins, threads=max(1, cores() // max(1, workers)))
-        if not cells:
-            return
-        with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, steps)) as pool:
-            futures = {pool.submit(_attempt, cell, wait_for_locks) for cell in cells}
-            try:
-                _collect(futures, steps, report)
-            except BrokenProcessPool as error:
-                raise ResultError(
-                    "A worker process was killed, most often for want of memory; finished cells are kept."
-                    " Run again with fewer --workers."
-                ) from error
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                for process in multiprocessing.active_children():
-                    process.terminate()
-                raise
-
-
-def _collect(futures: set[Future[Done]], steps: Queue[Step], report: Report) -> None:
-    while futures:
-        finished, futures = wait(futures, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        for step in _drained(steps):
-            report(step)
-        for future in finished:
-            report(future.result())
-
-
-def _drained(steps: Queue[Step]) -> Iterable[Step]:
-    while True:
+        attempts = _Attempts(cells)
+        running: dict[Connection, WorkerProcess] = {}
         try:
-            yield steps.get_nowait()
-        except queue.Empty:
-            return
+            while attempts.waiting or running:
+                while attempts.waiting and len(running) < workers:
+                    worker = WorkerProcess(job, wait_for_locks)
+                    running[worker.pipe] = worker
+                    worker.start(attempts.next())
+                for worker in _speaking(running):
+                    cell = worker.cell
+                    event = worker.heard()
+                    if event is None:
+                        del running[worker.pipe]
+                        lost = attempts.lost(cell, worker.end())
+                        if lost is not None:
+                            report(lost)
+                        continue
+                    report(event)
+                    if isinstance(event, Done) and attempts.waiting:
+                        worker.take(attempts.next())
+                    elif isinstance(event, Done):
+                        del running[worker.pipe]
+                        worker.dismiss()
+        finally:
+            for worker in running.values():
+                worker.kill()
 
 
-#: The one worker of a worker process and the way its steps go; set once by `_start_worker`.
-_here: list[tuple[Worker, Queue[Step]]] = []
+def _speaking(running: dict[Connection, WorkerProcess]) -> list[WorkerProcess]:
+    """The workers that have said something or have died; waits until there is one."""
+    while True:
+        ready = wait(list(running), timeout=_POLL_SECONDS)
+        # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
+        found = [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
+        if found:
+            return found
 
 
-def _start_worker(job: Job, steps: Queue[Step]) -> None:
-    """Runs first in every worker process, before torch is loaded."""
-    limit_threads(job.threads)
+class _Attempts:
+    """The cells that wait for a worker. One whose worker died is tried again, after all others, `TRIES` times in all."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.waiting = deque(cells)
+        self._deaths: Counter[str] = Counter()
+
+    def next(self) -> Cell:
+        return self.waiting.popleft()
+
+    def lost(self, cell: Cell, how: str) -> Done | None:
+        """The worker of a cell has died. Returns what to report where it is given up."""
+        self._deaths[cell.id] += 1
+        tries = self._deaths[cell.id]
+        if tries < TRIES:
+            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
+            self.waiting.append(cell)
+            return None
+        message = (
+            f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept. Run again"
+            " with fewer --workers."
+        )
+        return Done(cell, "failed", message=message, worker_died=True)
+
+
+class WorkerProcess:
+    """A worker in a process of its own, and the pipe to it: cells one way, events and errors the other.
+
+    Every worker has its own pipe, so one that dies in the middle of a word takes nothing from the others.
+    """
+
+    cell: Cell
+
+    def __init__(self, job: Job, wait_for_locks: bool) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.pipe, self._theirs = context.Pipe()
+        self.process = context.Process(target=_work, args=(self._theirs, job, wait_for_locks))
+
+    def start(self, cell: Cell) -> None:
+        """Ctrl-C is the parent's business: a worker is born with it blocked, and killed by its parent."""
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self._theirs.close()  # so that the pipe ends with the worker
+        self.take(cell)
+
+    def take(self, cell: Cell) -> None:
+        """Gives it its next cell; a worker that has died meanwhile is found out by `heard`."""
+        self.cell = cell
+        with suppress(OSError):
+            self.pipe.send(cell)
+
+    def heard(self) -> Step | Done | None:
+        """What it says, None when it has died. Raises the exception that ended it."""
+        try:
+            event = self.pipe.recv() if self.pipe.poll() else None
+        except (EOFError, OSError):
+            return None
+        if isinstance(event, BaseException):
+            raise event
+        return event
+
+    def dismiss(self) -> None:
+        """Lets it go in its own time: it closes what it has open, and cannot outlive its parent."""
+        with suppress(OSError):
+            self.pipe.send(None)
+        self.process.join(_LAST_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """Nothing that a worker does can be left half done by it (docs/reliability.md)."""
+        if self.process.pid is not None:
+            self.process.kill()
+            self.process.join()
+        self.pipe.close()
+
+    def end(self) -> str:
+        """How it died."""
+        self.process.join(_LAST_SECONDS)
+        code = self.process.exitcode
+        self.kill()
+        if code is not None and code < 0:
+            return f"was killed ({signal.Signals(-code).name})"
+        return f"ended by itself (exit code {code})"
+
+
+def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
+    """A worker process: does the cells that come, until none does."""
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    _here.append((Worker(job), steps))
+    try:
+        limit_threads(job.threads)  # before torch is used
+        worker = Worker(job)
+        while (cell := pipe.recv()) is not None:
+            pipe.send(worker.attempt(cell, pipe.send, wait_for_locks))
+    except Exception as error:
+        pipe.send(_portable(error))
 
 
-def _attempt(cell: Cell, wait_for_lock: bool) -> Done:
-    worker, steps = _here[0]
-    return worker.attempt(cell, lambda event: steps.put(event) if isinstance(event, Step) else None, wait_for_lock)
+def _portable(error: Exception) -> Exception:
+    """An exception that survives the way to the parent, with its traceback as a note where it is a bug."""
+    if not isinstance(error, DpiclError):
+        error.add_note("".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
 
 
 def _die_with_parent() -> None:
@@ -218,16 +329,27 @@ class Ray:
         threads = max(1, cores() // max(1, self.workers))
         remote = ray.remote(num_cpus=threads, num_gpus=gpus)(_RayWorker)
         job = Job(job.suite, job.results.resolve(), tuple(path.resolve() for path in job.plugins), threads)
-        waiting = list(cells)
-        actors = [remote.remote(job) for _ in range(min(self.workers, len(waiting)))]
-        running = {actor.attempt.remote(waiting.pop(0), wait_for_locks): actor for actor in actors}
+        attempts = _Attempts(cells)
+        running: dict[Any, tuple[Any, Cell]] = {}
+
+        def give(actor: Any) -> None:
+            cell = attempts.next()
+            running[actor.attempt.remote(cell, wait_for_locks)] = actor, cell
+
+        for _ in range(min(self.workers, len(cells))):
+            give(remote.remote(job))
         while running:
-            finished, _ = ray.wait(list(running), num_returns=1)
-            for reference in finished:
-                actor = running.pop(reference)
-                report(ray.get(reference))
-                if waiting:
-                    running[actor.attempt.remote(waiting.pop(0), wait_for_locks)] = actor
+            (reference, *_), _ = ray.wait(list(running), num_returns=1)
+            actor, cell = running.pop(reference)
+            try:
+                done = ray.get(reference)
+            except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
+                actor = remote.remote(job)  # as a killed process: another actor takes its place
+                done = attempts.lost(cell, "was lost")
+            if done is not None:
+                report(done)
+            if attempts.waiting:
+                give(actor)
 
 
 class _RayWorker:

@@ -36,13 +36,13 @@ def acquire(path: Path, wait: bool, mode: int = 0o666) -> int | None:
 
 
 @contextmanager
-def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new folder that is this process's while it lives; removed at the end where it is still at its place.
+def temporary_folder(parent: Path, name: str) -> Iterator[Path]:
+    """A new folder ``.name-XXXX`` that is this process's while it lives; removed at the end where it is still there.
 
-    ``remove_abandoned`` of another process leaves it alone until this one has ended. Raises OSError.
+    `remove_abandoned` of another process leaves it alone until this one has ended. Raises OSError.
     """
     with _locked(parent):  # else another process could find the folder before it is locked
-        path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        path = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
         descriptor = os.open(path, os.O_RDONLY)
         fcntl.flock(descriptor, fcntl.LOCK_EX)
     try:
@@ -52,18 +52,22 @@ def temporary_folder(parent: Path, prefix: str) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def abandoned(parent: Path, prefix: str) -> list[Path]:
-    """The temporary folders of that prefix whose process is gone."""
+def abandoned(parent: Path) -> list[Path]:
+    """The temporary folders in a folder of the cache whose process is gone; all hidden folders there are temporary.
+
+    Raises OSError.
+    """
     if not parent.is_dir():
         return []
     with _locked(parent):
-        return [path for path in _folders(parent, prefix) if _is_free(path)]
+        hidden = [path for path in parent.iterdir() if path.name.startswith(".") and path.is_dir()]
+        return sorted(path for path in hidden if not path.is_symlink() and _is_free(path))
 
 
-def remove_abandoned(parent: Path, prefix: str) -> int:
-    """Removes the temporary folders of that prefix whose process is gone, and returns how many bytes they held."""
+def remove_abandoned(parent: Path) -> int:
+    """Removes the temporary folders whose process is gone; returns how many bytes they held. Raises OSError."""
     freed = 0
-    for path in abandoned(parent, prefix):
+    for path in abandoned(parent):
         freed += folder_bytes(path)
         shutil.rmtree(path, ignore_errors=True)
     return freed
@@ -76,10 +80,6 @@ def folder_bytes(folder: Path) -> int:
         with suppress(OSError):
             total += path.stat().st_size
     return total
-
-
-def _folders(parent: Path, prefix: str) -> list[Path]:
-    return sorted(path for path in parent.iterdir() if path.name.startswith(prefix) and path.is_dir())
 
 
 def _is_free(folder: Path) -> bool:

@@ -48,3 +48,13 @@ def slug(name: str) -> str:
 def cache_folder() -> Path:
     """The folder for everything that can be made again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
     return Path(os.environ.get("DPICL_CACHE") or "~/.cache/dpicl").expanduser()
+
+
+def models_folder() -> Path:
+    """The folder of converted weights, and of conversions that are at work or were killed."""
+    return cache_folder() / "models"
+
+
+def calibration_folder() -> Path:
+    """The folder of calibrated answers."""
+    return cache_folder() / "calibration"

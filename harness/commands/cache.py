@@ -1,13 +1,21 @@
-"""`dpicl cache`: what is kept of the model's answers to private prompts; `--clear` removes it."""
+"""`dpicl cache`: what is kept of the model's answers to private prompts, and what killed processes left in the cache;
+`--clear` removes both."""
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.commands import output
 from harness.commands.arguments import Subparsers, add_command
+from harness.errors import ResultError
+
+if TYPE_CHECKING:
+    from harness.output_cache import Collection
 
 
 def add(subparsers: Subparsers) -> None:
@@ -15,7 +23,7 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "cache",
-        "list or clear the model outputs that answer mechanisms collected (derived from private records)",
+        "list or clear collected model outputs (derived from private records) and what killed processes left",
         "dpicl cache --clear --task samsum",
         _cache,
     )
@@ -26,30 +34,42 @@ def add(subparsers: Subparsers) -> None:
 
 def _cache(arguments: argparse.Namespace) -> int:
     from harness.errors import unknown
-    from harness.output_cache import clear, collections, outputs_folder
     from harness.task import list_tasks
 
     for task in arguments.task:
         if task not in list_tasks():
             raise unknown("task", task, list_tasks())
-    if arguments.clear:
-        removed = clear(tasks=arguments.task, models=arguments.model)
-        if arguments.json:
-            output.emit_json({"removed": removed})
-        else:
-            output.emit(f"Removed {output.count(removed, 'output')}.")
-        return 0
+    return _clear(arguments) if arguments.clear else _list(arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from harness.output_cache import collections, outputs_folder
+
     held = [
         one
         for one in collections()
         if (not arguments.task or one.task in arguments.task) and (not arguments.model or one.model in arguments.model)
     ]
+    left = _abandoned()
     if arguments.json:
-        output.emit_json({"folder": outputs_folder(), "collections": [asdict(one) for one in held]})
+        found = [{"path": path, "bytes": size} for path, size in left.items()]
+        output.emit_json({"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found})
         return 0
+    _table(held)
+    if left:
+        output.emit(
+            f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
+            f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
+        )
+    return 0
+
+
+def _table(held: Sequence[Collection]) -> None:
+    from harness.output_cache import outputs_folder
+
     if not held:
         output.emit("The cache of model outputs is empty.")
-        return 0
+        return
     rows = [
         [
             one.model,
@@ -57,7 +77,7 @@ def _cache(arguments: argparse.Namespace) -> int:
             one.kind,
             str(one.outputs),
             f"{one.bytes / 1e6:.1f} MB",
-            time.strftime("%Y-%m-%d %H:%M", time.localtime(one.newest)),
+            "?" if one.newest is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(one.newest)),
         ]
         for one in held
     ]
@@ -65,4 +85,45 @@ def _cache(arguments: argparse.Namespace) -> int:
     output.emit(
         f"In {outputs_folder()}, readable by you alone; derived from private records. Clear: dpicl cache --clear"
     )
+
+
+def _clear(arguments: argparse.Namespace) -> int:
+    """Named tasks or models: their outputs alone; else what killed processes left goes too."""
+    from harness.locks import remove_abandoned
+    from harness.output_cache import clear
+
+    removed = clear(tasks=arguments.task, models=arguments.model)
+    freed = 0
+    if not arguments.task and not arguments.model:
+        try:
+            freed = sum(map(remove_abandoned, _places()))
+        except OSError as error:
+            raise _unreadable(error) from error
+    if arguments.json:
+        output.emit_json({"removed": removed, "abandoned_bytes": freed})
+        return 0
+    output.emit(f"Removed {output.count(removed, 'output')}.")
+    if freed:
+        output.emit(f"Removed {freed / 1e6:.1f} MB that killed processes had left.")
     return 0
+
+
+def _abandoned() -> dict[Path, int]:
+    """What killed processes left in the cache, in bytes."""
+    from harness.locks import abandoned, folder_bytes
+
+    try:
+        return {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _places() -> list[Path]:
+    """Where temporary folders are made."""
+    from harness.paths import calibration_folder, models_folder
+
+    return [models_folder(), calibration_folder()]
+
+
+def _unreadable(error: OSError) -> ResultError:
+    return ResultError(f"The cache folder {error.filename} cannot be read ({error.strerror}); mend its rights.")

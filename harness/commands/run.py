@@ -145,7 +145,9 @@ def _summary(
             output.emit(f"Next: {_next(arguments)}")
     for text, number in Counter(done.message for done in failed).items():
         output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
-    return 2 if failed else 0
+    if all(done.worker_died for done in failed):
+        return 1 if failed else 0  # nothing in the suite is to be mended
+    return 2
 
 
 def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:

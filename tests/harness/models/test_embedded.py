@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
 
-from harness import models
+from harness import locks, models
+from harness.cli import main
 from harness.errors import ModelError
 from harness.models import embedded
 from harness.models.base import ChatPrompt
@@ -66,7 +73,9 @@ def test_intact_cache_is_used_again(quick_conversion: Path, monkeypatch: pytest.
     assert embedded.cached_model() == folder
 
 
-@pytest.mark.parametrize("damage", ["changed", "missing", "unfinished", "garbage", "older"])
+@pytest.mark.parametrize(
+    "damage", ["changed", "missing", "unfinished", "garbage", "older", "nothing noted", "more files", "deep"]
+)
 def test_damaged_cache_is_made_again(quick_conversion: Path, damage: str) -> None:
     folder = embedded.cached_model()
     match damage:
@@ -80,6 +89,12 @@ def test_damaged_cache_is_made_again(quick_conversion: Path, damage: str) -> Non
             (folder / "complete.json").write_text("[")
         case "older":
             (folder / "complete.json").write_text(json.dumps({"format": 0, "files": {}}))
+        case "nothing noted":
+            (folder / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": {}}))
+        case "more files":
+            (folder / "adapter.safetensors").write_text("more")
+        case "deep":
+            (folder / "complete.json").write_text("[" * 100_000)
     assert embedded.cached_model() == folder
     assert (folder / "weights").read_text() == "weights"
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
@@ -94,6 +109,108 @@ def test_failed_conversion_leaves_nothing_behind(quick_conversion: Path, monkeyp
     with pytest.raises(RuntimeError):
         embedded.cached_model()
     assert list((quick_conversion / "models").iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(
+    quick_conversion: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(source: Path, target: Path) -> None:
+        (target / "weights").write_text("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(embedded, "_convert", fail)
+    with pytest.raises(ModelError, match=r"No space left.*DPICL_CACHE"):
+        embedded.cached_model()
+    assert list((quick_conversion / "models").iterdir()) == []
+
+
+def _convert_slowly(pipe: Connection) -> None:
+    """Begins a conversion, says so in the middle of it, and waits there for a word that may never come."""
+
+    def convert(source: Path, target: Path) -> None:
+        (target / "weights").write_bytes(b"w" * 3_000_000)
+        pipe.send(str(target))
+        pipe.recv()
+        files = {"weights": embedded.file_sha256(target / "weights")}
+        (target / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": files}))
+
+    embedded._convert = convert
+    embedded.cached_model()
+
+
+def _remove_slowly(pipe: Connection) -> None:
+    """Stops for ever in the middle of removing a damaged folder."""
+
+    def rmtree(path: Path, **flags: object) -> None:
+        if "damaged" in path.name:
+            pipe.send(str(path))
+            pipe.recv()
+
+    locks.shutil.rmtree = rmtree
+    embedded.cached_model()
+
+
+def started(work: Callable[[Connection], None]) -> tuple[multiprocessing.Process, Connection, Path]:
+    """A process in the middle of its work, and the temporary folder that it has."""
+    here, there = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=work, args=(there,))
+    process.start()
+    there.close()
+    return process, here, Path(here.recv())
+
+
+def killed(process: multiprocessing.Process) -> None:
+    os.kill(process.pid or 0, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_what_a_killed_conversion_left_is_shown_and_cleared(quick_conversion: Path, capsys) -> None:
+    process, _, folder = started(_convert_slowly)
+    killed(process)
+    assert main(["cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["abandoned"] == [{"path": str(folder), "bytes": 3_000_000}]
+    assert main(["cache"]) == 0
+    assert "3.0 MB" in capsys.readouterr().out
+    assert main(["cache", "--clear", "--task", "agnews"]) == 0
+    assert folder.exists()
+    assert main(["cache", "--clear"]) == 0
+    assert "3.0 MB" in capsys.readouterr().out
+    assert not folder.exists()
+
+
+def test_what_killed_conversions_left_is_removed_by_the_next(quick_conversion: Path) -> None:
+    for _ in range(2):
+        process, _, folder = started(_convert_slowly)
+        killed(process)
+        assert folder.exists()
+    (folder.parent / f".{folder.parent.name}-damaged-older").mkdir()  # of a version that had no locks
+    made = embedded.cached_model()
+    assert list(made.parent.iterdir()) == [made]
+
+
+def test_what_a_kill_in_the_removal_of_a_damaged_folder_left_is_removed_by_the_next(quick_conversion: Path) -> None:
+    made = embedded.cached_model()
+    (made / "weights").write_text("weighty")
+    process, _, folder = started(_remove_slowly)
+    killed(process)
+    assert (folder / made.name / "weights").exists()
+    assert embedded.cached_model() == made
+    assert list(made.parent.iterdir()) == [made]
+
+
+def test_a_conversion_that_is_alive_is_left_alone(quick_conversion: Path, capsys) -> None:
+    process, pipe, folder = started(_convert_slowly)
+    os.utime(folder, (0, 0))  # neither its age
+    assert main(["cache", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["abandoned"] == []
+    assert main(["cache", "--clear"]) == 0
+    made = embedded.cached_model()  # nor that another was faster
+    assert (folder / "weights").stat().st_size == 3_000_000
+    pipe.send("go on")
+    process.join()
+    assert process.exitcode == 0
+    assert list(made.parent.iterdir()) == [made]
 
 
 @pytest.fixture(scope="module")
