@@ -8,18 +8,13 @@ error that a user can mend ends its cell only; a bug ends the run.
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import pickle
-import signal
 import threading
 import time
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -30,14 +25,12 @@ from harness.registry import load_mechanisms
 from harness.results import Result, SuiteReference
 from harness.runner import Skipped, Workbench, run_cell
 from harness.store import Store
+from harness.worker_process import WorkerProcess, die_with_parent, portable, speaking
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
 
 #: How often a cell is tried whose worker dies.
 TRIES = 3
-_POLL_SECONDS = 1.0
-#: A worker that has nothing left to do may take so long to end.
-_LAST_SECONDS = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -150,11 +143,11 @@ class Local:
         try:
             while attempts.waiting or running:
                 while attempts.waiting and len(running) < workers:
-                    worker = WorkerProcess(job, wait_for_locks)
+                    worker = WorkerProcess(_work, job, wait_for_locks)
                     running[worker.pipe] = worker
                     worker.start(attempts.next())
-                for worker in _speaking(running):
-                    cell = worker.cell
+                for worker in speaking(running):
+                    cell = worker.item
                     event = worker.heard()
                     if event is None:
                         del running[worker.pipe]
@@ -166,25 +159,15 @@ class Local:
                     if isinstance(event, Done) and attempts.waiting:
                         worker.take(attempts.next())
                     elif isinstance(event, Done):
-                        del running[worker.pipe]
                         worker.dismiss()
+                        del running[worker.pipe]
         finally:
             for worker in running.values():
                 worker.kill()
 
 
-def _speaking(running: dict[Connection, WorkerProcess]) -> list[WorkerProcess]:
-    """The workers that have said something or have died; waits until there is one."""
-    while True:
-        ready = wait(list(running), timeout=_POLL_SECONDS)
-        # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
-        found = [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
-        if found:
-            return found
-
-
 class _Attempts:
-    """The cells that wait for a worker. One whose worker died is tried again, after all others, `TRIES` times in all."""
+    """The cells that wait for a worker. One whose worker died is tried again after all others, `TRIES` times in all."""
 
     def __init__(self, cells: Sequence[Cell]) -> None:
         self.waiting = deque(cells)
@@ -208,98 +191,16 @@ class _Attempts:
         return Done(cell, "failed", message=message, worker_died=True)
 
 
-class WorkerProcess:
-    """A worker in a process of its own, and the pipe to it: cells one way, events and errors the other.
-
-    Every worker has its own pipe, so one that dies in the middle of a word takes nothing from the others.
-    """
-
-    cell: Cell
-
-    def __init__(self, job: Job, wait_for_locks: bool) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, self._theirs = context.Pipe()
-        self.process = context.Process(target=_work, args=(self._theirs, job, wait_for_locks))
-
-    def start(self, cell: Cell) -> None:
-        """Ctrl-C is the parent's business: a worker is born with it blocked, and killed by its parent."""
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            self.process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        self._theirs.close()  # so that the pipe ends with the worker
-        self.take(cell)
-
-    def take(self, cell: Cell) -> None:
-        """Gives it its next cell; a worker that has died meanwhile is found out by `heard`."""
-        self.cell = cell
-        with suppress(OSError):
-            self.pipe.send(cell)
-
-    def heard(self) -> Step | Done | None:
-        """What it says, None when it has died. Raises the exception that ended it."""
-        try:
-            event = self.pipe.recv() if self.pipe.poll() else None
-        except (EOFError, OSError):
-            return None
-        if isinstance(event, BaseException):
-            raise event
-        return event
-
-    def dismiss(self) -> None:
-        """Lets it go in its own time: it closes what it has open, and cannot outlive its parent."""
-        with suppress(OSError):
-            self.pipe.send(None)
-        self.process.join(_LAST_SECONDS)
-        self.kill()
-
-    def kill(self) -> None:
-        """Nothing that a worker does can be left half done by it (docs/reliability.md)."""
-        if self.process.pid is not None:
-            self.process.kill()
-            self.process.join()
-        self.pipe.close()
-
-    def end(self) -> str:
-        """How it died."""
-        self.process.join(_LAST_SECONDS)
-        code = self.process.exitcode
-        self.kill()
-        if code is not None and code < 0:
-            return f"was killed ({signal.Signals(-code).name})"
-        return f"ended by itself (exit code {code})"
-
-
 def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
     """A worker process: does the cells that come, until none does."""
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=die_with_parent, daemon=True).start()
     try:
         limit_threads(job.threads)  # before torch is used
         worker = Worker(job)
         while (cell := pipe.recv()) is not None:
             pipe.send(worker.attempt(cell, pipe.send, wait_for_locks))
     except Exception as error:
-        pipe.send(_portable(error))
-
-
-def _portable(error: Exception) -> Exception:
-    """An exception that survives the way to the parent, with its traceback as a note where it is a bug."""
-    if not isinstance(error, DpiclError):
-        error.add_note("".join(traceback.format_exception(error)))
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error
-    except Exception:
-        return RuntimeError("".join(traceback.format_exception(error)))
-
-
-def _die_with_parent() -> None:
-    """Ends this worker when its parent dies: nobody would take its answer, and it would hold locks for nothing."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        pipe.send(portable(error))
 
 
 def limit_threads(threads: int) -> None:

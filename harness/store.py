@@ -8,6 +8,7 @@ be read as results are never deleted: `set_aside` moves them into a folder `set_
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -75,12 +76,11 @@ class Store:
 
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
-        probe = self.folder / f".probe.{os.getpid()}"
         try:
             (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
             (self.folder / _LOCKS / ".gitignore").write_text("*\n", encoding="utf-8")
-            probe.write_text("", encoding="utf-8")
-            probe.unlink()
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
         except OSError as error:
             raise unwritable(self.results, error) from error
         self._remove_unfinished()
@@ -131,13 +131,16 @@ class Store:
         return path
 
     def _remove_unfinished(self) -> None:
-        """Removes what a killed run left half written, unless a run that is alive is writing it just now."""
-        for path in self.folder.rglob(_UNFINISHED):
-            lock = self.folder / _LOCKS / f"{path.name.split('.')[1]}.lock"
+        """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
+        unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
+        locks = {path.stem: path for path in (self.folder / _LOCKS).glob("*.lock")}
+        for cell in sorted(unfinished.keys() | locks.keys()):
+            lock = self.folder / _LOCKS / f"{cell}.lock"
             descriptor = acquire(lock, wait=False)
             if descriptor is None:
                 continue
-            path.unlink(missing_ok=True)
+            if cell in unfinished:
+                unfinished[cell].unlink(missing_ok=True)
             lock.unlink(missing_ok=True)
             os.close(descriptor)
 

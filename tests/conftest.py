@@ -59,9 +59,12 @@ def dpicl(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., 
 
 @pytest.fixture
 def dpicl_process(own_cache: Path) -> Callable[..., subprocess.Popen[str]]:
-    """Starts a `dpicl` command as a process of its own, with one thread; the caller waits for it or kills it."""
+    """Starts a `dpicl` command as a process of its own, with one thread; the caller waits for it or kills it.
 
-    def start(*words: object) -> subprocess.Popen[str]:
+    Words for Popen may be given by name.
+    """
+
+    def start(*words: object, **how: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [sys.executable, "-m", "harness", *map(str, words)],
             stdout=subprocess.PIPE,
@@ -69,6 +72,7 @@ def dpicl_process(own_cache: Path) -> Callable[..., subprocess.Popen[str]]:
             text=True,
             cwd=Path(__file__).parent.parent,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
+            **how,
         )
 
     return start

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import sys
 import types
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -132,17 +135,119 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
     assert not multiprocessing.active_children()
 
 
-def _killed(*arguments: object) -> None:
-    import os
-    import signal
+MORTAL = """\
+import os
+import signal
+from dataclasses import dataclass
+from pathlib import Path
 
-    os.kill(os.getpid(), signal.SIGKILL)
+from dp_accounting import dp_event as dp
+
+from harness.mechanism import Demonstration, DemonstrationMechanism
 
 
-def test_a_worker_that_is_killed_is_an_error_that_says_what_to_do(job, results, monkeypatch):
-    monkeypatch.setattr(engines, "_attempt", _killed)
-    with pytest.raises(ResultError, match="--workers"):
-        Local(1).run([results[0].cell], job, lambda event: None)
+@dataclass(frozen=True)
+class Mortal(DemonstrationMechanism):
+    name = "mortal"
+    knob = None
+    tag: int = 0
+    deaths: int = 0
+
+    def events(self, knob, sizes):
+        return dp.NoOpDpEvent()
+
+    def release(self, private, context):
+        log = Path(os.environ["MORTAL_LOG"])
+        with log.open("a") as file:
+            file.write(f"{self.tag}\\n")
+        if log.read_text().split().count(str(self.tag)) <= self.deaths:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Demonstration(f"text {self.tag}", label, 2) for label in context.shots]
+"""
+
+
+@pytest.fixture
+def mortal(own_cache, tmp_path, monkeypatch):
+    """mortal({tag: deaths}) -> (suite file, plug-in, log of releases): one quick cell for each tag."""
+
+    def make(deaths: dict[int, int]) -> tuple[Path, Path, Path]:
+        log, plugin, suite = tmp_path / "log", tmp_path / "mortal.py", tmp_path / "mortal.yaml"
+        plugin.write_text(MORTAL)
+        log.write_text("")
+        monkeypatch.setenv("MORTAL_LOG", str(log))
+        rows = "".join(
+            f"  - name: mortal\n    label: mortal{tag}\n    options: {{tag: {tag}, deaths: {number}}}\n"
+            for tag, number in deaths.items()
+        )
+        suite.write_text(
+            "name: mortal\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: [0]\nepsilons: [1]\ntasks: [agnews]\n"
+            f"test_records: 4\ntrain_records: 60\nmechanisms:\n{rows}"
+        )
+        return suite, plugin, log
+
+    return make
+
+
+def outcomes(folder: Path) -> dict[str, Any]:
+    """Label -> what a cell's result says, but for when and how fast."""
+    results, damaged = Store(folder, "mortal").load_all()
+    assert damaged == []
+    return {result.cell.label: result.model_dump(exclude={"created", "cost"}) for result in results}
+
+
+def test_a_worker_that_is_killed_costs_its_cell_one_more_try(dpicl, mortal, tmp_path, caplog):
+    suite, plugin, log = mortal({0: 0, 1: 1})
+    words = ["run", suite, "--plugin", plugin, "--json", "--results"]
+    answer = dpicl(*words, tmp_path / "local", "--engine", "local", "--workers", 1)
+    assert answer.code == 0, answer.err
+    assert answer.json["counts"] == {"done": 2, "present": 0, "skipped": 0, "failed": 0}
+    assert Counter(log.read_text().split()) == {"0": 1, "1": 2}
+    assert "SIGKILL" in caplog.text and "mortal1" in caplog.text
+    assert not multiprocessing.active_children()
+    assert not [path for path in (tmp_path / "local").rglob("*") if path.suffix in (".tmp", ".lock")]
+    log.write_text("1\n")  # it has died already
+    assert dpicl(*words, tmp_path / "inline").code == 0
+    assert outcomes(tmp_path / "local") == outcomes(tmp_path / "inline")
+
+
+@pytest.mark.slow
+def test_a_cell_whose_workers_all_die_is_named_and_the_others_are_done(dpicl, mortal, tmp_path):
+    suite, plugin, log = mortal({0: 99, 1: 0, 2: 2, 3: 0})
+    words = ["run", suite, "--plugin", plugin, "--json", "--results", tmp_path / "results", "--engine", "local"]
+    answer = dpicl(*words, "--workers", 2)
+    assert answer.code == 1
+    assert answer.json["counts"] == {"done": 3, "present": 0, "skipped": 0, "failed": 1}
+    assert Counter(log.read_text().split()) == {"0": engines.TRIES, "1": 1, "2": 3, "3": 1}
+    last = answer.err.strip().splitlines()[-1]
+    assert "mortal0" in last and "--workers" in last
+    assert set(outcomes(tmp_path / "results")) == {"mortal1", "mortal2", "mortal3"}
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_local_workers_without_a_traceback(dpicl_process, sim_suite, tmp_path):
+    process = dpicl_process(
+        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
+    )
+    said = process.stderr.readline()
+    assert "cells to do" in said
+    process.stderr.readline()  # the first cell is done: the workers are at work
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err and "stopped" in err
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_workers_start_leaves_no_traceback(dpicl_process, sim_suite, tmp_path):
+    process = dpicl_process(
+        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
+    )
+    assert "cells to do" in process.stderr.readline()  # the workers load their libraries now
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err and "stopped" in err
 
 
 def test_no_cells_need_no_workers(job):
@@ -155,6 +260,10 @@ class _Actor:
     def __init__(self, cls: type, arguments: tuple[Any, ...]) -> None:
         worker = cls(*arguments)
         self.attempt = types.SimpleNamespace(remote=lambda *words: _Reference(worker.attempt(*words)))
+
+
+class _RayActorError(Exception):
+    """Stands in for Ray's: the actor's process is gone."""
 
 
 class _Reference:
@@ -170,6 +279,7 @@ def ray(monkeypatch) -> types.ModuleType:
     module.remote = lambda **settings: lambda cls: types.SimpleNamespace(remote=lambda *words: _Actor(cls, words))
     module.wait = lambda references, num_returns: (references[:num_returns], references[num_returns:])
     module.get = lambda reference: reference.value
+    module.exceptions = types.SimpleNamespace(RayActorError=_RayActorError, OutOfMemoryError=_RayActorError)
     monkeypatch.setitem(sys.modules, "ray", module)
     return module
 
@@ -181,6 +291,31 @@ def test_ray_actors_do_every_cell_once(ray, job, results, ran, monkeypatch):
     assert sorted(ran) == sorted(cell.id for cell in cells)
     assert {event.status for event in done} == {"done"}
     assert isinstance(make_engine("ray", 2), Ray)
+
+
+def test_a_ray_actor_that_is_lost_costs_its_cell_one_more_try(ray, job, results, ran, monkeypatch):
+    monkeypatch.setattr(engines, "limit_threads", lambda threads: None)
+    cells = [result.cell for result in results]
+    asked: Counter[str] = Counter()
+    sound = engines._RayWorker.attempt
+
+    def attempt(self: Any, cell: Cell, wait_for_lock: bool) -> Any:
+        asked[cell.id] += 1
+        if cell == cells[0] or (cell == cells[1] and asked[cell.id] == 1):
+            return _RayActorError("the actor died")
+        return sound(self, cell, wait_for_lock)
+
+    def get(reference: _Reference) -> Any:
+        if isinstance(reference.value, _RayActorError):
+            raise reference.value
+        return reference.value
+
+    monkeypatch.setattr(engines._RayWorker, "attempt", attempt)
+    ray.get = get
+    done = collect(make_engine("ray", 2), cells, job)
+    assert Counter(event.status for event in done) == {"done": 3, "failed": 1}
+    assert [event.cell for event in done if event.worker_died] == [cells[0]]
+    assert [asked[cell.id] for cell in cells] == [engines.TRIES, 2, 1, 1]
 
 
 def test_ray_that_is_not_installed_says_how_to_get_it(monkeypatch):

@@ -1,0 +1,133 @@
+"""A run in a forked process that is killed at one point of the way in which it writes."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from harness.cache_file import CacheFile
+from harness.cli import main
+
+#: Calls that change a file, make or remove one, or take a lock.
+_CALLS = ("open", "close", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
+
+
+class Points:
+    """Counts what a process does to the files under a folder, and kills it at one count.
+
+    deadly: the point, None for never. group: the whole process group dies. Every call has a point before it and one
+    after it, every written text another in its middle.
+    """
+
+    def __init__(self, folder: Path, deadly: int | None, group: bool) -> None:
+        self._folder, self._deadly, self._group = str(folder), deadly, group
+        self.count = 0
+
+    def install(self) -> None:
+        for name in _CALLS:
+            setattr(os, name, self._watched(getattr(os, name)))
+        fcntl.flock = self._watched(fcntl.flock)
+        real = io.open
+
+        def opened(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
+            if "r" in mode or not self._concerns(file):
+                return real(file, mode, *rest, **more)
+            self.passed()
+            return _File(real(file, mode, *rest, **more), self)
+
+        io.open = opened
+        run = CacheFile.run
+        CacheFile.run = lambda cache, action: self._around(run, cache, action)
+
+    def passed(self) -> None:
+        self.count += 1
+        if self.count == self._deadly:
+            if self._group:
+                os.killpg(0, signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(first: Any, *rest: Any, **more: Any) -> Any:
+            if self._concerns(first):
+                return self._around(call, first, *rest, **more)
+            return call(first, *rest, **more)
+
+        return watched
+
+    def _around(self, call: Callable[..., Any], *words: Any, **more: Any) -> Any:
+        self.passed()
+        given = call(*words, **more)
+        self.passed()
+        return given
+
+    def _concerns(self, target: Any) -> bool:
+        if isinstance(target, int):
+            try:
+                target = os.readlink(f"/proc/self/fd/{target}")
+            except OSError:
+                return False
+        return str(target).startswith(self._folder)
+
+
+class _File:
+    """A file that is written in two halves."""
+
+    def __init__(self, file: Any, points: Points) -> None:
+        self._file, self._points = file, points
+
+    def write(self, text: Any) -> int:
+        self._points.passed()
+        middle = len(text) // 2
+        self._file.write(text[:middle])
+        self._file.flush()
+        self._points.passed()
+        self._file.write(text[middle:])
+        self._file.flush()
+        self._points.passed()
+        return len(text)
+
+    def __enter__(self) -> _File:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def run_forked(
+    words: Sequence[object], folder: Path, deadly: int | None = None, group: bool = False
+) -> tuple[int, int]:
+    """Runs a `dpicl` command in a child of this process: (exit code, or minus the signal; points passed, if it ended).
+
+    folder: whose files are watched; the child's words go to ``folder/said``.
+    """
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            os.setpgid(0, 0)
+            said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            os.dup2(said, 1)
+            os.dup2(said, 2)
+            sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
+            points = Points(folder / "files", deadly, group)
+            points.install()
+            code = main([str(word) for word in words])
+            os.write(there, str(points.count).encode())
+            sys.stdout.flush()
+        finally:
+            os._exit(code)
+    os.close(there)
+    _, status = os.waitpid(child, 0)
+    counted = os.read(here, 100)
+    os.close(here)
+    return os.waitstatus_to_exitcode(status), int(counted or 0)
