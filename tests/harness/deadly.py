@@ -16,6 +16,8 @@ from harness.cli import main
 
 #: Calls that change a file, make or remove one, or take a lock.
 _CALLS = ("open", "close", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
+#: What two runs of one cell may differ in; for pydantic's ``exclude``.
+MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
 
 
 class Points:

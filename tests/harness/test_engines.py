@@ -22,6 +22,7 @@ from harness.results import Result, SuiteReference
 from harness.runner import Skipped
 from harness.store import Store
 from harness.suite import load_suite
+from tests.harness.deadly import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 
 
@@ -192,7 +193,7 @@ def outcomes(folder: Path) -> dict[str, Any]:
     """Label -> what a cell's result says, but for when and how fast."""
     results, damaged = Store(folder, "mortal").load_all()
     assert damaged == []
-    return {result.cell.label: result.model_dump(exclude={"created", "cost"}) for result in results}
+    return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in results}
 
 
 def test_a_worker_that_is_killed_costs_its_cell_one_more_try(dpicl, mortal, tmp_path, caplog):

@@ -16,6 +16,8 @@ import pytest
 from harness import cache_file
 from harness.errors import ResultError
 from harness.output_cache import OutputCache, clear, collections, key_of
+from harness.store import Store
+from tests.harness.deadly import MAY_DIFFER
 
 #: What a model says: the only right answers. Two kinds, several pages of the file.
 TRUTH = {key_of(i): [i / 7, -float(i), float("nan") if i % 11 == 0 else 0.5] for i in range(60)} | {
@@ -311,3 +313,61 @@ def test_a_path_that_is_no_folder_costs_only_the_keeping_and_listing_it_says_why
         collections(tmp_path / "outputs")
     (tmp_path / "other" / "outputs.sqlite").mkdir(parents=True)
     assert asked_as_a_run_asks(tmp_path / "other") == 0
+
+
+SUITE = """\
+name: damage
+version: 1
+source: synthetic
+model: sim
+seeds: [0]
+epsilons: [8]
+delta: 1e-5
+shots: 2
+tasks: [agnews]
+test_records: 6
+train_records: 60
+mechanisms:
+  - {name: voting, options: {slots: 4, examples_per_slot: 2, sampling_seed: 0}}
+"""
+
+
+@pytest.fixture
+def run(dpicl, tmp_path, own_cache, monkeypatch):
+    """run('name') -> what a run says without its times, in a results folder of its own and one common cache."""
+    suite = tmp_path / "damage.yaml"
+    suite.write_text(SUITE)
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+
+    def start(name: str) -> dict[str, object]:
+        answer = dpicl("run", suite, "--results", tmp_path / name, "--json")
+        assert answer.code == 0, answer.err
+        ((result,), damaged) = Store(tmp_path / name, "damage").load_all()
+        assert damaged == []
+        return result.model_dump(exclude=MAY_DIFFER)
+
+    return start
+
+
+def check_runs(run: Callable[[str], dict[str, object]], outputs: Path, seeds: range) -> None:
+    """Damages the cache between runs of one suite; a run that answers from what is there is checked for it, too."""
+    first = run("first")
+    kept = {path.name: path.read_bytes() for path in outputs.iterdir()}
+    for seed in seeds:
+        chance = random.Random(seed)
+        for path in outputs.iterdir():
+            path.unlink()
+        for name, content in kept.items():
+            (outputs / name).write_bytes(content)
+        content = kept["outputs.sqlite"]
+        (outputs / "outputs.sqlite").write_bytes(chance.choice(DAMAGES)(content, chance))
+        assert run(f"run {seed}") == first, seed
+
+
+def test_runs_on_a_damaged_cache_give_the_results_of_a_sound_one(run, tmp_path):
+    check_runs(run, tmp_path / "cache" / "outputs", range(3))
+
+
+@pytest.mark.slow
+def test_a_hundred_and_fifty_runs_on_damaged_caches_give_the_results_of_a_sound_one(run, tmp_path):
+    check_runs(run, tmp_path / "cache" / "outputs", range(3, 153))
