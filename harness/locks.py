@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+#: The lock file in a temporary folder.
+_LOCK = "lock"
+
 
 def acquire(path: Path, wait: bool, mode: int = 0o666) -> int | None:
     """An open, locked descriptor of the lock file; None when another process has it and ``wait`` is off.
@@ -37,16 +40,16 @@ def acquire(path: Path, wait: bool, mode: int = 0o666) -> int | None:
 
 @contextmanager
 def temporary_folder(parent: Path, name: str) -> Iterator[Path]:
-    """A new folder ``.name-XXXX`` that is this process's while it lives; removed at the end where it is still there.
+    """An empty folder in a new one, ``.name-XXXX``, that is this process's while it lives and is removed at the end.
 
-    `remove_abandoned` of another process leaves it alone until this one has ended. Raises OSError.
+    What is moved out of it stays. `remove_abandoned` of another process leaves it alone until this one has ended.
+    Raises OSError.
     """
-    with _locked(parent):  # else another process could find the folder before it is locked
-        path = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
-        descriptor = os.open(path, os.O_RDONLY)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    path, descriptor = _claimed(parent, name)
     try:
-        yield path
+        content = path / "content"
+        content.mkdir(mode=0o700)
+        yield content
     finally:
         shutil.rmtree(path, ignore_errors=True)
         os.close(descriptor)
@@ -57,19 +60,22 @@ def abandoned(parent: Path) -> list[Path]:
 
     Raises OSError.
     """
-    if not parent.is_dir():
-        return []
-    with _locked(parent):
-        hidden = [path for path in parent.iterdir() if path.name.startswith(".") and path.is_dir()]
-        return sorted(path for path in hidden if not path.is_symlink() and _is_free(path))
+    found = []
+    for path in _temporary(parent):
+        with _taken(path) as mine:
+            if mine:
+                found.append(path)
+    return found
 
 
 def remove_abandoned(parent: Path) -> int:
     """Removes the temporary folders whose process is gone; returns how many bytes they held. Raises OSError."""
     freed = 0
-    for path in abandoned(parent):
-        freed += folder_bytes(path)
-        shutil.rmtree(path, ignore_errors=True)
+    for path in _temporary(parent):
+        with _taken(path) as mine:  # held while it is removed, so that nobody begins to fill it
+            if mine:
+                freed += folder_bytes(path)
+                shutil.rmtree(path, ignore_errors=True)
     return freed
 
 
@@ -78,31 +84,40 @@ def folder_bytes(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
         with suppress(OSError):
-            total += path.stat().st_size
+            total += path.stat().st_size if path.is_file() else 0
     return total
 
 
-def _is_free(folder: Path) -> bool:
-    """Whether no process holds the lock of a temporary folder."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return False  # gone, or somebody else's
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
+def _claimed(parent: Path, name: str) -> tuple[Path, int]:
+    """A new folder and its lock's descriptor; another one where some process has removed the first before it was
+    locked."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
+        try:
+            descriptor = acquire(path / _LOCK, wait=False)
+        except FileNotFoundError:
+            continue
+        if descriptor is not None:
+            return path, descriptor
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _temporary(parent: Path) -> list[Path]:
+    if not parent.is_dir():
+        return []
+    hidden = (path for path in parent.iterdir() if path.name.startswith("."))
+    return sorted(path for path in hidden if path.is_dir() and not path.is_symlink())
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Holds the lock of a folder itself; nobody holds one for long."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _taken(folder: Path) -> Iterator[bool]:
+    """Holds the lock of a temporary folder; yields False where its process is alive or it is gone."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        descriptor = acquire(folder / _LOCK, wait=False)
+    except FileNotFoundError:
+        descriptor = None
+    try:
+        yield descriptor is not None
     finally:
-        os.close(descriptor)
+        if descriptor is not None:
+            os.close(descriptor)

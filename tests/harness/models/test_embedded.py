@@ -129,7 +129,7 @@ def _convert_slowly(pipe: Connection) -> None:
 
     def convert(source: Path, target: Path) -> None:
         (target / "weights").write_bytes(b"w" * 3_000_000)
-        pipe.send(str(target))
+        pipe.send(str(target.parent))
         pipe.recv()
         files = {"weights": embedded.file_sha256(target / "weights")}
         (target / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": files}))
@@ -194,7 +194,7 @@ def test_what_a_kill_in_the_removal_of_a_damaged_folder_left_is_removed_by_the_n
     (made / "weights").write_text("weighty")
     process, _, folder = started(_remove_slowly)
     killed(process)
-    assert (folder / made.name / "weights").exists()
+    assert (folder / "content" / made.name / "weights").exists()
     assert embedded.cached_model() == made
     assert list(made.parent.iterdir()) == [made]
 
@@ -206,7 +206,7 @@ def test_a_conversion_that_is_alive_is_left_alone(quick_conversion: Path, capsys
     assert json.loads(capsys.readouterr().out)["abandoned"] == []
     assert main(["cache", "--clear"]) == 0
     made = embedded.cached_model()  # nor that another was faster
-    assert (folder / "weights").stat().st_size == 3_000_000
+    assert (folder / "content" / "weights").stat().st_size == 3_000_000
     pipe.send("go on")
     process.join()
     assert process.exitcode == 0
