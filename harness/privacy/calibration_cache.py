@@ -13,6 +13,7 @@ import hashlib
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -84,6 +85,7 @@ def read(where: Path | None, name: str) -> Stored | None:
     place = folder(where)
     if place is None:
         return None
+    _tidy(place)
     path = place / f"{name}.json"
     try:
         data = json_text.loads(path.read_bytes(), plain=False)
@@ -98,6 +100,13 @@ def read(where: Path | None, name: str) -> Stored | None:
         return None
 
 
+@cache
+def _tidy(place: Path) -> None:
+    """Removes what killed processes left, once for each process."""
+    with suppress(OSError):  # a folder that can only be read is as good
+        remove_abandoned(place)
+
+
 def write(where: Path | None, name: str, answer: Stored) -> None:
     """Stores an answer under its key, whole or not at all; a folder that cannot be written is only logged."""
     place = folder(where)
@@ -108,7 +117,6 @@ def write(where: Path | None, name: str, answer: Stored) -> None:
     data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:
         place.mkdir(parents=True, exist_ok=True)
-        remove_abandoned(place)
         with temporary_folder(place, "unfinished") as unfinished:
             part = unfinished / f"{name}.json"
             part.write_text(json.dumps(data), encoding="utf-8")
