@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
@@ -42,6 +43,14 @@ def own_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Points DPICL_CACHE to the session's cache folder: nothing of the user's own cache is read or written."""
     monkeypatch.setenv("DPICL_CACHE", str(session_cache))
     return session_cache
+
+
+@pytest.fixture(autouse=True)
+def warnings_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library's warnings reach caplog, or the stderr of this test's first command: `main` sets its log up once."""
+    log = logging.getLogger("harness")
+    monkeypatch.setattr(log, "handlers", [])
+    monkeypatch.setattr(log, "propagate", True)
 
 
 @pytest.fixture
