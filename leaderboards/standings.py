@@ -157,8 +157,9 @@ def recovery_notes(table: TaskTable) -> list[str]:
     ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
     notes: dict[str, None] = {}
     for row in rows:
-        known = row.recovery is not None and row.zero_shot is not None and row.real_data is not None
-        if known and not row.is_end and ends != {row.seeds}:
+        if row.is_end or row.recovery is None or ends == {row.seeds}:
+            continue
+        if row.zero_shot is not None and row.real_data is not None:
             ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
             notes[f"recovery over seeds {seeds_text(row.seeds)}: {ends_said} over these seeds."] = None
     reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
