@@ -15,6 +15,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from harness.cells import Cell
 
 SCHEMA_VERSION: Final = 1
+#: Stands for the fingerprint of records that are private in earnest.
+WITHHELD: Final = "withheld"
 
 
 class Part(BaseModel):
@@ -106,7 +108,8 @@ class Answer(Part):
 
 
 class Data(Part):
-    """The records that were used. sizes: private records by label ('' where the set is not partitioned)."""
+    """The records that were used. sizes: private records by label ('' where the set is not partitioned), as declared
+    or else counted."""
 
     fingerprint: str
     source: str

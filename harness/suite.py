@@ -12,6 +12,7 @@
     test_records: 100            # leave out for all
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
+    sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
     tasks: [agnews, dbpedia]
     mechanisms:
       - name: tang
@@ -37,6 +38,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     ValidationError,
     field_validator,
@@ -83,10 +85,21 @@ def _whole(value: Any) -> Any:
     return value
 
 
+def _declared(value: Any) -> int | dict[str, int]:
+    """A declared size, or one for each class."""
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not numbers or not all(type(number) is int and 0 < number <= MOST_RECORDS for number in numbers):
+        raise ValueError(f"must be a whole number from 1 to {MOST_RECORDS:g}, or one for each class")
+    return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+
+
 Whole = Annotated[int, BeforeValidator(_whole)]
+DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$")]
 Options = dict[str, Any]
 
+#: No data set has more private records, and a larger number would overflow in rates.
+MOST_RECORDS = 10**12
 
 #: Folders beside those of suites (harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
@@ -128,6 +141,7 @@ class Suite(BaseModel):
     train_records: Annotated[Whole, Field(ge=1)] | None = None
     queries: Annotated[Whole, Field(ge=1)] | None = None
     task_shots: dict[str, Annotated[Whole, Field(ge=1)]] = {}
+    sizes: dict[str, DeclaredSize] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 

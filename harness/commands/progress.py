@@ -20,10 +20,12 @@ _QUIET_SECONDS = 30.0
 class TimeLeft:
     """How long the rest will take, from the estimates of a plan, corrected by what the finished cells really took.
 
-    estimates: cell id -> seconds in one process (None: nothing is known).
+    estimates: cell id -> seconds in one process (None: nothing is known). withheld: with secure noise, where they
+        depend on the records, nothing is said.
     """
 
-    def __init__(self, estimates: Mapping[str, float | None], workers: int) -> None:
+    def __init__(self, estimates: Mapping[str, float | None], workers: int, withheld: bool = False) -> None:
+        self._withheld = withheld
         self._waiting = dict(estimates)
         self._workers = workers
         self._expected = self._spent = 0.0
@@ -51,6 +53,8 @@ class TimeLeft:
         return total / min(self._workers, max(1, len(self._waiting)))
 
     def text(self) -> str:
+        if self._withheld:
+            return "time left: withheld"
         left = self.seconds()
         return "time left: known after the first cell" if left is None else f"about {duration(left)} left"
 
@@ -69,7 +73,8 @@ def outcome(done: Done) -> str:
     """A finished cell in one line."""
     match done.status:
         case "done":
-            return f"{done.cell}: {done.score:.3f} in {duration(done.seconds)}"
+            spent = "" if done.cell.secure else f" in {duration(done.seconds)}"  # withheld: it depends on the records
+            return f"{done.cell}: {done.score:.3f}{spent}"
         case "failed":
             return f"{done.cell}: failed: {done.message}"
         case "skipped":
@@ -110,7 +115,7 @@ def _bar(total: int, left: TimeLeft) -> Iterator[Report]:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
+    console = Console(file=sys.stderr)  # this one, also while harness.concealed turns sys.stderr away
     with Progress(*columns, console=console, transient=True) as progress:
         whole = progress.add_task("cells", total=total, note=left.text())
         rows: dict[str, TaskID] = {}

@@ -28,7 +28,7 @@ from harness.privacy.ledger import Ledger
 from harness.privacy.time_limit import TookTooLong, within
 from harness.registry import find_mechanism, load_mechanisms
 from harness.results import Result
-from harness.seeds import streams
+from harness.seeds import accounted_delta, streams
 from harness.task import Task
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
@@ -237,7 +237,7 @@ def _whole(expected: float) -> bool:
 def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
     """(problem or "", epsilon, the accountants)."""
     try:
-        upper, second, names = account(event, result.cell.delta)
+        upper, second, names = account(event, accounted_delta(result.cell.delta, result.cell.noise))
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
