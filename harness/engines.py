@@ -15,13 +15,14 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.queues import Queue
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.cells import Cell
-from harness.errors import DpiclError, ResultError, UsageError, unknown
+from harness.errors import DataError, DpiclError, ResultError, UsageError, unknown
+from harness.fingerprints import Fingerprints, noted
 from harness.manifest import cores
 from harness.registry import load_mechanisms
 from harness.results import Result, SuiteReference
@@ -45,7 +46,10 @@ class Step:
 
 @dataclass(frozen=True)
 class Done:
-    """A cell is over. message: the error or the reason of a skip. busy: another run has its lock."""
+    """A cell is over. message: the error or the reason of a skip. busy: another run has its lock.
+
+    seconds: 0 with secure noise, where they depend on the records.
+    """
 
     cell: Cell
     status: Status
@@ -59,12 +63,14 @@ Report = Callable[[Step | Done], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default."""
+    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
+    whether secure noise may come with an infinite epsilon."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
+    reveal: bool = False
 
 
 class Engine(Protocol):
@@ -80,9 +86,10 @@ class Worker:
     job: Job
     bench: Workbench = field(init=False)
     store: Store = field(init=False)
+    records: Fingerprints = field(default_factory=Fingerprints)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins))
+        self.bench = Workbench(load_mechanisms(self.job.plugins), reveal=self.job.reveal)
         self.store = Store(self.job.results, self.job.suite.name)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
@@ -90,24 +97,43 @@ class Worker:
         with self.store.lock(cell, wait=wait_for_lock) as mine:
             if not mine:
                 return Done(cell, "busy")
-            if self.store.holds(cell):
-                return Done(cell, "present")
             start = time.perf_counter()
+
+            def spent() -> float:
+                return 0.0 if cell.secure else time.perf_counter() - start
+
             try:
+                if self._there(cell):
+                    return Done(cell, "present")
                 result = self._run(cell, report)
             except Skipped as reason:
                 return Done(cell, "skipped", message=str(reason))
             except ResultError:
                 raise  # the folder is the same for every cell
             except DpiclError as error:
-                return Done(cell, "failed", time.perf_counter() - start, message=str(error))
+                return Done(cell, "failed", spent(), message=str(error))
             score = result.scores[result.main_metric].value
-            return Done(cell, "done", time.perf_counter() - start, score=score)
+            return Done(cell, "done", spent(), score=score)
+
+    def _there(self, cell: Cell) -> bool:
+        """Whether another run has finished the cell. Raises DataError where that was with other records."""
+        found = self.store.read(cell)
+        if found is not None and (reason := self.records.difference(found)):
+            raise DataError(
+                f"Another run has just written this result from other records ({reason}); give each set of records a"
+                " --results folder of its own."
+            )
+        return found is not None
 
     def _run(self, cell: Cell, report: Report) -> Result:
         result = run_cell(
-            cell, self.job.suite, self.bench, lambda done, total, unit: report(Step(cell, done, total, unit))
+            cell,
+            self.job.suite,
+            self.bench,
+            lambda done, total, unit: report(Step(cell, done, total, unit)),
         )
+        if cell.secure:
+            result = noted(result, self.bench.task(cell))
         self.store.write(result)
         return result
 
@@ -131,7 +157,7 @@ class Local:
         context = multiprocessing.get_context("spawn")
         steps: Queue[Step] = context.Queue()
         workers = min(self.workers, len(cells))
-        job = Job(job.suite, job.results, job.plugins, threads=max(1, cores() // max(1, workers)))
+        job = replace(job, threads=max(1, cores() // max(1, workers)))
         if not cells:
             return
         with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(job, steps)) as pool:
@@ -217,7 +243,8 @@ class Ray:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         threads = max(1, cores() // max(1, self.workers))
         remote = ray.remote(num_cpus=threads, num_gpus=gpus)(_RayWorker)
-        job = Job(job.suite, job.results.resolve(), tuple(path.resolve() for path in job.plugins), threads)
+        plugins = tuple(path.resolve() for path in job.plugins)
+        job = replace(job, results=job.results.resolve(), plugins=plugins, threads=threads)
         waiting = list(cells)
         actors = [remote.remote(job) for _ in range(min(self.workers, len(waiting)))]
         running = {actor.attempt.remote(waiting.pop(0), wait_for_locks): actor for actor in actors}

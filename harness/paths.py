@@ -48,3 +48,9 @@ def slug(name: str) -> str:
 def cache_folder() -> Path:
     """The folder for everything that can be made again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
     return Path(os.environ.get("DPICL_CACHE") or "~/.cache/dpicl").expanduser()
+
+
+def private_folder() -> Path:
+    """The folder for what must never leave this machine (a secret key, which private set a result was made from). Its
+    owner alone may read it."""
+    return cache_folder() / "private"
