@@ -17,13 +17,21 @@ from functools import lru_cache
 from typing import Any
 
 from dp_accounting import dp_event as dp
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    ValidationError,
+    model_serializer,
+)
 
 from harness import json_text
 from harness.errors import PluginError, UsageError, unknown
 from harness.field_types import Count, Delta, Epsilon, Positive
 from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.registry import Registered
+from harness.seeds import accounted_delta
 from harness.strict_yaml import Place
 from harness.suite import MechanismEntry, Mode, Noise, OptionChange, Options, Suite
 
@@ -34,7 +42,8 @@ class Cell(BaseModel):
     label: the row on the board. It names the cell but does not determine its result, so it is not part of the id.
     source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
     in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
-    queries the epsilon of an answer mechanism covers; None means as many as there are test records.
+    queries the epsilon of an answer mechanism covers; None means as many as there are test records. sizes: n of every
+    class ('' for a task without classes) as declared; None: counted.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -58,12 +67,27 @@ class Cell(BaseModel):
     mode: Mode
     plugin: str | None = None
     queries: Positive | None = None
+    sizes: dict[str, Positive] | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether the records are private in earnest: nothing but what was paid for leaves the run."""
+        return self.noise == "secure"
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits of the sha256 over every field but the label (and `queries` where it is not set)."""
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries`, `sizes` where they are not
+        set)."""
         content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`sizes` is written where it is set, so that what was written before there were any stays as it is."""
+        data: dict[str, Any] = write(self)
+        if data.get("sizes") is None:
+            data.pop("sizes", None)
+        return data
 
     def __str__(self) -> str:
         return f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
@@ -71,10 +95,12 @@ class Cell(BaseModel):
 
 @dataclass(frozen=True)
 class TaskFacts:
-    """What a cell needs to know of a task before its records are loaded: version, and the source 'auto' stands for."""
+    """What a cell needs to know of a task before its records are loaded: version, the source 'auto' stands for, and
+    the classes that are groups of records of their own (none where all records are one group)."""
 
     version: int | str
     source: str
+    classes: tuple[str, ...] = ()
 
 
 def expand(
@@ -82,21 +108,51 @@ def expand(
     mechanisms: Mapping[str, Registered],
     tasks: Mapping[str, Callable[[str], TaskFacts]],
     options: Sequence[OptionChange] = (),
+    reveal: bool = False,
 ) -> list[Cell]:
     """The cells of a suite, in the order in which they are run: by model, task, mechanism, epsilon, seed.
 
-    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts.
-    Raises UsageError, with file and line where there is one, for unknown names and for options that do not fit.
+    mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts. reveal:
+        whether secure noise may stand beside epsilon = infinity, which publishes what follows from the records.
+    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, and for
+    secure noise without declared sizes or at too small a delta.
     """
     _check_names(suite, mechanisms, tasks)
+    try:
+        accounted_delta(suite.delta, suite.noise)
+    except UsageError as error:
+        raise suite.error(("delta",), str(error)) from None
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
     for model in suite.models:
         for task in suite.tasks:
             facts = tasks[task](suite.source)
+            sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
-                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options)
+                cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
     return cells
+
+
+def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
+    """n of every class ('' without classes) that the suite declares; None where it declares none.
+
+    Raises UsageError for sizes that do not fit the classes, and for none with secure noise.
+    """
+    declared: int | dict[str, int] | None = suite.sizes.get(task)
+    form = f"{{{task}: {{{', '.join(f'{label}: N' for label in classes)}}}}}" if classes else f"{{{task}: N}}"
+    if declared is None:
+        if suite.noise == "secure":
+            raise suite.error(
+                ("noise",),
+                f"noise: secure needs the declared sizes of {task}, since counts of private records are private:"
+                f" add `sizes: {form}` with numbers that everybody may know.",
+            )
+        return None
+    if isinstance(declared, int):
+        return dict.fromkeys(classes or [""], declared)
+    if set(declared) != set(classes):
+        raise suite.error(("sizes", task), f"the declared sizes do not fit the classes of {task}; write {form}.")
+    return {label: declared[label] for label in classes}
 
 
 def _cells_of(
@@ -108,6 +164,8 @@ def _cells_of(
     facts: TaskFacts,
     model: str,
     changes: Sequence[OptionChange],
+    sizes: dict[str, int] | None,
+    reveal: bool,
 ) -> Iterator[Cell]:
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
@@ -121,6 +179,8 @@ def _cells_of(
         raise suite.error(place, str(error)) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     for epsilon in suite.epsilons if own_epsilon is None else [own_epsilon]:
+        if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
+            raise suite.error(place, refusal(entry.row))
         for seed in suite.seeds:
             yield Cell(
                 suite=suite.name,
@@ -142,7 +202,16 @@ def _cells_of(
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
                 queries=suite.queries if issubclass(registered.cls, AnswerMechanism) else None,
+                sizes=sizes,
             )
+
+
+def refusal(row: str) -> str:
+    """Why a row at epsilon = infinity does not go with secure noise."""
+    return (
+        f"{row} at epsilon = inf would publish what follows from private records without any noise, and noise: secure"
+        " keeps them private; leave it out, or give --reveal-records to `dpicl run` and `dpicl plan`."
+    )
 
 
 def option_types(cls: type[Mechanism]) -> dict[str, Any]:
@@ -227,9 +296,10 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
     for i, task in enumerate(suite.tasks):
         if task not in tasks:
             raise suite.error(("tasks", i), str(unknown("task", task, tasks)))
-    for task in suite.task_shots:
-        if task not in tasks:
-            raise suite.error(("task_shots", task), str(unknown("task", task, tasks)))
+    for key in ("task_shots", "sizes"):
+        for task in getattr(suite, key):
+            if task not in tasks:
+                raise suite.error((key, task), str(unknown("task", task, tasks)))
     for i, entry in enumerate(suite.mechanisms):
         if entry.name not in mechanisms:
             raise suite.error(("mechanisms", i, "name"), str(unknown("mechanism", entry.name, mechanisms)))

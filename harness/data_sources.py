@@ -88,11 +88,26 @@ def read(
     raise UsageError(f"Unknown source '{source}'; use one of {', '.join(SOURCES)}.")
 
 
+def check_there(spec: SourceSpec, source: str) -> None:
+    """Raises DataError where a local file is missing, or no commit of a hub data set is known. Reads no record."""
+    if source == "local":
+        for split in ("train", "test"):
+            local_file(spec, split)
+    elif source == "hub":
+        hub_commit(spec)
+
+
 # --- local files ---------------------------------------------------------------------------------------------------
 
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     """$DPICL_DATA/<task>/train.jsonl and test.jsonl. Raises DataError with the file and line, never with the text."""
+    train, test = (_read_jsonl(spec, local_file(spec, split)) for split in ("train", "test"))
+    return train, test
+
+
+def local_file(spec: SourceSpec, split: str) -> Path:
+    """The file of a split under $DPICL_DATA. Raises DataError where it is not there."""
     if "missing" in spec.local:
         raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
     folder = data_folder()
@@ -101,14 +116,16 @@ def read_local(spec: SourceSpec) -> tuple[Split, Split]:
             f"DPICL_DATA is not set; point it to a folder that holds {spec.name}/train.jsonl and"
             f" {spec.name}/test.jsonl, or use `--source synthetic`."
         )
-    train, test = (_read_jsonl(spec, folder / spec.name / f"{split}.jsonl") for split in ("train", "test"))
-    return train, test
+    path = folder / spec.name / f"{split}.jsonl"
+    if not path.is_file():
+        raise DataError(
+            f"DPICL_DATA holds no {spec.name}/{path.name}; put the file there, or use `--source synthetic`."
+        )
+    return path
 
 
 def _read_jsonl(spec: SourceSpec, path: Path) -> Split:
     place = f"{spec.name}/{path.name}"
-    if not path.is_file():
-        raise DataError(f"DPICL_DATA holds no {place}; put the file there, or use `--source synthetic`.")
     try:
         with path.open("rb") as file:
             lines = enumerate(_lines(file), start=1)
@@ -192,14 +209,10 @@ def _first_words(text: str, most: int | None) -> str:
 
 def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
     """One commit of a hub data set by `datasets.load_dataset`. Raises DataError that says how to go on without it."""
-    if "missing" in spec.hub:
-        raise DataError(
-            f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
-            " `--source local`, or use `--source synthetic`."
-        )
+    revision = hub_commit(spec)
     import datasets
 
-    path, revision = spec.hub["path"], _hub_revision(spec)
+    path = spec.hub["path"]
     splits = spec.hub.get("splits", {"train": "train", "test": "test"})
     try:
         train, test = (
@@ -215,11 +228,17 @@ def read_hub(spec: SourceSpec) -> tuple[Split, Split]:
     return _hub_split(spec, train), _hub_split(spec, test)
 
 
-def _hub_revision(spec: SourceSpec) -> str:
+def hub_commit(spec: SourceSpec) -> str:
     """The commit that the task file pins, or the one that $DPICL_HUB_REVISION names for this task.
 
-    Never a branch: what it holds may change between two cells of one board. Raises DataError where there is none.
+    Never a branch: what it holds may change between two cells of one board. Raises DataError where there is none, and
+    for a task that is not on the hub.
     """
+    if "missing" in spec.hub:
+        raise DataError(
+            f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
+            " `--source local`, or use `--source synthetic`."
+        )
     if pinned := spec.hub.get("revision"):
         return str(pinned)
     given = dict(item.strip().partition("=")[::2] for item in os.environ.get("DPICL_HUB_REVISION", "").split(","))

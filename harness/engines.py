@@ -7,31 +7,26 @@ error that a user can mend ends its cell only; a bug ends the run.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.cells import Cell
-from harness.errors import DpiclError, ResultError, UsageError, unknown
+from harness.errors import DataError, DpiclError, ResultError, UsageError, unknown
+from harness.fingerprints import Fingerprints, noted
 from harness.manifest import cores
 from harness.registry import load_mechanisms
 from harness.results import Result, SuiteReference
 from harness.runner import Skipped, Workbench, run_cell
 from harness.store import Store
-from harness.worker_process import WorkerProcess, die_with_parent, portable, speaking
+from harness.worker_process import Attempts, WorkerProcess, die_with_parent, portable, speaking
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
-
-#: How often a cell is tried whose worker dies.
-TRIES = 3
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,8 @@ class Step:
 class Done:
     """A cell is over.
 
-    message: the error or the reason of a skip. busy: another run has its lock. worker_died: why it failed.
+    message: the error or the reason of a skip. busy: another run has its lock. seconds: 0 with secure noise, where they
+    depend on the records. worker_died: why it failed.
     """
 
     cell: Cell
@@ -64,12 +60,14 @@ Report = Callable[[Step | Done], None]
 
 @dataclass(frozen=True)
 class Job:
-    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default."""
+    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
+    whether secure noise may come with an infinite epsilon."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
+    reveal: bool = False
 
 
 class Engine(Protocol):
@@ -85,9 +83,10 @@ class Worker:
     job: Job
     bench: Workbench = field(init=False)
     store: Store = field(init=False)
+    records: Fingerprints = field(default_factory=Fingerprints)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins))
+        self.bench = Workbench(load_mechanisms(self.job.plugins), reveal=self.job.reveal)
         self.store = Store(self.job.results, self.job.suite.name)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
@@ -95,24 +94,43 @@ class Worker:
         with self.store.lock(cell, wait=wait_for_lock) as mine:
             if not mine:
                 return Done(cell, "busy")
-            if self.store.holds(cell):
-                return Done(cell, "present")
             start = time.perf_counter()
+
+            def spent() -> float:
+                return 0.0 if cell.secure else time.perf_counter() - start
+
             try:
+                if self._there(cell):
+                    return Done(cell, "present")
                 result = self._run(cell, report)
             except Skipped as reason:
                 return Done(cell, "skipped", message=str(reason))
             except ResultError:
                 raise  # the folder is the same for every cell
             except DpiclError as error:
-                return Done(cell, "failed", time.perf_counter() - start, message=str(error))
+                return Done(cell, "failed", spent(), message=str(error))
             score = result.scores[result.main_metric].value
-            return Done(cell, "done", time.perf_counter() - start, score=score)
+            return Done(cell, "done", spent(), score=score)
+
+    def _there(self, cell: Cell) -> bool:
+        """Whether another run has finished the cell. Raises DataError where that was with other records."""
+        found = self.store.read(cell)
+        if found is not None and (reason := self.records.difference(found)):
+            raise DataError(
+                f"Another run has just written this result from other records ({reason}); give each set of records a"
+                " --results folder of its own."
+            )
+        return found is not None
 
     def _run(self, cell: Cell, report: Report) -> Result:
         result = run_cell(
-            cell, self.job.suite, self.bench, lambda done, total, unit: report(Step(cell, done, total, unit))
+            cell,
+            self.job.suite,
+            self.bench,
+            lambda done, total, unit: report(Step(cell, done, total, unit)),
         )
+        if cell.secure:
+            result = noted(result, self.bench.task(cell))
         self.store.write(result)
         return result
 
@@ -130,15 +148,15 @@ class Inline:
 class Local:
     """Worker processes on this machine, started afresh (spawn); the processor's cores are divided between them.
 
-    A worker that is killed costs its cell one more try, by a worker that takes its place (`_Attempts`).
+    A worker that is killed costs its cell one more try, by a worker that takes its place (`Attempts`).
     """
 
     workers: int
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         workers = min(self.workers, len(cells))
-        job = Job(job.suite, job.results, job.plugins, threads=max(1, cores() // max(1, workers)))
-        attempts = _Attempts(cells)
+        job = replace(job, threads=max(1, cores() // max(1, workers)))
+        attempts = Attempts(cells)
         running: dict[Connection, WorkerProcess] = {}
         try:
             while attempts.waiting or running:
@@ -151,9 +169,8 @@ class Local:
                     event = worker.heard()
                     if event is None:
                         del running[worker.pipe]
-                        lost = attempts.lost(cell, worker.end())
-                        if lost is not None:
-                            report(lost)
+                        if message := attempts.lost(cell, worker.end()):
+                            report(_lost(cell, message))
                         continue
                     report(event)
                     if isinstance(event, Done) and attempts.waiting:
@@ -166,29 +183,8 @@ class Local:
                 worker.kill()
 
 
-class _Attempts:
-    """The cells that wait for a worker. One whose worker died is tried again after all others, `TRIES` times in all."""
-
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.waiting = deque(cells)
-        self._deaths: Counter[str] = Counter()
-
-    def next(self) -> Cell:
-        return self.waiting.popleft()
-
-    def lost(self, cell: Cell, how: str) -> Done | None:
-        """The worker of a cell has died. Returns what to report where it is given up."""
-        self._deaths[cell.id] += 1
-        tries = self._deaths[cell.id]
-        if tries < TRIES:
-            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
-            self.waiting.append(cell)
-            return None
-        message = (
-            f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept. Run again"
-            " with fewer --workers."
-        )
-        return Done(cell, "failed", message=message, worker_died=True)
+def _lost(cell: Cell, message: str) -> Done:
+    return Done(cell, "failed", message=message, worker_died=True)
 
 
 def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
@@ -229,8 +225,9 @@ class Ray:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
         threads = max(1, cores() // max(1, self.workers))
         remote = ray.remote(num_cpus=threads, num_gpus=gpus)(_RayWorker)
-        job = Job(job.suite, job.results.resolve(), tuple(path.resolve() for path in job.plugins), threads)
-        attempts = _Attempts(cells)
+        plugins = tuple(path.resolve() for path in job.plugins)
+        job = replace(job, results=job.results.resolve(), plugins=plugins, threads=threads)
+        attempts = Attempts(cells)
         running: dict[Any, tuple[Any, Cell]] = {}
 
         def give(actor: Any) -> None:
@@ -243,12 +240,11 @@ class Ray:
             (reference, *_), _ = ray.wait(list(running), num_returns=1)
             actor, cell = running.pop(reference)
             try:
-                done = ray.get(reference)
+                report(ray.get(reference))
             except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
                 actor = remote.remote(job)  # as a killed process: another actor takes its place
-                done = attempts.lost(cell, "was lost")
-            if done is not None:
-                report(done)
+                if message := attempts.lost(cell, "was lost"):
+                    report(_lost(cell, message))
             if attempts.waiting:
                 give(actor)
 

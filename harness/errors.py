@@ -50,6 +50,10 @@ class PluginError(DpiclError):
     """A plugin that cannot be imported or does not hold what it must."""
 
 
+class Concealed(DpiclError):
+    """Something failed where private records are at hand, with secure noise: what it said is not shown."""
+
+
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """A UsageError for an unknown name, with the closest known one and the whole list."""
     known = sorted(choices)

@@ -80,10 +80,10 @@ def remove_abandoned(parent: Path) -> int:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The sizes of all files under a folder; one that vanishes meanwhile counts nothing."""
+    """The sizes of all files under a folder, as far as they are found: it may vanish meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with suppress(OSError):
+    with suppress(OSError):
+        for path in folder.rglob("*"):
             total += path.stat().st_size if path.is_file() else 0
     return total
 

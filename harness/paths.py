@@ -58,3 +58,9 @@ def models_folder() -> Path:
 def calibration_folder() -> Path:
     """The folder of calibrated answers."""
     return cache_folder() / "calibration"
+
+
+def private_folder() -> Path:
+    """The folder for what must never leave this machine (a secret key, which private set a result was made from). Its
+    owner alone may read it."""
+    return cache_folder() / "private"

@@ -96,13 +96,19 @@ def _lot(seed: int, record: Record) -> bytes:
     return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
 
 
-def require_all_classes(name: str, labels: Sequence[str], train: Split, test: Split) -> None:
-    """Raises DataError for a class without train records, or an empty split."""
+def require_all_classes(name: str, labels: Sequence[str], train: Split) -> None:
+    """Raises DataError for a class without train records, or an empty train set."""
     missing = [label for label in labels if label not in {record.label for record in train}]
     if missing:
         raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
-    if not train or not test:
-        raise DataError(f"{name} has an empty {'train' if not train else 'test'} set; use another source.")
+    if not train:
+        raise DataError(f"{name} has an empty train set; use another source.")
+
+
+def require_test_records(name: str, test: Split) -> None:
+    """Raises DataError for an empty test set."""
+    if not test:
+        raise DataError(f"{name} has an empty test set; use another source.")
 
 
 def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequence[Record] = ()) -> str:

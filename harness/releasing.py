@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from harness.answering import answer_all, per_query_epsilon, queries_of
+from harness.cells import refusal
+from harness.concealed import concealed
 from harness.errors import BudgetExceeded, PluginError, UsageError
 from harness.mechanism import (
     AnswerContext,
@@ -31,7 +33,7 @@ from harness.privacy.bounds import Bounds
 from harness.privacy.calibration import Calibration, calibrate
 from harness.privacy.ledger import Ledger
 from harness.privacy.private_set import PrivateSet
-from harness.seeds import NoiseSource, Streams, streams
+from harness.seeds import NoiseSource, Streams, accounted_delta, streams
 from harness.slot_reader import SlotReader
 
 if TYPE_CHECKING:
@@ -47,7 +49,11 @@ _ROUNDING = 1 + 1e-9
 
 @dataclass(frozen=True)
 class Terms:
-    """What a release is made for. queries: Q of an answer mechanism, None for as many as are asked."""
+    """What a release is made for.
+
+    queries: Q of an answer mechanism, None for as many as are asked. reveal: whether secure noise may come with an
+        infinite epsilon. Raises UsageError for secure noise at too small a delta.
+    """
 
     epsilon: float
     delta: float
@@ -56,6 +62,20 @@ class Terms:
     mode: str = "proved"
     shots: int = 4
     queries: int | None = None
+    reveal: bool = False
+
+    def __post_init__(self) -> None:
+        self.accounted_delta  # noqa: B018  refuses a delta that is too small
+
+    @property
+    def secure(self) -> bool:
+        """Whether the records are private in earnest."""
+        return self.noise == "secure"
+
+    @property
+    def accounted_delta(self) -> float:
+        """The delta at which noise is calibrated and epsilon proved."""
+        return accounted_delta(self.delta, self.noise)
 
 
 @dataclass(frozen=True)
@@ -112,9 +132,13 @@ class Releaser:
     ) -> Release:
         """Demonstrations, or answers to ``queries`` (None: to every test record).
 
-        Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned.
+        Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
+        raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every
+        error that comes after that.
         """
         randomness = streams(terms.seed, terms.noise)
+        if terms.secure and task.declared is None:
+            raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
         if isinstance(mechanism, AnswerMechanism):
             asked = queries_of(task) if queries is None else list(queries)
             return self._answer(mechanism, task, terms, asked, randomness)
@@ -126,21 +150,27 @@ class Releaser:
         shots = task.plan_shots(terms.shots, randomness.stream("shots"))
         sizes = task.sizes(shots)
         calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = Ledger(calibration.event, terms.epsilon, terms.delta)
+        ledger = Ledger(calibration.event, terms.epsilon, terms.accounted_delta)
         coins = randomness.source("sampling")
         private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
+        report = self._reporting(terms)
         context = Context(
             task.public_view(),
             self._model,
             shots,
             calibration.knob,
             randomness.public,
-            lambda done: self._report(done, len(shots), "demonstrations"),
+            lambda done: report(done, len(shots), "demonstrations"),
         )
-        with self._phase("release"):
+
+        def released() -> list[Demonstration]:
             given = mechanism.release(private, context)
-        demonstrations = checked_demonstrations(mechanism, given, shots, self._model)
-        self._end(mechanism, private, terms, [each.text for each in demonstrations])
+            demonstrations = checked_demonstrations(mechanism, given, shots, self._model)
+            self._end(mechanism, private, terms, [each.text for each in demonstrations])
+            return demonstrations
+
+        with self._phase("release"):
+            demonstrations = concealed(terms.secure, released)
         bounds = self._proved(mechanism, terms, ledger)
         return Release(calibration, sizes, stated, demonstrations, None, ledger, bounds)
 
@@ -150,24 +180,35 @@ class Releaser:
         budget = terms.queries or len(queries)
         sizes = Sizes.of_queries(task.size, budget)
         calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = Ledger(calibration.event, terms.epsilon, terms.delta)
+        ledger = Ledger(calibration.event, terms.epsilon, terms.accounted_delta)
         coins = _coins(mechanism, randomness)
         private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
         outputs = OutputCache(None) if randomness.secure else self._outputs()
         seen = task.public_view()
         reader = SlotReader(seen, self._model, outputs, mechanism.dealing, queries, mechanism.record_tokens)
         context = AnswerContext(seen, reader, calibration.knob, randomness.public)
+
+        def released() -> dict[str, str]:
+            answers = answer_all(mechanism, queries, private, context, budget, self._reporting(terms))
+            self._end(mechanism, private, terms, list(answers.values()))
+            return answers
+
         with self._phase("release"):
-            answers = answer_all(mechanism, queries, private, context, budget, self._report)
-        self._end(mechanism, private, terms, list(answers.values()))
+            answers = concealed(terms.secure, released)
         bounds = self._proved(mechanism, terms, ledger)
         return Release(calibration, sizes, stated, [], answers, ledger, bounds)
 
     def _calibrate(self, mechanism: Mechanism, sizes: Sizes, terms: Terms) -> tuple[Calibration, Stated]:
         with self._phase("calibrate"):
-            calibration = calibrate(mechanism, sizes, terms.epsilon, terms.delta, mode=terms.mode)
+            calibration = calibrate(mechanism, sizes, terms.epsilon, terms.accounted_delta, mode=terms.mode)
+        if terms.secure and math.isinf(calibration.bounds.upper) and not terms.reveal:
+            raise UsageError(refusal(mechanism.name))
         with self._phase("account"):
             return calibration, Stated.of(mechanism, calibration, sizes)
+
+    def _reporting(self, terms: Terms) -> Report:
+        """With secure noise a release says nothing while it is made: how far it is may depend on the records."""
+        return _nothing if terms.secure else self._report
 
     def _end(self, mechanism: Mechanism, private: PrivateSet, terms: Terms, texts: Sequence[str]) -> None:
         """Closes the private set. Raises PluginError where texts were released without noise at a finite epsilon."""
@@ -177,13 +218,17 @@ class Releaser:
 
     def _proved(self, mechanism: Mechanism, terms: Terms, ledger: Ledger) -> Bounds:
         with self._phase("account"):
-            bounds = accountants.epsilon(ledger.event(), terms.delta)
+            bounds = accountants.epsilon(ledger.event(), terms.accounted_delta)
         if terms.mode == "proved" and not bounds.upper <= terms.epsilon * _ROUNDING:
             raise BudgetExceeded(
                 f"The ledger proves epsilon={bounds.upper:.6g}, over the target {terms.epsilon:g}; nothing was kept."
                 f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
             )
         return bounds
+
+
+def _nothing(done: int, total: int, unit: str) -> None:
+    """Reports nothing."""
 
 
 def _coins(mechanism: AnswerMechanism, randomness: Streams) -> NoiseSource:

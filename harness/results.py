@@ -26,6 +26,8 @@ SCHEMA_VERSION: Final = 1
 _ROUNDING = 1e-6
 #: Rows of a ledger.
 _MOST_ROWS = 5000
+#: Stands for the fingerprint of records that are private in earnest.
+WITHHELD: Final = "withheld"
 
 
 class Part(BaseModel):
@@ -165,7 +167,8 @@ class Answer(Part):
 
 
 class Data(Part):
-    """The records that were used. sizes: private records by label ('' where the set is not partitioned)."""
+    """The records that were used. sizes: private records by label ('' where the set is not partitioned), as declared
+    or else counted."""
 
     fingerprint: str
     source: str

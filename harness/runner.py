@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness import manifest
 from harness.cells import Cell, build
+from harness.fingerprints import task_of
 from harness.mechanism import Demonstration, Mechanism
 from harness.output_cache import OutputCache, outputs_folder
 from harness.registry import Registered, find_mechanism
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from harness.task import Task
 
 Report = Callable[[int, int, str], None]
-#: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
-_RECORDS_SEED = 0
 
 
 class Skipped(Exception):
@@ -41,11 +40,13 @@ class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
     mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
+    reveal: whether secure noise may come with an infinite epsilon.
     """
 
     mechanisms: Mapping[str, Registered]
     keep_tasks: int = 4
     keep_models: int = 1
+    reveal: bool = False
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
@@ -55,25 +56,12 @@ class Workbench:
         return build(find_mechanism(cell.mechanism, dict(self.mechanisms)), cell.options)
 
     def task(self, cell: Cell) -> Task:
-        from harness.task import Task
-
-        return _kept(
-            self._tasks,
-            _task_key(cell),
-            self.keep_tasks,
-            lambda: Task.load(
-                cell.task,
-                cell.source,
-                limit_train=cell.train_records,
-                limit_test=cell.test_records,
-                seed=_RECORDS_SEED,
-            ),
-        )
+        return _kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
 
     def model(self, cell: Cell) -> LanguageModel:
         from harness import models
 
-        dtype = "float32" if cell.noise == "secure" else None
+        dtype = "float32" if cell.secure else None
         return _kept(self._models, (cell.model, dtype), self.keep_models, lambda: models.load(cell.model, dtype=dtype))
 
     def outputs(self) -> OutputCache:
@@ -104,7 +92,8 @@ class Workbench:
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
-    return cell.task, cell.source, cell.train_records, cell.test_records
+    sizes = None if cell.sizes is None else tuple(cell.sizes.items())
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes
 
 
 def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, load: Callable[[], Any]) -> Any:
@@ -147,7 +136,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
             raise Skipped(reason)
         model = bench.model(cell)
     tokens_before = model.usage.tokens_read
-    terms = Terms(cell.epsilon, cell.delta, cell.seed, cell.noise, cell.mode, cell.shots, cell.queries)
+    terms = Terms(cell.epsilon, cell.delta, cell.seed, cell.noise, cell.mode, cell.shots, cell.queries, bench.reveal)
     release = Releaser(model, bench.outputs, report, clock.phase).release(mechanism, task, terms)
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")

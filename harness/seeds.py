@@ -19,6 +19,12 @@ from scipy.special import ndtri
 
 from harness.errors import PluginError, UsageError
 
+#: With secure noise this part of delta pays for floating point: sampled noise and coins differ from the ideal ones by
+#: about 1e-11 (docs/accounting.md). So the noise is calibrated at delta - 1e-7.
+SECURE_SHARE = 1e-7
+#: Below this delta that share would weigh too much; secure noise is refused there.
+LEAST_SECURE_DELTA = 1e-6
+
 
 class Coins(Protocol):
     """Draws sampling coins; every call is fresh and independent per coordinate."""
@@ -106,6 +112,19 @@ class PublicStreams:
         Raises PluginError for the names of the noise and of the sampling coins.
         """
         return self._stream(name)
+
+
+def accounted_delta(delta: float, noise: str) -> float:
+    """The delta at which a release with the target delta is accounted. Raises UsageError for secure noise and a delta
+    below LEAST_SECURE_DELTA."""
+    if noise != "secure":
+        return delta
+    if delta < LEAST_SECURE_DELTA:
+        raise UsageError(
+            f"Secure noise needs a delta of at least {LEAST_SECURE_DELTA:g}, not {delta:g}: {SECURE_SHARE:g} of it is"
+            " set aside for floating point. Raise delta."
+        )
+    return delta - SECURE_SHARE
 
 
 @dataclass(frozen=True)

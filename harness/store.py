@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Damaged:
-    """A file in the results folder that is no result of this schema, and why."""
+    """A file in the results folder that is no result of this schema, or of other records, and why."""
 
     path: Path
     reason: str
@@ -48,10 +48,6 @@ class Store:
     def path(self, cell: Cell) -> Path:
         """Where the result of a cell is, or will be."""
         return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{cell.id}.json"
-
-    def holds(self, cell: Cell) -> bool:
-        """Whether the cell is finished and its file is sound."""
-        return self.read(cell) is not None
 
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None when there is none that can be read."""

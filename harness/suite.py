@@ -12,6 +12,7 @@
     test_records: 100            # leave out for all
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
+    sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
     tasks: [agnews, dbpedia]
     mechanisms:
       - name: tang
@@ -37,6 +38,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     PrivateAttr,
     ValidationError,
     field_validator,
@@ -85,16 +87,27 @@ def _whole(value: Any) -> Any:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_whole)]
 #: Shots, records, queries: no data set and no service has more, and every number made from them stays exact.
-Number = Annotated[Whole, Field(ge=1, le=10**9)]
+_MOST_RECORDS = 10**9
+
+
+def _declared(value: Any) -> int | dict[str, int]:
+    """A declared size, or one for each class."""
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
+        raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")
+    return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+DeclaredSize = Annotated[Any, PlainValidator(_declared)]
+Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 Options = dict[str, Any]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
 Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
-
 
 #: Folders beside those of suites (harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
@@ -136,6 +149,7 @@ class Suite(BaseModel):
     train_records: Number | None = None
     queries: Number | None = None
     task_shots: dict[str, Shots] = {}
+    sizes: dict[str, DeclaredSize] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 

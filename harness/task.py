@@ -238,11 +238,13 @@ class Task(PublicTask):
     """One task as loaded from one source. Equality is identity; `fingerprint` says whether two have the same records.
 
     train: PRIVATE; so are the numbers that come from it. dropped: how many records de-duplication dropped, by reason.
+    declared: n of every group as public constants, whatever number of records there is; None: they are counted.
     """
 
     fingerprint: str
     dropped: Mapping[str, int]
     train: tuple[Record, ...] = field(repr=False)
+    declared: Mapping[Partition, int] | None = None
 
     @classmethod
     def load(
@@ -252,6 +254,7 @@ class Task(PublicTask):
         limit_train: int | None = None,
         limit_test: int | None = None,
         seed: int = 0,
+        sizes: Mapping[str, int] | None = None,
     ) -> Task:
         """Loads a task's records.
 
@@ -260,6 +263,7 @@ class Task(PublicTask):
             that the source has, or the corpus's default size.
         seed: public coins: which records are public and which the limits keep, the order of the test records, which
             synthetic corpus.
+        sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -274,7 +278,9 @@ class Task(PublicTask):
         if spec.public:
             public, train = record_sets.split_public(name, train, spec.public[source], seed)
         train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
-        record_sets.require_all_classes(name, spec.labels, train, test)
+        if sizes is None:
+            record_sets.require_all_classes(name, spec.labels, train)
+        record_sets.require_test_records(name, test)
         return cls(
             name=name,
             kind=config["metadata"]["kind"],
@@ -288,23 +294,38 @@ class Task(PublicTask):
             config=config,
             public=tuple(public),
             seed=seed,
+            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
+
+    @property
+    def group_sizes(self) -> Mapping[Partition, int]:
+        """n_y of every group of private records, public constants: as declared, else counted."""
+        sizes = self.declared
+        if sizes is None:
+            sizes = Counter(record.label for record in self.train)
+        return sizes if self.partitioned else {None: sum(sizes.values())}
 
     @property
     def size(self) -> int:
         """n, the number of private records: a public constant."""
-        return len(self.train)
+        return sum(self.group_sizes.values())
 
     def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
-        """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses."""
-        if not self.partitioned:
-            return Sizes({None: len(self.train)}, {None: len(shots)}, queries)
-        for label in shots:
-            if label not in self.labels:
+        """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
+
+        Raises DataError for a group without records.
+        """
+        wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
+        for label in wanted:
+            if label is not None and label not in self.labels:
                 raise unknown("label", label, self.labels)
-        counts = Counter(record.label for record in self.train)
-        wanted: dict[Partition, int] = dict(Counter(shots))
-        return Sizes({label: counts[label] for label in shots}, wanted, queries)
+        sizes = self.group_sizes
+        if missing := [label for label in wanted if not sizes.get(label)]:
+            raise DataError(
+                f"No private record of {missing[0] or self.name!r} is to be expected; bring more records (attacks:"
+                " raise --members), or declare the size of the group."
+            )
+        return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:

@@ -333,9 +333,14 @@ def _explain(error: ValidationError, document: Document) -> str:
     place: Place = tuple(problem["loc"])
     shown = ".".join(map(str, place))[:100]
     if problem["type"] == "missing":
+        beside = [
+            str(each["loc"][-1])
+            for each in error.errors()
+            if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
+        ]
         under = f" under `{'.'.join(map(str, place[:-1]))}`" if place[:-1] else ""
         hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
-        return str(document.error(place, f"the file lacks {place[-1]}{under}{hint}; see docs/adding.md."))
+        return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/adding.md."))
     if problem["type"] == "extra_forbidden":
         return str(document.error(place, f"the key '{shown}' has no meaning here; remove it, or correct its name."))
     message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -1,4 +1,4 @@
-"""One worker in a process of its own, which may be killed at any moment without taking anything from the others.
+"""Workers in processes of their own, each of which may be killed at any moment without taking anything from the others.
 
 An executor of concurrent.futures breaks when one of its processes is killed, and a queue that several processes share
 stays locked for ever when one is killed in the middle of a word. Here every worker has its own pipe, and its parent
@@ -7,22 +7,52 @@ looks after it.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from harness.cells import Cell
 from harness.errors import DpiclError
 
+#: How often a cell is tried whose worker dies.
+TRIES = 3
 _POLL_SECONDS = 1.0
 #: A worker that has nothing left to do may take so long to end.
 _LAST_SECONDS = 10.0
+_log = logging.getLogger(__name__)
+
+
+class Attempts:
+    """The cells that wait for a worker. One whose worker died is tried again after all others, `TRIES` times in all."""
+
+    def __init__(self, cells: Sequence[Cell]) -> None:
+        self.waiting = deque(cells)
+        self._deaths: Counter[str] = Counter()
+
+    def next(self) -> Cell:
+        return self.waiting.popleft()
+
+    def lost(self, cell: Cell, how: str) -> str | None:
+        """The worker of a cell has died. Returns what to say where the cell is given up, else None."""
+        self._deaths[cell.id] += 1
+        tries = self._deaths[cell.id]
+        if tries < TRIES:
+            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
+            self.waiting.append(cell)
+            return None
+        return (
+            f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept. Run again"
+            " with fewer --workers."
+        )
 
 
 class WorkerProcess:

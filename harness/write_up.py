@@ -2,13 +2,12 @@
 
 A released text is stored only when its epsilon is finite, and when the task's `restricted` does not forbid it. With
 secure noise the records are taken for private in earnest: then also what depends on them without being paid for
-(seconds, tokens read, memory, fingerprint) is withheld.
+(seconds, tokens read, memory, fingerprint) is withheld, and sizes are the declared ones.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from harness.mechanism import Demonstration, Mechanism
 from harness.privacy.events import to_json
 from harness.releasing import Release
 from harness.results import (
+    WITHHELD,
     Answer,
     Cost,
     Data,
@@ -35,14 +35,17 @@ from harness.results import (
     SuiteReference,
     storable,
 )
-from harness.seeds import Streams, streams
+from harness.seeds import SECURE_SHARE, Streams, streams
 
 if TYPE_CHECKING:
     from harness.evaluation.lm_eval_bridge import Evaluation
     from harness.models.base import LanguageModel
     from harness.task import Task
 
-WITHHELD = "withheld"
+_EARNEST = (
+    "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",
+    f"accounted at delta - {SECURE_SHARE:g}; the rest of delta is for floating point",
+)
 
 
 @storable()
@@ -57,7 +60,7 @@ def write_up(
     cost: Cost,
 ) -> Result:
     """The result of a cell. Raises PluginError for scores and texts that no result may hold."""
-    in_earnest = cell.noise == "secure"
+    in_earnest = cell.secure
     publishable = math.isfinite(release.bounds.upper) and not _is_restricted(task)
     answers = release.answers or {}
     return Result(
@@ -94,7 +97,7 @@ def privacy_of(
     """What a release cost; epsilon and delta are what was asked for."""
     knob = mechanism.knob
     value = release.calibration.knob
-    notes = ["cost, fingerprint and duplicates depend on private records: withheld"] if in_earnest else []
+    notes = list(_EARNEST) if in_earnest else []
     return Privacy(
         epsilon_target=epsilon,
         epsilon_claimed=release.stated.claimed,
@@ -135,7 +138,6 @@ def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False) -> M
     """What a reader needs to run it again."""
     commit, dirty = manifest.commit()
     identity = model.identity
-    counts = Counter(record.label if task.partitioned else "" for record in task.train)
     return Manifest(
         commit=commit,
         dirty=dirty,
@@ -148,7 +150,7 @@ def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False) -> M
             fingerprint=WITHHELD if in_earnest else task.fingerprint,
             source=task.source,
             dropped={} if in_earnest else dict(task.dropped),
-            sizes=dict(sorted(counts.items())),
+            sizes={label or "": n for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")},
             public_records=len(task.public),
             test_records=len(task.test),
         ),

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
-from harness.results import Result
+from harness.fingerprints import fingerprint_of
+from harness.results import WITHHELD, Result
 from leaderboards.as_json import audit_json, finite, submission_json
 from leaderboards.attack_board import attacks_json, build_attacks, render_attacks
 from leaderboards.evidence import Evidence, audited, left_out
@@ -145,6 +146,12 @@ def _section(
     if group.simulated:
         said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
         notes.append(Note(Weight.MODEL, "", said))
+    if any(fingerprint_of(result) == WITHHELD for result in results):
+        said = (
+            "Results with secure noise withhold the fingerprint of their records: that they are all from the same"
+            " private records is not checked here"
+        )
+        notes.append(Note(Weight.DOUBT, "", said))
     kept = _settle(results, lambda result: result.cell.task, _task_version, notes, owners)
     kept = _settle(kept, _row_key, _row_version, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
@@ -198,7 +205,8 @@ def _task_version(result: Result) -> Version:
     cell, manifest = result.cell, result.manifest
     return {
         "task version": cell.task_version,
-        "records": manifest.data.fingerprint,
+        "records": fingerprint_of(result),
+        "declared sizes": None if cell.sizes is None else tuple(cell.sizes.items()),
         "prompts": manifest.prompts_hash,
         "number of shots": cell.shots,
         "records a class": cell.train_records,

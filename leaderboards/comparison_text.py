@@ -14,6 +14,8 @@ from rich.text import Text
 from harness.comparison.conditions import Change
 from harness.comparison.pairing import Unmatched
 from harness.comparison.verdicts import CellVerdict, Comparison, Summary
+from harness.fingerprints import fingerprint_of
+from harness.results import WITHHELD
 from leaderboards.console import grid, plain_console, print_notes
 from leaderboards.metrics import metric_name
 from leaderboards.notes import MOST_NAMED, Note, Weight, gathered, named
@@ -106,7 +108,9 @@ def notes(comparison: Comparison) -> list[str]:
         Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
     )
     if any(
-        result.cell.noise == "secure" for side in (comparison.base, comparison.candidate) for result in side.results
+        fingerprint_of(result) == WITHHELD
+        for side in (comparison.base, comparison.candidate)
+        for result in side.results
     ):
         found.append(
             "Results with secure noise withhold the fingerprint of their records: that both sides used the same ones"

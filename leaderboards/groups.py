@@ -74,9 +74,10 @@ def audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
     """The command that audits a row's mechanism at its epsilon.
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
+    Noise of an audit is seeded and its results are public, so records that are private in earnest are no part of one.
     """
     words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
-    words += ["--model", group.model, "--source", group.source]
+    words += ["--model", group.model, "--source", "synthetic" if cell.secure else group.source]
     if group.delta != DEFAULT_DELTA:
         words += ["--delta", f"{group.delta:g}"]
     for name, value in sorted(cell.options.items()):

@@ -30,6 +30,9 @@ REAL_DATA = "real_demonstrations"
 MINIMUM_GAIN = 0.05
 _ROUNDING = 1e-9
 
+#: Why a row with secure noise has no recovery.
+SECURE_NOTE = "with secure noise there is none, since it would follow from the row at ε = ∞"
+
 BySeed = Mapping[int, Result]
 
 
@@ -134,7 +137,8 @@ def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
-    zero_shot, real_data = (_over_seeds(by_seed, ends[name]) for name in (ZERO_SHOT, REAL_DATA))
+    known = {} if _secure(by_seed, ends) else ends
+    zero_shot, real_data = (_over_seeds(by_seed, known.get(name, {})) for name in (ZERO_SHOT, REAL_DATA))
     score = fmean(map(score_of, results))
     recovery, note = _recovery(by_seed, ends, score, zero_shot, real_data)
     proved = max(result.privacy.epsilon_proved for result in results)
@@ -199,10 +203,17 @@ def _over_seeds(by_seed: BySeed, end: BySeed) -> float | None:
     return fmean(score_of(end[seed]) for seed in by_seed) if by_seed.keys() <= end.keys() else None
 
 
+def _secure(by_seed: BySeed, ends: Mapping[str, BySeed]) -> bool:
+    """Whether a recovery would follow from the row at epsilon = infinity of private records, which nothing covers."""
+    return any(result.cell.secure for part in (by_seed, *ends.values()) for result in part.values())
+
+
 def _recovery(
     by_seed: BySeed, ends: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
-    """Recovery over the row's own seeds; both ends must have every one of them."""
+    """Recovery over the row's own seeds; both ends must have every one of them. None with secure noise."""
+    if _secure(by_seed, ends):
+        return None, SECURE_NOTE
     if zero_shot is None or real_data is None:
         name = ZERO_SHOT if zero_shot is None else REAL_DATA
         return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - ends[name].keys())}"

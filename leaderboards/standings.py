@@ -48,6 +48,13 @@ class TaskTable:
         return tuple(row for part in ends for row in part if row is not None)
 
     @property
+    def absent(self) -> tuple[str, ...]:
+        """The ends of the scale that should have a row and have none; with secure noise nobody asks for ε = ∞."""
+        secure = any(result.cell.secure for row in (*self.in_order, *self.paper) for result in row.results)
+        ends = {ZERO_SHOT: self.zero_shot, **({} if secure else {REAL_DATA: self.real_data})}
+        return tuple(name for name, row in ends.items() if row is None)
+
+    @property
     def kind(self) -> str:
         """The kind of task, by its main metric."""
         return task_kind(self.metric)
@@ -125,7 +132,10 @@ class Ranking:
 
 
 def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
-    """The rows of one task from results of one group and one version of the task."""
+    """The rows of one task from results of one group and one version of the task.
+
+    With secure noise the row at epsilon = infinity is not asked for.
+    """
     ends: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
     cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
     for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
@@ -146,7 +156,7 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         real_data=make_row(ends[REAL_DATA], ends) if ends[REAL_DATA] else None,
         rows=tuple(row for row in rows if row.mode == "proved"),
         paper=tuple(row for row in rows if row.mode != "proved"),
-        missing=tuple(_missing(group, task, ends, wanted)),
+        missing=tuple(_missing(group, task, ends, wanted, any(result.cell.secure for result in results))),
     )
 
 
@@ -157,8 +167,9 @@ def recovery_notes(table: TaskTable) -> list[str]:
     ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
     notes: dict[str, None] = {}
     for row in rows:
-        known = row.recovery is not None and row.zero_shot is not None and row.real_data is not None
-        if known and not row.is_end and ends != {row.seeds}:
+        if row.is_end or row.recovery is None or ends == {row.seeds}:
+            continue
+        if row.zero_shot is not None and row.real_data is not None:
             ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
             notes[f"recovery over seeds {seeds_text(row.seeds)}: {ends_said} over these seeds."] = None
     reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
@@ -283,8 +294,9 @@ def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
     return "; ".join(said(note, titles) for note, titles in found.items())
 
 
-def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int]) -> Iterable[Missing]:
-    for name, symbol in ((ZERO_SHOT, "ε = 0"), (REAL_DATA, "ε = ∞")):
+def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int], secure: bool) -> Iterable[Missing]:
+    symbols = {ZERO_SHOT: "ε = 0", **({} if secure else {REAL_DATA: "ε = ∞"})}
+    for name, symbol in symbols.items():
         lacking = wanted - ends[name].keys()
         if lacking:
             seeds = "seed" if len(lacking) == 1 else "seeds"

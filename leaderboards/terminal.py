@@ -12,7 +12,7 @@ from rich.text import Text
 from leaderboards.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
 from leaderboards.marks import signs
 from leaderboards.metrics import is_distance, metric_name, scored_things
-from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
+from leaderboards.rows import ZERO_SHOT, Row
 from leaderboards.standings import Ranking, TaskTable, first_per_query, has_per_query, recovery_notes
 from leaderboards.terminal_attacks import row_attacks
 from leaderboards.terminal_submissions import labelled, submission_notes
@@ -65,7 +65,7 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
     console.print()
     things = f"{table.documents} {scored_things(table.metric)}"
     console.print(Text(f"{table.task}: {_heading(table.metric)}, {things}", style="bold"))
-    _rows(console, table.in_order, _absent(table))
+    _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
     print_notes(console, recovery_notes(table))
@@ -79,11 +79,6 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
         console.print()
         console.print(Text(f"{table.task}, noise by the authors' own accounting (not ranked)", style="bold"))
         _rows(console, table.paper, ())
-
-
-def _absent(table: TaskTable) -> list[str]:
-    ends = {ZERO_SHOT: table.zero_shot, REAL_DATA: table.real_data}
-    return [name for name, row in ends.items() if row is None]
 
 
 def _rows(console: Console, rows: Sequence[Row], absent: Sequence[str]) -> None:

@@ -10,15 +10,18 @@ from typing import Any
 
 import datasets
 
+from harness.concealed import load_task
 from harness.errors import UsageError
-from harness.task import Task, served
+from harness.task import served
+from harness.task_config import load_config, source_spec
 
 
 def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     """{'test': documents of the task}; lm-eval passes everything under `metadata` of task.yaml.
 
     Inside `harness.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or `source` from
-    `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there as well.
+    `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there as well. With
+    $DPICL_NOISE = secure an error tells nothing about a record.
     """
     up = served()
     if up is not None:
@@ -28,11 +31,13 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
                 f"lm-eval asked for task '{name}' while '{task.name}' is being evaluated; run one at a time."
             )
         return {"test": datasets.Dataset.from_list([dict(document) for document in asked])}
-    task = Task.load(
+    task = load_task(
         name,
-        source=metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",
+        metadata.get("source") or os.environ.get("DPICL_SOURCE") or "auto",
+        secure=os.environ.get("DPICL_NOISE") == "secure",
         limit_train=1,
         limit_test=metadata.get("limit_test"),
         seed=metadata.get("seed", 0),
+        sizes=dict.fromkeys(source_spec(load_config(name)).labels or ("",), 1),  # only test records are asked for
     )
     return {"test": datasets.Dataset.from_list(task.documents())}

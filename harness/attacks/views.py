@@ -5,14 +5,12 @@ A view is a task, so every mechanism that does the view's kind answers it, throu
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from harness import record_sets
-from harness.errors import DataError
-from harness.mechanism import Partition, Sizes
+from harness.mechanism import Partition
 from harness.task import PublicTask, Record, Task
 
 AnyTask = TypeVar("AnyTask", bound=PublicTask)
@@ -52,33 +50,10 @@ def free_text(task: AnyTask, room: int = 24) -> AnyTask:
     return view(task, "{{text}}", kind="generation", target_delimiter=" ", generation_kwargs=until)
 
 
-@dataclass(frozen=True, eq=False)
-class Published(Task):
-    """A task whose group sizes are public constants, whatever number of records there happens to be.
+def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Task:
+    """The same task with these private records, and their fingerprint. sizes: n_y as declared (None: counted).
 
     An attacker's private set has a random size. Noise that followed it would tell the size, and no epsilon covers that.
     """
-
-    constants: Mapping[Partition, int] = field(kw_only=True)
-
-    @property
-    def size(self) -> int:
-        """n as published."""
-        return sum(self.constants.values())
-
-    def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
-        """n_y as published; raises DataError for a group without records to expect."""
-        wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
-        if missing := [group for group in wanted if not self.constants.get(group)]:
-            raise DataError(f"No record of {missing[0]!r} is to be expected among the members; raise --members.")
-        return Sizes({group: self.constants[group] for group in wanted}, dict(wanted), queries)
-
-
-def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Task:
-    """The same task with these private records, and their fingerprint. sizes: n_y as constants (None: counted)."""
     digest = record_sets.fingerprint(list(train), list(task.test), list(task.public))
-    changed = replace(task, train=tuple(train), fingerprint=digest)
-    if sizes is None:
-        return changed
-    own = {each.name: getattr(changed, each.name) for each in fields(Task)}
-    return Published(**own, constants=dict(sizes))
+    return replace(task, train=tuple(train), fingerprint=digest, declared=sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.commands import evidence, output
@@ -25,7 +26,9 @@ def show(arguments: argparse.Namespace) -> int:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
     from harness import registry
     from harness.commands.board import skip_reasons, submissions_of
+    from harness.fingerprints import Fingerprints
     from harness.paths import shipped_suites
+    from harness.presence import at_hand
     from harness.suite import load_suite
 
     if arguments.limit is not None or arguments.source is not None or arguments.model:
@@ -36,12 +39,15 @@ def show(arguments: argparse.Namespace) -> int:
     boards, html = registry.leaderboards(), registry.leaderboards("html")
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(mechanisms))
     found, skipped = {}, {}
+    records = Fingerprints(download=False)
     for path in shipped_suites().values():
         suite = load_suite(path)
         kept, retired, selections = _results(arguments, suite, mechanisms)
+        kept, notes = at_hand(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            found[suite.name] = boards.build_board(kept, suite.name, known, own, retired)
+            board = boards.build_board(kept, suite.name, known, own, retired)
+            found[suite.name] = replace(board, notes=(*notes, *board.notes))
             reasons = [reason for selection in selections for reason in skip_reasons(selection, kept)]
             skipped[suite.name] = list({(one["label"], one["task"]): one for one in reasons}.values())
     if not found:
@@ -90,12 +96,13 @@ def _results(
 def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered]) -> list[Cell]:
     """The cells of a suite on one source, whether its records are here or not."""
     from harness.cells import TaskFacts, expand
-    from harness.task import list_tasks, load_config
+    from harness.commands.selection import facts_of
+    from harness.task import list_tasks
 
     def facts(name: str) -> Callable[[str], TaskFacts]:
-        return lambda _: TaskFacts(load_config(name)["metadata"]["version"], source)
+        return lambda _: facts_of(name, source)
 
-    return expand(suite, mechanisms, {name: facts(name) for name in list_tasks()})
+    return expand(suite, mechanisms, {name: facts(name) for name in list_tasks()}, reveal=True)
 
 
 def _sources(results: list[Result]) -> list[Source]:

@@ -158,6 +158,7 @@ def add_results_flags(parser: Parser) -> None:
 def add_selection_flags(parser: Parser) -> None:
     """Which cells; each flag stands in for the suite's own list, and may be repeated."""
     add_results_flags(parser)
+    add_reveal_flag(parser)
     parser.add_argument("--task", action="append", default=[], metavar="T", help="task; may be repeated")
     parser.add_argument(
         "--mechanism",
@@ -176,6 +177,26 @@ def add_selection_flags(parser: Parser) -> None:
     )
     parser.add_argument("--seed", action="append", default=[], type=whole(0), metavar="S", help="seed; may be repeated")
     add_option_flag(parser)
+
+
+def add_reveal_flag(parser: Parser) -> None:
+    """Whether secure noise may come with an infinite epsilon."""
+    parser.add_argument(
+        "--reveal-records",
+        action="store_true",
+        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    )
+
+
+def add_noise_flag(parser: Parser) -> None:
+    """Where noise comes from."""
+    parser.add_argument(
+        "--noise",
+        type=one_of("noise", ("seeded", "secure")),
+        default="seeded",
+        metavar="seeded|secure",
+        help="secure: for private records, from the operating system's entropy; needs --size",
+    )
 
 
 def add_plugin_flag(parser: Parser) -> None:

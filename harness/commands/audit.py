@@ -104,6 +104,7 @@ def _audit(arguments: argparse.Namespace) -> int:
     from harness.attacks.audit import Audit, audit, check, subject_of
     from harness.cells import build
     from harness.commands.counting import counting
+    from harness.errors import UsageError
     from harness.output_cache import OutputCache, outputs_folder
     from harness.registry import find_mechanism, load_mechanisms
     from harness.task import Task
@@ -129,6 +130,11 @@ def _audit(arguments: argparse.Namespace) -> int:
     for asked in dict.fromkeys(arguments.epsilon):
         subject = subject_of(mechanism, task, arguments.model, asked, settings, options, plugin)
         found = store.stored(arguments.results, "audit", subject, settings.id_of(mechanism, subject), output.message)
+        if found is not None and found.manifest.data.fingerprint != task.fingerprint:
+            raise UsageError(
+                f"The audit under {arguments.results} at epsilon = {asked:g} is of other records of {task.name} than"
+                " those at hand; give another --results folder, or move it away."
+            )
         if found is not None:
             there[asked] = found
     missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]

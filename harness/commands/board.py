@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +38,8 @@ def _board(arguments: argparse.Namespace) -> int:
     from harness import registry
     from harness.commands.selection import report_damaged, select
     from harness.errors import ResultError
+    from harness.fingerprints import Fingerprints
+    from harness.presence import at_hand
 
     if arguments.suite == evidence.ATTACKS:
         return evidence.show(arguments)
@@ -63,9 +66,11 @@ def _board(arguments: argparse.Namespace) -> int:
             f" run `dpicl run {arguments.suite}`."
         )
     boards = registry.leaderboards()
+    kept, notes = at_hand(kept, Fingerprints(download=False))
     attacks, external = evidence.load(arguments.results)
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
+    board = replace(board, notes=(*notes, *board.notes))
     skipped = skip_reasons(selection, kept)
     page = None
     if arguments.html:
@@ -121,14 +126,15 @@ def retired_results(results: list[Result], selection: Selection) -> list[Result]
 def belongs(result: Result, selection: Selection) -> bool:
     """Whether a result may stand on the board of this selection.
 
-    It has the suite's version and settings, one of its models and the source that is in use. A row of the suite must
-    have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
+    It has the suite's version, settings and declared sizes, one of its models and the source that is in use. A row of
+    the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
+    them.
     """
     cell = result.cell
     same = [other for other in selection.cells if (other.task, other.model) == (cell.task, cell.model)]
     if result.suite.hash != selection.suite.hash or not same:
         return False
-    if (cell.source, cell.task_version) != (same[0].source, same[0].task_version):
+    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
         return False
     rows = [other for other in same if other.label == cell.label]
     return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)

@@ -16,8 +16,10 @@ from harness.commands.arguments import (
     SOURCES,
     Subparsers,
     add_command,
+    add_noise_flag,
     add_option_flag,
     add_plugin_flag,
+    add_reveal_flag,
     delta,
     epsilon,
     one_of,
@@ -58,9 +60,14 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--model", default="embedded", metavar="X", help="model as in a suite (default: embedded)")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="root seed (default: 0)")
     parser.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
+    add_noise_flag(parser)
     parser.add_argument(
-        "--noise", type=one_of("noise", ("seeded", "secure")), default="seeded", metavar="seeded|secure"
+        "--size",
+        type=whole(1),
+        metavar="N",
+        help="declared number of private records a class (without classes: in all)",
     )
+    add_reveal_flag(parser)
     parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
     add_option_flag(parser)
     add_plugin_flag(parser)
@@ -78,10 +85,13 @@ def _lm_eval(arguments: argparse.Namespace) -> int:
         "noise": arguments.noise,
         "source": arguments.source,
         "shots": arguments.shots,
+        "size": arguments.size,
+        "reveal_records": arguments.reveal_records,
         "plugins": [str(path) for path in arguments.plugin],
         "options": options_of(arguments.mechanism, arguments.option),
     }
     os.environ["DPICL_SOURCE"] = arguments.source  # for tasks.loaders, which lm-eval calls
+    os.environ["DPICL_NOISE"] = arguments.noise
     own = ["run", "--model", lm_eval_model.NAME, "--model_args", json.dumps(settings)]
     own += ["--include_path", str(lm_eval_model.TASKS), *(["--show_config"] if arguments.json else [])]
     if not arguments.json:

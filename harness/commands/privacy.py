@@ -10,6 +10,7 @@ from harness.commands.arguments import (
     SOURCES,
     Subparsers,
     add_command,
+    add_noise_flag,
     add_option_flag,
     add_plugin_flag,
     delta,
@@ -42,6 +43,7 @@ def add(subparsers: Subparsers) -> None:
         metavar="N",
         help="private records a class (answer mechanisms: in all; default: the task's own)",
     )
+    add_noise_flag(calibrate)
     calibrate.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
     calibrate.add_argument(
         "--queries", type=whole(1), metavar="Q", help="Q that the epsilon of an answer mechanism covers (default: 1)"
@@ -67,6 +69,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from harness.privacy.calibration import calibrate
     from harness.privacy.events import to_json
     from harness.registry import find_mechanism, load_mechanisms
+    from harness.seeds import accounted_delta
     from harness.task import Task
 
     cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
@@ -78,8 +81,13 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
     if reason := mechanism.skip(Task.without_records(arguments.task)):
         raise UsageError(f"{cls.name} cannot do {arguments.task}: {reason}.")
+    if arguments.noise == "secure" and arguments.size is None:
+        raise UsageError(
+            "Secure noise needs a declared size, since counts of private records are private; give --size N."
+        )
+    at = accounted_delta(arguments.delta, arguments.noise)
     sizes = _sizes(arguments, mechanism)
-    found = calibrate(mechanism, sizes, arguments.epsilon, arguments.delta, mode=arguments.mode)
+    found = calibrate(mechanism, sizes, arguments.epsilon, at, mode=arguments.mode)
     answer = {
         "mechanism": cls.name,
         "task": arguments.task,
@@ -90,7 +98,8 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         "epsilon_upper": found.bounds.upper,
         "queries": sizes.queries,
         "epsilon_per_query": per_query_epsilon(mechanism, found.knob, sizes, found.delta),
-        "delta": found.delta,
+        "delta": arguments.delta,
+        "accounted_delta": found.delta,
         "neighbours": "add/remove one record",
         "mode": found.mode,
         "sizes": {name or "": n for name, n in sizes.records.items()},

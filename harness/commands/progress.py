@@ -21,10 +21,12 @@ _QUIET_SECONDS = 30.0
 class TimeLeft:
     """How long the rest will take, from the estimates of a plan, corrected by what the finished cells really took.
 
-    estimates: cell id -> seconds in one process (None: nothing is known).
+    estimates: cell id -> seconds in one process (None: nothing is known). withheld: with secure noise, where they
+        depend on the records, nothing is said.
     """
 
-    def __init__(self, estimates: Mapping[str, float | None], workers: int) -> None:
+    def __init__(self, estimates: Mapping[str, float | None], workers: int, withheld: bool = False) -> None:
+        self._withheld = withheld
         self._waiting = dict(estimates)
         self._workers = workers
         self._expected = self._spent = 0.0
@@ -52,6 +54,8 @@ class TimeLeft:
         return total / min(self._workers, max(1, len(self._waiting)))
 
     def text(self) -> str:
+        if self._withheld:
+            return "time left: withheld"
         left = self.seconds()
         return "time left: known after the first cell" if left is None else f"about {duration(left)} left"
 
@@ -70,7 +74,8 @@ def outcome(done: Done) -> str:
     """A finished cell in one line."""
     match done.status:
         case "done":
-            said = f"{done.score:.3f} in {duration(done.seconds)}"
+            spent = "" if done.cell.secure else f" in {duration(done.seconds)}"  # withheld: it depends on the records
+            said = f"{done.score:.3f}{spent}"
         case "failed" | "skipped":
             said = f"{done.status}: {done.message}"
         case "busy":
@@ -111,7 +116,7 @@ def _bar(total: int, left: TimeLeft) -> Iterator[Report]:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(stderr=True)
+    console = Console(file=sys.stderr)  # this one, also while harness.concealed turns sys.stderr away
     with Progress(*columns, console=console, transient=True) as progress:
         whole = progress.add_task("cells", total=total, note=left.text())
         rows: dict[str, TaskID] = {}

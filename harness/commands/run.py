@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from harness.cells import Cell
     from harness.commands.selection import Selection
     from harness.engines import Done
-    from harness.results import Result
+    from harness.presence import Presence
 
 
 def add(subparsers: Subparsers) -> None:
@@ -40,6 +40,11 @@ def add(subparsers: Subparsers) -> None:
         _run,
     )
     add_selection_flags(run)
+    run.add_argument(
+        "--again",
+        action="store_true",
+        help="run what has results of other records anew; the old files are set aside and kept",
+    )
     run.add_argument(
         "--engine",
         type=one_of("engine", ENGINES),
@@ -65,21 +70,25 @@ def _run(arguments: argparse.Namespace) -> int:
     from harness.commands.selection import report_damaged, select
     from harness.costs import Costs
     from harness.engines import Job, make_engine
+    from harness.fingerprints import Fingerprints
+    from harness.presence import check_sources, presence
 
     _check_wandb(arguments)
     selection = select(arguments)
     engine = make_engine(arguments.engine, arguments.workers)
+    check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
     selection.store.set_aside(damaged)
     report_damaged(damaged, moved=True)
 
-    there, missing = _split(selection, results)
+    found = presence(selection.cells, results, Fingerprints())
+    there, missing = found.there, _to_do(arguments, selection, found)
     costs = Costs(results, selection.mechanisms)
     missing = costs.in_order(missing)
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
-    left = TimeLeft(seconds, getattr(engine, "workers", 1))
-    job = Job(selection.reference, arguments.results, tuple(arguments.plugin))
+    left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld=_secure(selection))
+    job = Job(selection.reference, arguments.results, tuple(arguments.plugin), reveal=arguments.reveal_records)
     live = LiveWandb(arguments, selection, missing) if arguments.wandb else None
     finished: list[Done] = []
     start = time.perf_counter()
@@ -133,13 +142,14 @@ def _summary(
                 "results": arguments.results,
                 "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
                 "cells": [_finished_json(done, selection) for done in finished],
-                "seconds": round(seconds, 2),
+                "seconds": None if _secure(selection) else round(seconds, 2),
             }
         )
     elif len(failed) < len(finished) or there:
+        spent = "" if _secure(selection) else f", in {output.duration(seconds)}"
         output.emit(
             f"{output.count(counts['done'], 'cell')} done, {counts['present']} were there, {counts['skipped']} skipped,"
-            f" {counts['failed']} failed, in {output.duration(seconds)}. Results: {selection.store.folder}"
+            f" {counts['failed']} failed{spent}. Results: {selection.store.folder}"
         )
         if not failed:
             output.emit(f"Next: {_next(arguments)}")
@@ -154,7 +164,7 @@ def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
     return {
         **_cell_json(done.cell),
         "status": done.status,
-        "seconds": round(done.seconds, 2),
+        "seconds": None if done.cell.secure else round(done.seconds, 2),
         "score": done.score,
         "message": done.message or None,
         "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
@@ -166,23 +176,54 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
     return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
 
 
-def _split(selection: Selection, results: list[Result]) -> tuple[list[Cell], list[Cell]]:
-    """(cells that have a result, cells that have none)."""
-    known = {(result.cell_id, result.cell.label) for result in results}
-    there = [cell for cell in selection.cells if (cell.id, cell.label) in known]
-    return there, [cell for cell in selection.cells if (cell.id, cell.label) not in known]
+def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence) -> list[Cell]:
+    """The cells to run. With --again stale ones too, whose old files are set aside; raises UsageError without it."""
+    from harness.presence import why
+    from harness.store import Damaged
+
+    if not found.stale:
+        return found.missing
+    if not arguments.again:
+        raise UsageError(
+            f"{output.count(len(found.stale), 'result')} under {arguments.results} {_are(found)} of other records than"
+            f" those at hand ({why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
+        )
+    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
+    stale = {each.cell.id for each in found.stale}
+    missing = {cell.id for cell in found.missing}
+    output.message(f"{output.count(len(stale), 'result')} of other records set aside (kept in folders set_aside).")
+    return [cell for cell in selection.cells if cell.id in stale | missing]
+
+
+def _are(found: Presence) -> str:
+    return "is" if len(found.stale) == 1 else "are"
+
+
+def _stale_advice(arguments: argparse.Namespace) -> str:
+    words = [word for word in arguments.argv[1:] if word != "--again"]
+    again = shlex.join(["dpicl", "run", *words, "--again"])
+    return f"`{again}` runs them anew and keeps the old files in set_aside, another --results folder keeps both"
+
+
+def _secure(selection: Selection) -> bool:
+    """Whether how long something took is withheld."""
+    return any(cell.secure for cell in selection.cells)
 
 
 def _plan(arguments: argparse.Namespace) -> int:
     from harness.commands.selection import report_damaged, select
     from harness.costs import Costs
+    from harness.fingerprints import Fingerprints
+    from harness.presence import presence, why
 
     selection = select(arguments)
     results, damaged = selection.store.load_all()
     report_damaged(damaged, moved=False)
-    there, missing = _split(selection, results)
+    found = presence(selection.cells, results, Fingerprints())
+    status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
+    because = {each.cell.id: each.reason for each in found.stale}
+    missing = [cell for cell in selection.cells if status.get(cell.id) != "present"]
     costs = Costs(results, selection.mechanisms)
-    present = {cell.id for cell in there}
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
     known = [value for value in seconds if value is not None]
@@ -193,15 +234,17 @@ def _plan(arguments: argparse.Namespace) -> int:
             {
                 "suite": selection.suite.name,
                 "version": selection.suite.version,
-                "present": len(there),
-                "missing": len(missing),
+                "present": len(found.there),
+                "stale": len(found.stale),
+                "missing": len(found.missing),
                 "tokens": tokens,
                 "seconds": total,
                 "cells": [
                     {
                         **_cell_json(cell),
                         "options": cell.options,
-                        "status": "present" if cell.id in present else "missing",
+                        "status": status.get(cell.id, "missing"),
+                        "reason": because.get(cell.id),
                         "tokens": estimates[cell.id].tokens,
                         "seconds": estimates[cell.id].seconds,
                         "path": selection.store.path(cell),
@@ -211,19 +254,25 @@ def _plan(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    _plan_table(selection, present, {key: value.tokens for key, value in estimates.items()})
+    _plan_table(selection, status, {key: value.tokens for key, value in estimates.items()})
     time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
     cost = f" ({tokens / 1e6:.2g} million tokens, {time_text} in one process)" if missing else ""
-    output.emit(f"\n{output.count(len(selection.cells), 'cell')}: {len(there)} there, {len(missing)} to do{cost}.")
+    cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
+    output.emit(f"\n{cells}: {len(found.there)} there{stale}, {len(found.missing)} to do{cost}.")
+    if found.stale:
+        output.emit(f"Stale: made from other records than those at hand ({why(found.stale)}).")
+        output.emit(f"Next: {_stale_advice(arguments)}.")
+        return 0
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
     output.emit(f"Next: {run if missing else board_command(arguments)}")
     return 0
 
 
-def _plan_table(selection: Selection, present: set[str], tokens: dict[str, int]) -> None:
+def _plan_table(selection: Selection, status: dict[str, str], tokens: dict[str, int]) -> None:
     groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
     for cell in selection.cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
+    stale = "stale" in status.values()
     rows = [
         [
             model,
@@ -232,9 +281,11 @@ def _plan_table(selection: Selection, present: set[str], tokens: dict[str, int])
             label,
             f"{epsilon:g}",
             str(len(cells)),
-            str(sum(cell.id in present for cell in cells)),
+            str(sum(status.get(cell.id) == "present" for cell in cells)),
+            *([str(sum(status.get(cell.id) == "stale" for cell in cells))] if stale else []),
             f"{sum(tokens[cell.id] for cell in cells) / 1e6:.2f} M",
         ]
         for (model, task, source, label, epsilon), cells in groups.items()
     ]
-    output.emit_table(["model", "task", "source", "mechanism", "epsilon", "cells", "there", "tokens"], rows)
+    columns = ["model", "task", "source", "mechanism", "epsilon", "cells", "there", *(["stale"] if stale else [])]
+    output.emit_table([*columns, "tokens"], rows)

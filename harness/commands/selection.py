@@ -17,6 +17,7 @@ from harness.results import SuiteReference
 from harness.store import Damaged, Store
 from harness.suite import Changes, OptionChange, Suite, changed, load_suite
 from harness.task import list_tasks, load_config
+from harness.task_config import source_spec
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ def select(arguments: argparse.Namespace) -> Selection:
         mechanisms,
     )
     check_models(suite)
-    cells = expand(suite, mechanisms, task_facts(), options)
+    # a command without the flag makes no release: it shows what is there
+    cells = expand(suite, mechanisms, task_facts(), options, reveal=getattr(arguments, "reveal_records", True))
     return Selection(arguments.suite, suite, mechanisms, cells, Store(arguments.results, suite.name))
 
 
@@ -66,12 +68,18 @@ def check_models(suite: Suite) -> None:
 
 
 def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
-    """Known task -> a function from the wanted source to the task's version and real source. Loads no record."""
+    """Known task -> a function from the wanted source to the task's facts. Loads no record."""
 
     def reader(name: str) -> Callable[[str], TaskFacts]:
-        return lambda source: TaskFacts(load_config(name)["metadata"]["version"], resolve(source, name))
+        return lambda source: facts_of(name, resolve(source, name))
 
     return {name: reader(name) for name in list_tasks()}
+
+
+def facts_of(name: str, source: str) -> TaskFacts:
+    """What task.yaml says of a task, with the source of its records."""
+    config = load_config(name)
+    return TaskFacts(config["metadata"]["version"], source, source_spec(config).labels)
 
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.comparison.sides import weights
+from harness.fingerprints import fingerprint_of
 from harness.results import Result
 
 
@@ -26,7 +27,7 @@ _CODE = "run the base again with the code of the candidate"
 
 CONDITIONS: tuple[Condition, ...] = (
     Condition("source of records", lambda r: (r.cell.source, r.manifest.data.source), _DATA),
-    Condition("data fingerprint", lambda r: r.manifest.data.fingerprint, _DATA),
+    Condition("data fingerprint", fingerprint_of, _DATA),
     Condition("task version", lambda r: r.cell.task_version, _CODE),
     Condition("prompts hash", lambda r: r.manifest.prompts_hash, _CODE),
     Condition("main metric", lambda r: r.main_metric, _CODE),
@@ -36,6 +37,7 @@ CONDITIONS: tuple[Condition, ...] = (
     Condition("options", lambda r: json.dumps(r.cell.options, sort_keys=True), _SUITE),
     Condition("number of queries", lambda r: (r.cell.queries, r.privacy.queries), _SUITE),
     Condition("number of private records", lambda r: r.cell.train_records, _SUITE),
+    Condition("declared sizes", lambda r: r.cell.sizes, _SUITE),
     Condition("kind of noise", lambda r: r.cell.noise, _SUITE),
 )
 _DOCUMENTS = "run both sides on the same test records (`--limit`, DPICL_DATA)"

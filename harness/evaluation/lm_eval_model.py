@@ -7,6 +7,7 @@ then reads the demonstrations before every query.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
+from harness.cells import refusal
+from harness.concealed import load_task
 from harness.errors import UsageError, unknown
 from harness.evaluation.lm_eval_bridge import as_lm_eval_model
 from harness.evaluation.mechanism_lm import MechanismLM, refuse_several_processes
@@ -23,6 +26,7 @@ from harness.output_cache import OutputCache, outputs_folder
 from harness.releasing import Release, Releaser, Terms
 from harness.task import TASKS as TASKS
 from harness.task import Task, list_tasks, load_config
+from harness.task_config import source_spec
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -38,7 +42,8 @@ NAME = "dpicl"
 class MechanismRun:
     """One mechanism on one model, and what it has released so far, by lm-eval's name of the task.
 
-    options: as in a suite, over the published ones of the task. source: of the records.
+    options: as in a suite, over the published ones of the task. source: of the records. size: the declared number of
+    private records a class (without classes: in all); None: they are counted, which secure noise does not allow.
     """
 
     mechanism: type[Mechanism]
@@ -46,6 +51,7 @@ class MechanismRun:
     terms: Terms
     source: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
+    size: int | None = None
     releases: dict[str, Release] = field(default_factory=dict)
 
     def release(self, lm_eval_name: str, queries: Sequence[Query] | None = None) -> Release:
@@ -57,7 +63,10 @@ class MechanismRun:
             raise unknown("task", lm_eval_name, names)
         name = names[lm_eval_name]
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
-        task = Task.load(name, self.source)
+        secure = self.terms.noise == "secure"
+        classes = source_spec(load_config(name)).labels or ("",)
+        sizes = None if self.size is None else dict.fromkeys(classes, self.size)
+        task = load_task(name, self.source, secure, sizes=sizes)
         if reason := mechanism.skip(task):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
         releaser = Releaser(self.model, lambda: OutputCache(outputs_folder()))
@@ -134,6 +143,7 @@ class DpiclModel(LM):
         batches) and device."""
         settings = dict(arg_dict)
         known = {"mechanism", "epsilon", "delta", "model", "seed", "noise", "source", "options", "shots", "plugins"}
+        known |= {"size", "reveal_records"}
         for name in settings:
             if name not in known and name != "trust_remote_code":
                 raise unknown("model argument", name, known)
@@ -156,17 +166,26 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
     mechanism = find_mechanism(
         str(settings["mechanism"]), load_mechanisms([Path(path) for path in settings.get("plugins", ())])
     )
-    noise = str(settings.get("noise", "seeded"))
+    noise, size = str(settings.get("noise", "seeded")), settings.get("size")
+    if noise == "secure" and size is None:
+        raise UsageError(
+            "Secure noise needs the declared number of private records a class (without classes: in all), which"
+            " everybody may know; give --size N (from Python: size=N)."
+        )
     terms = Terms(
         check_epsilon(settings["epsilon"]) if mechanism.knob else float(settings["epsilon"]),
         check_delta(settings.get("delta", 1e-5)),
         seed=int(settings.get("seed", 0)),
         noise=noise,
         shots=int(settings.get("shots", 4)),
+        reveal=bool(settings.get("reveal_records", False)),
     )
+    if noise == "secure" and math.isinf(terms.epsilon) and not terms.reveal:
+        raise UsageError(refusal(mechanism.name))
     dtype = "float32" if noise == "secure" else None
     model = models.load(str(settings.get("model", "embedded")), device=device, dtype=dtype)
-    return MechanismRun(mechanism, model, terms, str(settings.get("source", "auto")), settings.get("options") or {})
+    source, options = str(settings.get("source", "auto")), settings.get("options") or {}
+    return MechanismRun(mechanism, model, terms, source, options, None if size is None else int(size))
 
 
 def lm_of(run: MechanismRun) -> LM:

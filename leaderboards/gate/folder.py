@@ -81,7 +81,8 @@ def survey(folder: Path) -> Survey:
         if mark := repository_mark(place):
             whose = "It" if place == folder else f"The folder {place.name} above it"
             return Survey((f"{whose} is a git repository ({mark}); remove that, a submission is plain files.",), {})
-    problems, sizes = [], {}
+    problems: list[str] = []
+    sizes: dict[str, int] = {}
     for number, entry in enumerate(_walk(folder)):
         if number >= _MOST_ENTRIES:
             problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")

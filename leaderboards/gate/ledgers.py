@@ -28,7 +28,7 @@ from harness.privacy.ledger import Ledger
 from harness.privacy.time_limit import TookTooLong, within
 from harness.registry import find_mechanism, load_mechanisms
 from harness.results import LedgerRow, Result
-from harness.seeds import streams
+from harness.seeds import accounted_delta, streams
 from harness.task import Task
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
@@ -187,7 +187,8 @@ def _whole(expected: float) -> bool:
 def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
     """(problem or "", epsilon, the accountants)."""
     try:
-        upper, second, names = within(_SECONDS, lambda: account(event, result.cell.delta))
+        delta = accounted_delta(result.cell.delta, result.cell.noise)
+        upper, second, names = within(_SECONDS, lambda: account(event, delta))
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
     except Exception as error:  # an accountant that breaks on a stranger's numbers proves nothing

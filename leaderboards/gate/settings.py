@@ -11,10 +11,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.cells import Cell
+from harness.cells import Cell, declared_sizes
 from harness.errors import unknown
 from harness.results import Result
 from harness.suite import Suite
+from harness.task_config import load_config, source_spec
 from leaderboards.gate.contents import Contents
 from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from leaderboards.rows import REAL_DATA, ZERO_SHOT
@@ -106,6 +107,7 @@ def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
         wanted["queries"] = suite.queries
     if suite.source != "auto":
         wanted["source"] = suite.source
+    wanted["sizes"] = declared_sizes(suite, cell.task, source_spec(load_config(cell.task)).labels)
     return wanted
 
 

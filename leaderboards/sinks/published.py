@@ -186,7 +186,10 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
 
 
 def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
-    """The scores of both ends at the seed of a result, and its recovery there; None without both of them."""
+    """The scores of both ends at the seed of a result, and its recovery there; None without both of them, and
+    with secure noise."""
+    if result.cell.secure:
+        return {"zero_shot": None, "real_demonstrations": None, "recovery": None}
     scores = {"zero_shot": _at_seed(table.zero_shot, result), "real_demonstrations": _at_seed(table.real_data, result)}
     zero_shot, real_data = scores.values()
     if zero_shot is None or real_data is None:

@@ -11,7 +11,7 @@ from leaderboards import epsilon_plot, svg
 from leaderboards.attack_plots import AUC, attack_points, auc_svg, audited_svg, external_point
 from leaderboards.board import Section
 from leaderboards.plot import privacy_utility_svg, series_styles
-from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
+from leaderboards.rows import ZERO_SHOT, Row
 from leaderboards.site.addresses import Addresses, rows_of
 from leaderboards.standings import TaskTable, first_per_query, has_per_query, recovery_notes
 from leaderboards.text import epsilon_text
@@ -106,7 +106,5 @@ def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[t
 
 
 def _absent(table: TaskTable) -> Iterator[tuple[str, str]]:
-    if table.zero_shot is None:
-        yield ZERO_SHOT, "0"
-    if table.real_data is None:
-        yield REAL_DATA, "∞"
+    for name in table.absent:
+        yield name, "0" if name == ZERO_SHOT else "∞"

@@ -26,7 +26,7 @@ from harness.registry import load_mechanisms
 from harness.results import from_text, to_text
 from harness.scaffold.writing import TASK, write_example
 from harness.suite import load_suite
-from harness.task import Task
+from harness.task import PublicTask
 from harness.task_config import TASKS, public_labels, source_spec
 from harness.task_file import read_task_file
 from leaderboards.attack_board import build_attacks
@@ -93,7 +93,9 @@ def use_task(path: Path) -> None:
         labels = public_labels(config)
         records = tuple(data_sources.Record("a text", label) for label in labels)
         kind = config["metadata"]["kind"]
-        task = Task("agnews", kind, labels, True, "none", "", {}, records, records, config)
+        task = PublicTask(
+            name="agnews", kind=kind, labels=labels, partitioned=True, source="none", test=records, config=config
+        )
         assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
         for style in ("completion", "chat"):

@@ -54,7 +54,7 @@ def test_paths_follow_suite_model_row_task_and_id(store):
     assert parts[0] == "quick"
     assert parts[1].startswith("hf_org_model-")
     assert parts[2:] == ("tang_small", "agnews", f"{result.cell_id}.json")
-    assert store.holds(result.cell)
+    assert store.read(result.cell) == result
     assert store.load_all() == ([result], [])
 
 
@@ -82,7 +82,7 @@ def test_files_that_are_no_results_are_kept_and_set_aside(store, change, reason)
     path = store.write(result)
     content = change(path.read_text())
     path.write_text(content)
-    assert not store.holds(result.cell)
+    assert store.read(result.cell) is None
     results, damaged = store.load_all()
     assert results == []
     assert reason in damaged[0].reason

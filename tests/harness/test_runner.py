@@ -25,6 +25,7 @@ from harness.runner import Skipped, Workbench, run_cell
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
 MECHANISMS = load_mechanisms()
+SIZES = dict.fromkeys(["World", "Sports", "Business", "Technology"], 55)
 SMALL = {
     "tang": {"slots": 4, "examples_per_slot": 1, "tokens": 3, "top_k": 10},
     "pta": {"slots": 4, "examples_per_slot": 1, "tokens": 3},
@@ -126,7 +127,7 @@ def test_every_mechanism_gets_the_same_shots_at_a_seed(bench):
 
 
 def test_secure_noise_gives_another_release_each_time(bench):
-    cell = make_cell("prism", noise="secure", epsilon=0.5)
+    cell = make_cell("prism", noise="secure", epsilon=0.5, sizes=SIZES)
     releases = [run_cell(cell, SUITE, bench).released for _ in range(2)]
     assert releases[0] != releases[1]
     result = run_cell(cell, SUITE, bench)

@@ -11,7 +11,7 @@ from scipy import stats
 
 from harness.attacks.games import deal
 from harness.attacks.targets import target
-from harness.attacks.views import Published, free_text, with_records, yes_or_no
+from harness.attacks.views import free_text, with_records, yes_or_no
 from harness.errors import DataError, UsageError
 from harness.mechanism import Query
 from harness.models.simulated import load_simulated
@@ -122,7 +122,6 @@ def test_published_sizes_do_not_follow_the_records(agnews, samsum):
     shots = agnews.labels[:2]
     for count in (20, 21):
         task = with_records(agnews, agnews.train[:count], sizes)
-        assert isinstance(task, Published)
         assert dict(task.sizes(shots).records) == dict.fromkeys(shots, 9)
     assert dict(with_records(samsum, samsum.train[:20], {None: 7}).sizes(("x",)).records) == {None: 7}
     with pytest.raises(DataError, match="to be expected"):

@@ -69,8 +69,15 @@ def test_a_score_that_moves_less_than_a_thousandth_is_the_same(committed: World)
     def nudge(data):
         data["scores"]["acc_calibrated"]["value"] += 5e-7  # more is no mean of its outcomes
 
+    def move(data):
+        outcomes = data["documents"]["acc_calibrated"]["outcomes"]
+        outcomes[0] = 1 - outcomes[0]
+        data["scores"]["acc_calibrated"] = {"value": sum(outcomes) / len(outcomes), "low": 0.0, "high": 1.0}
+
     committed.edit(nudge, committed.files[:1])
     assert history(committed)[0] == "ok"
+    committed.edit(move, committed.files[:1])
+    assert history(committed)[0] == "failed"
 
 
 def test_a_cell_that_disappears_is_refused(committed: World):

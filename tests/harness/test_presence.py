@@ -1,0 +1,300 @@
+"""A result counts where its cell and its records are those of a run now."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from harness import fingerprints
+from harness.cells import Cell
+from harness.engines import Job, Worker
+from harness.fingerprints import Fingerprints, fingerprint_of
+from harness.paths import private_folder
+from harness.presence import at_hand
+from harness.results import SuiteReference
+from harness.store import Store
+from harness.task import Task
+from tests.harness.secure_suite import rows_of, suite, write_records
+
+TRAIN = rows_of("train", 30)
+OTHER = [{"text": "a record that was not there", "label": "World"}]
+
+
+@pytest.fixture
+def lab(dpicl, tmp_path, monkeypatch):
+    """A results folder, records that can be changed, and commands on them."""
+
+    class Lab:
+        results = tmp_path / "results"
+        data = tmp_path / "data"
+        path = suite(tmp_path, "zero_shot", "prism", noise="seeded")
+
+        def records(self, train=TRAIN, test=None, folder=None):
+            monkeypatch.setenv("DPICL_DATA", str(write_records(folder or self.data, train, test)))
+
+        def __call__(self, command, *flags):
+            return dpicl(command, self.path, "--results", self.results, *flags)
+
+        def store(self):
+            return Store(self.results, "private")
+
+    found = Lab()
+    found.records()
+    return found
+
+
+def statuses(answer) -> list[str]:
+    return [cell["status"] for cell in answer.json["cells"]]
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"train": [*TRAIN, *OTHER]}, "train"),
+        ({"train": TRAIN[1:]}, "train"),
+        ({"train": [*TRAIN[1:], TRAIN[0]]}, "train"),  # another order is dealt in another way
+        ({"train": [{**TRAIN[0], "label": "Sports"}, *TRAIN[1:]]}, "train"),
+        ({"test": rows_of("check", 2)}, "test"),
+        ({"train": [*TRAIN, *OTHER], "test": rows_of("check", 2)}, "test"),
+    ],
+)
+def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, change, reason):
+    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise)
+    assert lab("run").code == 0
+    assert "2 were there" in lab("run").out
+    assert "records at hand" not in lab("board").out
+    before = {file: file.read_text() for file in lab.results.rglob("*.json")}
+
+    lab.records(**change)
+    plan = lab("plan", "--json")
+    assert statuses(plan) == ["stale", "stale"]
+    assert (plan.json["present"], plan.json["stale"], plan.json["missing"]) == (0, 2, 0)
+    assert reason in plan.json["cells"][0]["reason"]
+    assert "--again" in lab("plan").out and reason in lab("plan").out
+    run = lab("run")
+    assert run.code == 2 and "--again" in run.err and reason in run.err and "were there" not in run.out
+    board = lab("board")
+    assert "records at hand" in " ".join(board.out.split()) and reason in board.out
+    assert any("records at hand" in note for note in lab("board", "--json").json["notes"])
+    assert {file: file.read_text() for file in lab.results.rglob("*.json")} == before
+
+    again = lab("run", "--again", "--json")
+    assert again.code == 0 and statuses(again) == ["done", "done"]
+    kept = {file.name: file.read_text() for file in lab.results.rglob("set_aside/*.json")}
+    assert kept == {file.name: text for file, text in before.items()}
+    assert statuses(lab("plan", "--json")) == ["present", "present"]
+    assert "2 were there" in lab("run").out
+    assert "records at hand" not in lab("board").out
+
+    lab.records(**{"train": TRAIN, "test": None})  # back to the first ones
+    assert statuses(lab("plan", "--json")) == ["stale", "stale"]
+
+
+def test_the_same_records_elsewhere_are_the_same(lab, tmp_path):
+    lab("run")
+    lab.records(folder=tmp_path / "copy")
+    assert statuses(lab("plan", "--json")) == ["present", "present"]
+
+
+def test_the_next_command_of_a_plan_runs_the_stale_cells_anew(lab, dpicl):
+    lab("run")
+    lab.records([*TRAIN, *OTHER])
+    words = lab("plan", "--mechanism", "prism").out.split("`dpicl ")[1].split("`")[0].split()
+    assert dpicl(*words).code == 0
+    assert statuses(lab("plan", "--json")) == ["stale", "present"]
+    answer = lab("run", "--mechanism", "prism")
+    assert answer.code == 0 and "1 were there" in answer.out
+
+
+@pytest.mark.parametrize("command", ["run", "plan"])
+@pytest.mark.parametrize("where", ["no folder", "empty", "unset"])
+def test_a_source_that_is_missing_is_an_error_and_the_board_goes_by_the_results(
+    lab, tmp_path, monkeypatch, command, where
+):
+    lab("run")
+    (tmp_path / "empty").mkdir()
+    if where == "unset":
+        monkeypatch.delenv("DPICL_DATA")
+    else:
+        monkeypatch.setenv("DPICL_DATA", str(tmp_path / where))
+    answer = lab(command)
+    assert answer.code == 2 and "DPICL_DATA" in answer.err and "were there" not in answer.out
+    board = lab("board", "--json")
+    assert board.code == 0 and board.json["notes"] == []
+    assert len(board.json["sections"][0]["tasks"][0]["rows"]) == 2
+
+
+def test_a_source_that_is_missing_stops_a_run_before_anything_is_written(lab, monkeypatch, tmp_path):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "nowhere"))
+    assert lab("run").code == 2
+    assert not lab.results.exists()
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_two_sets_of_records_never_share_a_row(lab, tmp_path, noise):
+    lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise, seeds="[0, 1]")
+    lab("run", "--seed", 0)
+    lab.records([*TRAIN, *OTHER])
+    lab("run", "--seed", 1)
+    board = lab("board", "--json").json
+    for row in board["sections"][0]["tasks"][0]["rows"]:
+        assert row["seeds"] == [1]  # those of the records at hand
+    assert any("left out 2 results" in note for note in board["notes"])
+
+    lab.data.rename(tmp_path / "gone")  # without the records: still never both
+    board = lab("board", "--json").json
+    assert all(len(row["seeds"]) == 1 for row in board["sections"][0]["tasks"][0]["rows"])
+    assert any("other records" in note for note in board["sections"][0]["notes"])
+
+
+def test_a_board_elsewhere_says_that_private_sets_are_not_compared(lab, tmp_path, monkeypatch):
+    """Another machine does not have the key, nor what was noted with it."""
+    lab.path = suite(tmp_path, "zero_shot", "prism")
+    lab("run")
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "another machine"))
+    lab.data.rename(tmp_path / "gone")
+    assert any("secure noise withhold" in note for note in lab("board", "--json").json["sections"][0]["notes"])
+    (tmp_path / "gone").rename(lab.data)
+    plan = lab("plan", "--json")
+    assert statuses(plan) == ["stale", "stale"] and "does not know" in plan.json["cells"][0]["reason"]
+    assert lab("run").code == 2
+
+
+def test_the_fingerprint_of_private_records_is_nowhere_in_the_results_and_keyed_on_this_machine(lab, tmp_path):
+    lab.path = suite(tmp_path, "prism")
+    lab("run")
+    (result,), _ = lab.store().load_all()
+    plain = Task.load("agnews", "local", limit_test=4).fingerprint
+    keyed = fingerprint_of(result)
+    assert keyed not in (plain, "withheld")
+    for file in lab.results.rglob("*"):
+        assert not file.is_file() or (plain not in file.read_text() and keyed not in file.read_text())
+    assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
+    for file in private_folder().iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert lab.results not in private_folder().parents
+
+
+def test_two_private_sets_with_the_same_numbers_in_one_second_are_told_apart(lab, tmp_path):
+    lab.path = suite(tmp_path, "zero_shot")
+    lab("run")
+    folder = lab.results
+    (first,), _ = lab.store().load_all()
+    lab.records([*TRAIN, *OTHER])
+    lab.results = tmp_path / "second"
+    lab("run")
+    assert statuses(lab("plan", "--json")) == ["present"]
+    lab.results = folder
+    assert statuses(lab("plan", "--json")) == ["stale"]
+    lab.records()
+    assert statuses(lab("plan", "--json")) == ["present"]
+    assert fingerprint_of(first) != "withheld"
+
+
+def test_a_moved_results_folder_is_still_known(lab, tmp_path):
+    lab.path = suite(tmp_path, "prism")
+    lab("run")
+    lab.results = lab.results.rename(tmp_path / "moved")
+    assert statuses(lab("plan", "--json")) == ["present"]
+
+
+def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
+    lab("run")
+    (prism,) = [result for result in lab.store().load_all()[0] if result.cell.mechanism == "prism"]
+    path = lab.store().path(prism.cell)
+    text = path.read_text()
+    worker = Worker(Job(prism.suite, lab.results))
+    assert worker.attempt(prism.cell, lambda event: None).status == "present"
+    lab.records([*TRAIN, *OTHER])
+    done = Worker(Job(prism.suite, lab.results)).attempt(prism.cell, lambda event: None)
+    assert done.status == "failed" and "other records" in done.message
+    assert path.read_text() == text
+
+
+def test_a_synthetic_corpus_that_changes_makes_results_stale(dpicl, sim_suite, tmp_path, monkeypatch):
+    flags = (sim_suite, "--results", tmp_path / "results", "--mechanism", "zero_shot", "--seed", 0)
+    dpicl("run", *flags)
+    assert statuses(dpicl("plan", *flags, "--json")) == ["present"]
+    (file,) = (tmp_path / "results").rglob("*.json")
+    data = json.loads(file.read_text())
+    data["manifest"]["data"]["fingerprint"] = "0" * 64  # as an earlier version of the corpus would have had
+    file.write_text(json.dumps(data))
+    assert statuses(dpicl("plan", *flags, "--json")) == ["stale"]
+
+
+def test_a_damaged_or_lost_note_of_a_fingerprint_is_made_again(lab):
+    cell = cell_of(lab)
+    found = Fingerprints().at_hand(cell)
+    (kept,) = [file for file in private_folder().glob("records-*.json") if found.fingerprint in file.read_text()]
+    for text in ("", "[]", '{"fingerprint": 3}', "nonsense"):
+        kept.write_text(text)
+        assert Fingerprints().at_hand(cell) == found
+    assert found.fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
+
+
+def test_a_board_fetches_nothing_from_the_hub(lab, monkeypatch):
+    import datasets
+
+    lab("run")
+    results = [
+        result.model_copy(update={"cell": result.cell.model_copy(update={"source": "hub"})})
+        for result in lab.store().load_all()[0]
+    ]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: pytest.fail("the hub was asked"))
+    assert at_hand(results, Fingerprints(download=False)) == (results, [])
+
+
+def test_files_that_change_while_they_are_read_are_not_kept_under_a_wrong_name(lab, monkeypatch):
+    cell = cell_of(lab)
+    lab.records(rows_of("train", 31))
+    read = fingerprints.load_task
+
+    def slow(*words, **flags):
+        task = read(*words, **flags)
+        lab.records(rows_of("train", 32))
+        return task
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fingerprints, "load_task", slow)
+        Fingerprints().at_hand(cell)
+    for each in (32, 31):
+        lab.records(rows_of("train", each))
+        assert Fingerprints().at_hand(cell).fingerprint == Task.load("agnews", "local", limit_test=4).fingerprint
+
+
+def test_a_file_that_cannot_be_read_is_told_on_the_board(lab):
+    lab("run")
+    lab.records([{"text": "no label of this task", "label": "Weather"}])
+    notes = lab("board", "--json").json["notes"]
+    assert len(notes) == 1 and "not known" in notes[0] and "line 1" in notes[0]
+
+
+def test_results_of_a_task_without_records_here_are_kept_as_they_are(lab, monkeypatch):
+    lab("run")
+    results, _ = lab.store().load_all()
+    assert at_hand(results, Fingerprints()) == (results, [])
+    monkeypatch.delenv("DPICL_DATA")
+    assert at_hand(results, Fingerprints()) == (results, [])
+
+
+def cell_of(lab) -> Cell:
+    lab("run", "--mechanism", "zero_shot")
+    (result,), _ = lab.store().load_all()
+    assert isinstance(result.suite, SuiteReference) and Path(lab.path).is_file()
+    return result.cell
+
+
+def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, tmp_path, monkeypatch):
+    train = rows_of("train", 30)
+    monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
+    words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 20, "--redraws", 4, "--model", "sim")
+    flags = ("--source", "local", "--results", tmp_path / "results")
+    assert dpicl(*words, *flags).code in (0, 1)
+    assert dpicl(*words, *flags).code in (0, 1)
+    write_records(tmp_path / "data", train[1:])
+    answer = dpicl(*words, *flags)
+    assert answer.code == 2 and "other records" in answer.err
