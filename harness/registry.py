@@ -150,8 +150,13 @@ def code_hash(module: str) -> str:
     top = sys.modules[module.partition(".")[0]]
     if not hasattr(top, "__path__"):
         return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
+    return folder_hash(*map(Path, top.__path__))
+
+
+def folder_hash(*folders: Path) -> str:
+    """sha256 over the names and contents of all files in folders, but caches."""
     digest = hashlib.sha256()
-    for folder in map(Path, top.__path__):
+    for folder in folders:
         for path in sorted(folder.rglob("*")):
             if "__pycache__" in path.parts or not path.is_file():
                 continue

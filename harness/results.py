@@ -198,7 +198,10 @@ class Model(Part):
 
 
 class Manifest(Part):
-    """What a reader needs to run the cell again. commit, dirty: None outside a git checkout."""
+    """What a reader needs to run the cell again. commit, dirty: None outside a git checkout.
+
+    plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
+    """
 
     commit: str | None
     dirty: bool | None
@@ -210,6 +213,7 @@ class Manifest(Part):
     dtype: str
     device: str
     machine: Machine
+    plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Cost(Part):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from harness import manifest
+from harness import checked, manifest
 from harness.cells import Cell
 from harness.evaluation.statistics import bootstrap_interval
 from harness.mechanism import Demonstration, Mechanism
@@ -76,7 +76,7 @@ def write_up(
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
-        manifest=manifest_of(task, model, in_earnest),
+        manifest=manifest_of(task, model, in_earnest, cell.plugin),
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -134,8 +134,8 @@ def _documents(evaluation: Evaluation) -> dict[str, Documents]:
     }
 
 
-def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False) -> Manifest:
-    """What a reader needs to run it again."""
+def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False, plugin: str | None = None) -> Manifest:
+    """What a reader needs to run it again. plugin: sha256 of the file that the mechanism came with, if it did."""
     commit, dirty = manifest.commit()
     identity = model.identity
     return Manifest(
@@ -158,4 +158,5 @@ def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False) -> M
         dtype=identity.dtype,
         device=identity.device,
         machine=manifest.machine(),
+        plugin_checked=None if plugin is None else checked.has_passed(plugin),
     )

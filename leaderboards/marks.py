@@ -34,7 +34,7 @@ ROUNDING = Mark(
 NOT_CHECKED = Mark(
     "‡",
     "plug-in, not checked",
-    "no result says that the mechanism's file passed `dpicl check`, so how far its ledger can be trusted is open",
+    "the mechanism's file had not passed `dpicl check` when it ran, so how far its ledger can be trusted is open",
 )
 
 
@@ -49,18 +49,22 @@ def up_to_rounding(result: Result) -> bool:
     return privacy.queries is None and finite and _private(privacy.event) and result.manifest.dtype not in FINE_DTYPES
 
 
-def checked(result: Result) -> bool | None:
+def checked(result: Result, vouched: bool | None = None) -> bool | None:
     """Whether the plug-in file behind a result passed the conformance kit; None for a mechanism of the package.
 
-    A result file has no record of it, so for a plug-in the answer is no.
+    vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a result that was sent
+    says of itself does not count. None: the result is our own.
     """
-    return None if result.cell.plugin is None else False
+    if result.cell.plugin is None:
+        return None
+    return bool(result.manifest.plugin_checked) if vouched is None else vouched
 
 
-def marks_of(results: Iterable[Result]) -> tuple[Mark, ...]:
-    """The marks of a row: one bad seed is enough."""
+def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Mark, ...]:
+    """The marks of a row: one bad seed is enough. vouched: see `checked`."""
     found = list(results)
-    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, any(checked(one) is False for one in found)))
+    not_checked = any(checked(one, vouched) is False for one in found)
+    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, not_checked))
     return tuple(mark for mark, holds in rules if holds)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness.results import Result
+from leaderboards.marks import marks_of
 from leaderboards.rows import REAL_DATA, ZERO_SHOT, Row
 from leaderboards.standings import TaskTable
 
@@ -102,6 +103,7 @@ def with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> Task
         if submission is None:
             return row
         reason = f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission.unreliable else ""
-        return replace(row, submission=submission, unranked=row.unranked or reason)
+        marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
+        return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
 
     return replace(table, rows=tuple(map(owned, table.rows)), paper=tuple(map(owned, table.paper)))

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from harness.commands import output
 from harness.commands.arguments import Subparsers, add_command, add_option_flag, add_plugin_flag, options_of, whole
+from harness.errors import ResultError
 
 if TYPE_CHECKING:
-    from harness.mechanism import Mechanism
+    from harness.registry import Registered
 
 
 def add(subparsers: Subparsers) -> None:
@@ -31,9 +32,9 @@ def _check(arguments: argparse.Namespace) -> int:
     from harness.conformance.kit import check_mechanism
 
     documents, good = [], True
-    classes = _classes(arguments)
-    names = {cls.name for cls in classes}
-    for cls in classes:
+    given = _mechanisms(arguments)
+    names = {item.cls.name for item in given}
+    for cls in (item.cls for item in given):
         started = time.monotonic()
         seen: list[str] = []
 
@@ -55,16 +56,31 @@ def _check(arguments: argparse.Namespace) -> int:
             failures = sum(finding.status == "failed" for finding in findings)
             end = "all checks passed" if passed else f"{output.count(failures, 'check')} failed"
             output.emit(f"{cls.name}: {end} on {', '.join(seen)} in {output.duration(time.monotonic() - started)}")
+    digest = given[0].plugin_hash if given else None
+    if digest and arguments.task is None and not arguments.option:
+        _note(digest, good)
     if arguments.json:
         output.emit_json({"ok": good, "seed": arguments.seed, "mechanisms": documents})
     return 0 if good else 1
 
 
-def _classes(arguments: argparse.Namespace) -> list[type[Mechanism]]:
+def _note(digest: str, passed: bool) -> None:
+    """So that a run of this file says in its results whether the kit passed it."""
+    from harness import checked
+
+    try:
+        checked.note(digest, passed)
+    except ResultError as error:
+        output.message(f"Results of this file will not say that it was checked: {error}")
+
+
+def _mechanisms(arguments: argparse.Namespace) -> list[Registered]:
     """The mechanisms of a file, or the one of that name. Raises UsageError or PluginError where there is none."""
     from harness.registry import find_mechanism, load_mechanisms, load_plugin
 
     given: str = arguments.mechanism
     if given.endswith(".py") or Path(given).is_file():
-        return [item.cls for item in load_plugin(Path(given))]
-    return [find_mechanism(given, load_mechanisms(arguments.plugin))]
+        return load_plugin(Path(given))
+    known = load_mechanisms(arguments.plugin)
+    find_mechanism(given, known)
+    return [known[given]]

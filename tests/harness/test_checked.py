@@ -1,0 +1,46 @@
+"""A run of a plug-in says whether its file had passed `dpicl check`: this content, and this kit."""
+
+from harness import checked
+from harness.results import from_text, to_text
+
+
+def test_what_was_never_checked_or_failed_has_not_passed(own_cache):
+    assert not checked.has_passed("a" * 64)
+    checked.note("a" * 64, False)
+    assert not checked.has_passed("a" * 64)
+    checked.note("a" * 64, True)
+    assert checked.has_passed("a" * 64) and not checked.has_passed("b" * 64)
+
+
+def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
+    checked.note("a" * 64, True)
+    with monkeypatch.context() as patch:
+        patch.setattr(checked, "_kit", lambda: "another kit")
+        assert not checked.has_passed("a" * 64)
+    (path,) = own_cache.rglob("*.json")
+    for damage in ("", "[]", "{" * 5000, '{"passed": true}', path.read_text()[:-3]):
+        path.write_text(damage)
+        assert not checked.has_passed("a" * 64)
+
+
+def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not(dpicl, tmp_path):
+    plugin = tmp_path / "mine.py"
+    plugin.write_text("from mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n")
+    words = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews", "--model", "sim")
+    words += ("--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
+
+    def said(folder):
+        answer = dpicl(*words, tmp_path / folder)
+        assert answer.code == 0, answer.err
+        (file,) = (tmp_path / folder).rglob("quick/**/*.json")
+        result = from_text(file.read_text())
+        assert to_text(result) == file.read_text()
+        return result.manifest.plugin_checked
+
+    assert said("before") is False
+    assert dpicl("check", plugin, "--task", "agnews").code == 0
+    assert said("one task is not the whole kit") is False
+    assert dpicl("check", plugin).code == 0
+    assert said("after") is True
+    plugin.write_text(plugin.read_text() + "# edited\n")
+    assert said("edited") is False
