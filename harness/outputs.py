@@ -7,11 +7,16 @@ before it ran, and so is what counts as a token; nothing of this is taken from w
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
 
-from harness.errors import PluginError
+from harness.errors import DpiclError, PluginError
 from harness.mechanism import Demonstration, FinalPrompt, Mechanism
 from harness.models.base import LanguageModel
+
+T = TypeVar("T")
 
 
 def checked_demonstrations(
@@ -67,6 +72,18 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
             f"released {sum(map(bool, texts))} texts and drew no noise",
             "release through a primitive of harness.privacy, or with the permit that `sample.spend` gives",
         )
+
+
+def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
+    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own."""
+    try:
+        return release()
+    except DpiclError:
+        raise
+    except Exception as error:  # of somebody's mechanism: one cell ends, and the run goes on
+        *_, last = traceback.extract_tb(error.__traceback__)
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {type(error).__name__}: {error}") from error
 
 
 def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:

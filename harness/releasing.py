@@ -27,7 +27,7 @@ from harness.mechanism import (
     Sizes,
 )
 from harness.output_cache import OutputCache
-from harness.outputs import checked_claim, checked_demonstrations, require_noise
+from harness.outputs import checked_claim, checked_demonstrations, named_failure, require_noise
 from harness.privacy import accountants
 from harness.privacy.bounds import Bounds
 from harness.privacy.calibration import Calibration, calibrate
@@ -170,7 +170,7 @@ class Releaser:
             return demonstrations
 
         with self._phase("release"):
-            demonstrations = concealed(terms.secure, released)
+            demonstrations = concealed(terms.secure, lambda: named_failure(mechanism, released))
         bounds = self._proved(mechanism, terms, ledger)
         return Release(calibration, sizes, stated, demonstrations, None, ledger, bounds)
 
@@ -194,7 +194,7 @@ class Releaser:
             return answers
 
         with self._phase("release"):
-            answers = concealed(terms.secure, released)
+            answers = concealed(terms.secure, lambda: named_failure(mechanism, released))
         bounds = self._proved(mechanism, terms, ledger)
         return Release(calibration, sizes, stated, [], answers, ledger, bounds)
 
