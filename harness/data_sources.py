@@ -11,6 +11,7 @@ import codecs
 import importlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from harness.record_sets import Record as Record
 from harness.record_sets import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
+#: Audit event (PEP 578) of every reading of a source, with the task's name: the conformance kit sees who reads.
+RECORDS_READ = "dpicl.records"
 
 #: Bytes of one line of a JSONL file.
 LONGEST_LINE = 10_000_000
@@ -78,6 +81,7 @@ def read(
     spec: SourceSpec, source: str, limit_train: int | None, limit_test: int | None, seed: int
 ) -> tuple[Split, Split]:
     """(train, test) as the source has them, before de-duplication."""
+    sys.audit(RECORDS_READ, spec.name)
     match source:
         case "hub":
             return read_hub(spec)

@@ -32,6 +32,10 @@ HOSTILE = (
 )
 
 
+#: Kinds of scripts.
+SCRIPTS = ("random", "ties", "whole")
+
+
 def planted(records: Sequence[Record], labels: bool) -> list[Record]:
     """The records, each with a planted word of its own in the text; in the label too where these are free."""
     return [
@@ -50,24 +54,74 @@ def hostile(records: Sequence[Record]) -> list[Record]:
     return [dataclasses.replace(r, text=HOSTILE[number % len(HOSTILE)]) for number, r in enumerate(records)]
 
 
-def other_sets(task: Task, other: Sequence[Record]) -> dict[str, list[Record]]:
-    """Private sets that share nothing with the task's own; name -> records."""
+def speaking(records: Sequence[Record], text: str) -> list[Record]:
+    """The records, all of this text."""
+    return [dataclasses.replace(r, text=text) for r in records]
+
+
+def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
+    """As many records with the same labels, and these texts in turn; as they are if there is no text."""
+    said = [text for text in texts if text]
+    return [dataclasses.replace(r, text=said[at % len(said)]) if said else r for at, r in enumerate(records)]
+
+
+def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_words: str) -> dict[str, list[Record]]:
+    """Private sets that share nothing with the task's own; name -> records. words: what might be a trigger, one by one.
+    all_words: all of that at once."""
+    train = task.train
     return {
         "other records": list(other),
-        "records after which the model ends at once": holding(task.train, ENDING),
-        "records after which the model is certain": holding(task.train, CERTAIN),
-        "planted words": planted(task.train, labels=not task.partitioned),
-        "a single record": list(task.train[:1]),
+        "records after which the model ends at once": holding(train, ENDING),
+        "records after which the model is certain": holding(train, CERTAIN),
+        "planted words": planted(train, labels=not task.partitioned),
+        "a single record": list(train[:1]),
         "no record": [],
+        "hostile records": hostile(train),
+        **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
+        **{f"records that say {word[:40]!r}": speaking(train, word) for word in words},
+        "records that say everything that might be a trigger": holding(train, all_words),
     }
 
 
-def additions(task: Task, label: str, generator: np.random.Generator) -> list[Record]:
-    """Records of one label that a neighbouring set has more."""
+def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
+    """Private sets in public words and in those of a release, which a script gives again; name -> records."""
+    train = task.train
+    return {
+        "records that copy the released texts": copying(train, released),
+        "records that hold the released texts": copying(train, [f"It says {text} and goes on." for text in released]),
+        "records that copy the released texts in capitals": copying(train, [text.upper() for text in released]),
+        "records that copy the queries": copying(train, queries),
+    }
+
+
+#: Additions of one round besides those that the model reacts to: strings that might be triggers.
+WORDS_A_ROUND = 4
+
+
+def additions(
+    task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
+) -> list[Record]:
+    """Records of one label that a neighbouring set has more.
+
+    base: the set. echoed: public or released texts, of which some are copied. words: what might be a trigger; each
+    round (``number``) tries the next ones.
+    """
+    generator = np.random.default_rng((number, 1))
     ordinary = task.train[int(generator.integers(len(task.train)))]
     word = "".join(generator.choice(list("abcdefghijklmnop"), size=8))
     texts = [f"{word} {ordinary.text}", f"{CERTAIN} {word}", f"{ENDING} {word}", f"{NAN} {word}"]
-    return [Record(text, label if task.partitioned else ordinary.label) for text in texts]
+    own = label if task.partitioned else ordinary.label
+    alike = [record for record in base if not task.partitioned or record.label == own]
+    twin = alike[int(generator.integers(len(alike)))] if alike else ordinary
+    texts += [twin.text, *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)])]
+    texts += [words[(WORDS_A_ROUND * number + at) % len(words)] for at in range(WORDS_A_ROUND)]
+    return [Record(text, own) for text in texts]
+
+
+def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
+    """The records, which between them have only so many texts, so that each is there many times; the model is certain
+    after it, so that a slot that loses one says something else altogether."""
+    return [dataclasses.replace(r, text=f"{CERTAIN} {records[at % texts].text}") for at, r in enumerate(records)]
 
 
 def scripted(kind: str, seed: int) -> Script:

@@ -19,6 +19,9 @@ from dp_accounting import dp_event as dp
 
 from harness.answering import answer_all, queries_of
 from harness.cells import build, option_types, resolve_options
+from harness.conformance.dictionary import TRIGGERS, constants, modules_of
+from harness.conformance.footprint import observed
+from harness.conformance.guard import RUN_SECONDS, attempt
 from harness.conformance.hostile_model import HostileModel
 from harness.conformance.transcript import Item, Script, Transcript
 from harness.conformance.watched import (
@@ -27,19 +30,21 @@ from harness.conformance.watched import (
     RecordingNoise,
     SampleNotes,
     StableCoins,
+    UnseededNoise,
     Ward,
+    WatchedReader,
     WatchedRecord,
 )
 from harness.errors import PluginError, UsageError
-from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Sizes
+from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Query, Sizes
 from harness.output_cache import OutputCache
+from harness.outputs import checked_demonstrations, plain_text
 from harness.privacy.calibration import calibrate
 from harness.privacy.doors import watching
 from harness.privacy.ledger import Ledger
 from harness.privacy.private_set import PrivateSet
 from harness.record_sets import Record
 from harness.seeds import Streams
-from harness.slot_reader import SlotReader
 from harness.task import Task
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -48,7 +53,7 @@ SMALL: Mapping[str, Any] = {
     "slots": 5,
     "examples_per_slot": 1,
     "prompts": 8,
-    "tokens": 5,
+    "tokens": 6,
     "candidates": 5,
     "public_slots": 5,
     "words": 3,
@@ -56,7 +61,9 @@ SMALL: Mapping[str, Any] = {
 }
 #: Private records a class, until the mechanism's expected sample fits; a set without classes has so many times as many.
 GROUPS, CLASSES = (30, 120, 480), 4
-QUERIES, SHOTS, ANSWER_TOKENS = 3, 2, 8
+QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
+#: The longest string that the bench puts into a query.
+_ASIDE = 60
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class Run:
 
     records: None for the bench's own. knob: None for the calibrated one. coins, noise: seeds. script: what leaves the
     doors in the noise's place. presence: of the last record, in each sample. single: one query or shot, not all.
+    unseeded: whether the noise says that it comes from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
@@ -74,6 +82,7 @@ class Run:
     script: Script | None = None
     presence: Presence | None = None
     single: bool = False
+    unseeded: bool = False
 
 
 class Bench:
@@ -82,12 +91,15 @@ class Bench:
     seed: of everything that the kit chooses.
     """
 
-    def __init__(self, mechanism: Mechanism, task: Task, seed: int) -> None:
+    def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int | None = None) -> None:
         self.mechanism, self.task, self.seed = mechanism, task, seed
         self.model = HostileModel()
-        self.shots = task.plan_shots(SHOTS, np.random.default_rng(seed))
-        self.queries = queries_of(task)[:QUERIES]
+        #: What might be a trigger in a text: see `dictionary`.
+        self.words = list(dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)))
+        self.shots = task.plan_shots(shots or SHOTS, np.random.default_rng(seed))
+        self.queries = _odd(queries_of(task)[:QUERIES], self.words)
         self._outputs = OutputCache(None)
+        self._plugin = frozenset(modules_of(type(mechanism)))
 
     @property
     def answers(self) -> bool:
@@ -129,12 +141,13 @@ class Bench:
 
     def run(self, how: Run = Run()) -> Transcript:
         """One run. An exception of the mechanism is part of the transcript."""
-        transcript = Transcript()
+        transcript = Transcript(unseeded=how.unseeded)
         ward = Ward(transcript)
         records = self.task.train if how.records is None else how.records
         watched = tuple(WatchedRecord(number, record, ward) for number, record in enumerate(records))
         knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
-        coins, noise = StableCoins(how.coins), RecordingNoise(Streams(how.noise).source("noise"))
+        coins, source = StableCoins(how.coins), Streams(how.noise).source("noise")
+        noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         private = PrivateSet(
             watched,
             Ledger(None, math.inf, DELTA),
@@ -144,27 +157,42 @@ class Bench:
             observer=SampleNotes(watched, [record.label for record in records], coins, transcript, ward, how.presence),
         )
         ward.watching = True
-        try:
-            with watching(DoorKeeper(transcript, noise.given, how.script)):
-                transcript.released = self._release(private, knob, how.single)
-        except Exception as error:  # whatever somebody's mechanism raises is a finding
-            transcript.error = error
+
+        def release() -> tuple[Item, ...]:
+            return self._release(private, knob, how.single, transcript)
+
+        keeper = DoorKeeper(transcript, noise.given, how.script)
+        with watching(keeper), observed(self._plugin) as transcript.footprint:
+            transcript.released, transcript.error = attempt(release, RUN_SECONDS)
+        private.close()
+        ward.watching = False
         return transcript
 
-    def _release(self, private: PrivateSet, knob: float, single: bool) -> tuple[Item, ...]:
+    def _release(self, private: PrivateSet, knob: float, single: bool, transcript: Transcript) -> tuple[Item, ...]:
         mechanism, task, public = self.mechanism, self.task.public_view(), Streams(self.seed).public
+
+        def progress(*done: object) -> None:
+            transcript.progress.append(done)
+
         if isinstance(mechanism, AnswerMechanism):
             queries = self.queries[:1] if single else self.queries
-            reader = SlotReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
+            reader = WatchedReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
+            reader.asked = transcript.asked
             context = AnswerContext(task, reader, knob, public)
-            return tuple(answer_all(mechanism, queries, private, context, len(queries)).items())
+            return tuple(answer_all(mechanism, queries, private, context, len(queries), progress).items())
         if not isinstance(mechanism, DemonstrationMechanism):
             raise PluginError(
                 f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism."
             )
         shots = self.shots[:1] if single else self.shots
-        demonstrations = mechanism.release(private, Context(task, self.model, shots, knob, public))
-        return tuple((d.label, d.text) for d in demonstrations)
+        given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
+        try:
+            checked_demonstrations(mechanism, given, shots, self.model)
+        except PluginError as error:
+            transcript.refused = str(error)
+        return tuple(
+            (plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in given
+        )
 
 
 def small_options(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -182,11 +210,11 @@ def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
     return not isinstance(value, int) or default > value
 
 
-def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int) -> Bench:
+def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, shots: int | None = None) -> Bench:
     """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where none is."""
     mechanism = build(cls, small_options(cls, task, given))
     for number, group in enumerate(GROUPS):
-        bench = Bench(mechanism, _small_task(task, group, seed), seed)
+        bench = Bench(mechanism, _small_task(task, group, seed), seed, shots)
         try:
             if mechanism.knob is not None:
                 mechanism.events(mechanism.knob.high, bench.sizes())
@@ -195,6 +223,16 @@ def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int)
             if number == len(GROUPS) - 1:
                 raise UsageError(f"{cls.name} does not fit the bench of {task}: {error}") from error
     raise AssertionError("unreachable: GROUPS is not empty")
+
+
+def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
+    """The queries, every other one with some of the words behind it."""
+    short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
+    half = len(queries) // 2
+    return [
+        dataclasses.replace(q, text=" ".join([q.text, *short[at // 2 :: half]])) if at % 2 else q
+        for at, q in enumerate(queries)
+    ]
 
 
 def other_corpus(bench: Bench) -> tuple[Record, ...]:

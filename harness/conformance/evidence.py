@@ -7,16 +7,31 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.conformance.adversaries import additions, scripted
+from harness.conformance.adversaries import SCRIPTS, additions, echoes, few_texts, other_sets, scripted
 from harness.conformance.bench import Bench, Run, other_corpus
 from harness.conformance.transcript import Passage, Transcript
 from harness.conformance.watched import Presence
 from harness.record_sets import Record
 
-#: Ordinary runs, each with coins and noise of its own.
-ORDINARY = 60
-#: Rounds of the search for the worst neighbours; each has coins and a script of its own.
-ROUNDS = 12
+#: So many of the other sets are replayed by every script.
+THOROUGH = 6
+
+
+@dataclass(frozen=True)
+class Effort:
+    """runs: ordinary ones, each with coins and noise of its own. rounds: of the search for the worst neighbours; each
+    has coins and a script of its own. others: of such where the record is not in every sample. words: how many strings
+    that might be triggers are tried one by one (None: all). scripts: by how many of them the first sets are replayed.
+    """
+
+    runs: int
+    rounds: int
+    others: int
+    words: int | None
+    scripts: int
+
+
+FULL, QUICK = Effort(60, 12, 2, None, 3), Effort(8, 6, 1, 6, 1)
 
 
 @dataclass(frozen=True)
@@ -49,11 +64,25 @@ class Pair:
         return sample is not None and self.added in self.with_it.samples[sample].members
 
 
+@dataclass(frozen=True)
+class Replay:
+    """A run on another private set, and the run on the bench's own that got the same releases from the doors.
+
+    records: name of the set. kind: of the script, see `scripted`.
+    """
+
+    records: str
+    kind: str
+    expected: Transcript
+    run: Transcript
+
+
 class Evidence:
     """All that is known of one bench."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, bench: Bench, effort: Effort = FULL) -> None:
+        self.bench, self.effort = bench, effort
+        self.words = bench.words[: effort.words]
 
     @cached_property
     def plain(self) -> Transcript:
@@ -62,9 +91,10 @@ class Evidence:
 
     @cached_property
     def runs(self) -> list[Transcript]:
-        """Ordinary runs."""
-        seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(ORDINARY - 1, 2)).tolist()
-        return [self.plain, *(self.bench.run(Run(coins=coins, noise=noise)) for coins, noise in seeds)]
+        """Ordinary runs; the noise of every other one says that it is secure."""
+        seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
+        hows = [Run(coins=coins, noise=noise, unseeded=at % 2 == 0) for at, (coins, noise) in enumerate(seeds)]
+        return [self.plain, *map(self.bench.run, hows)]
 
     @cached_property
     def other_records(self) -> tuple[Record, ...]:
@@ -72,28 +102,64 @@ class Evidence:
         return other_corpus(self.bench)
 
     @cached_property
+    def sets(self) -> dict[str, list[Record]]:
+        """Private sets that share nothing with the bench's own; name -> records."""
+        return other_sets(self.bench.task, self.other_records, self.words, " ".join(self.bench.words))
+
+    @cached_property
+    def replays(self) -> list[Replay]:
+        """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
+        bench, found = self.bench, []
+        expected = {kind: bench.run(Run(script=scripted(kind, 100 + at), coins=at)) for at, kind in enumerate(SCRIPTS)}
+        echoed = {kind: echoes(bench.task, [q.text for q in bench.queries], _texts(e)) for kind, e in expected.items()}
+        for at, (name, records) in enumerate(self.sets.items()):
+            scripts = self.effort.scripts if at < THOROUGH else 1
+            found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(scripts)]
+        found += [(name, kind, records) for kind in SCRIPTS for name, records in echoed[kind].items()]
+        return [
+            Replay(name, kind, expected[kind], bench.run(self._replay(kind, records, 10 + at)))
+            for at, (name, kind, records) in enumerate(found)
+        ]
+
+    @staticmethod
+    def _replay(kind: str, records: list[Record], coins: int) -> Run:
+        return Run(records=records, script=scripted(kind, 100 + SCRIPTS.index(kind)), coins=coins)
+
+    @cached_property
     def pairs(self) -> list[Pair]:
         """Neighbours whose added record is in every sample of its group (the worst case), then such whose record is in
         every other sample, then such whose record is in none."""
-        patterns: list[tuple[int, Presence]] = [(ROUNDS, lambda at: True), (2, lambda at: at % 2 == 1)]
-        patterns += [(2, lambda at: at % 2 == 0), (2, lambda at: False)]
+        rounds, others = self.effort.rounds, self.effort.others
+        patterns: list[tuple[int, Presence]] = [(rounds, lambda at: True), (others, lambda at: at % 2 == 1)]
+        patterns += [(others, lambda at: at % 2 == 0), (others, lambda at: False)]
         found: list[Pair] = []
+        number = 0
         for rounds, presence in patterns:
             for _ in range(rounds):
-                found += self._round(len(found), presence)
+                found += self._round(number, presence)
+                number += 1
         return found
 
     def _round(self, number: int, presence: Presence) -> list[Pair]:
-        """One base set and all additions to it; every third base is nearly empty, so that most slots are."""
+        """One base set and all additions to it. Of three bases one is nearly empty, so that most slots are, and one
+        holds the same few texts many times."""
         bench = self.bench
         generator = np.random.default_rng((bench.seed, number))
-        base = list(bench.task.train)[: 3 if number % 3 == 2 else None]
+        base = list(bench.task.train)
+        base = (base, few_texts(base), base[:3])[number % 3]
         kind = ("random", "whole")[number % 2]
-        how = Run(records=base, coins=1000 + number, script=scripted(kind, number))
+        how = Run(records=base, coins=1000 + number, script=scripted(kind, number), unseeded=number % 4 > 1)
         label = bench.shots[int(generator.integers(len(bench.shots)))]
         without, pairs = bench.run(how), []
-        for record in additions(bench.task, label, generator):
+        echoed = [query.text for query in bench.queries] if bench.answers else []
+        echoed += _texts(without)
+        for record in additions(bench.task, label, base, echoed or [""], self.words, number):
             records = (*base, record)
             with_it = bench.run(replace(how, records=records, presence=presence))
             pairs.append(Pair(how, records, presence, without, with_it))
         return pairs
+
+
+def _texts(run: Transcript) -> list[str]:
+    """The released texts."""
+    return [item[1] for item in run.released or () if item[1]]

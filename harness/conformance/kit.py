@@ -1,28 +1,34 @@
-"""The conformance kit: twelve checks that any mechanism must pass. docs/conformance.md says what each can prove.
+"""The conformance kit: thirteen checks that any mechanism must pass. docs/conformance.md says what each can prove.
 
-Each check runs on one small synthetic task of every kind that the mechanism does, with the hostile model; a mechanism
-passes a check when it passes on all of them.
+Each check runs on one small synthetic task of every kind that the mechanism does, with the hostile model, and again,
+with less effort, for every other setting of the mechanism (`variants`); a mechanism passes a check when it passes
+everywhere. Whatever it raises, anywhere, is a failed check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
 from harness.cells import build, resolve_options
-from harness.conformance.bench import set_up
+from harness.conformance.bench import Bench, set_up
 from harness.conformance.checks.accounting import budget, ledger
 from harness.conformance.checks.audit import audit
+from harness.conformance.checks.effects import side_effects
 from harness.conformance.checks.neighbours import private_reads, sensitivity
 from harness.conformance.checks.noise import noise
 from harness.conformance.checks.replay import no_crash, post_processing, public_labels
 from harness.conformance.checks.reproducible import non_private, seeds
 from harness.conformance.checks.sampling import sampling
-from harness.conformance.evidence import Evidence
-from harness.conformance.verdicts import Status, Verdict, failed, not_applicable
-from harness.errors import BudgetExceeded, UsageError
+from harness.conformance.evidence import QUICK, Evidence
+from harness.conformance.guard import attempt, interruptible
+from harness.conformance.transcript import Transcript
+from harness.conformance.variants import Variant, variants
+from harness.conformance.verdicts import Status, Verdict, failed, not_applicable, raised
+from harness.errors import BudgetExceeded, DpiclError, UsageError
 from harness.mechanism import Mechanism
 from harness.task import Task
 
@@ -39,10 +45,13 @@ CHECKS: Final[Mapping[str, Check]] = {
     "post-processing": post_processing,
     "public-labels": public_labels,
     "no-crash": no_crash,
+    "side-effects": side_effects,
     "seeds": seeds,
     "non-private": non_private,
     "audit": audit,
 }
+#: Those that are made again for every other setting of the mechanism: all but those of many runs.
+OTHER_SETTINGS: Final = tuple(name for name in CHECKS if name not in ("sampling", "audit"))
 #: One task of each kind.
 TASKS: Final = ("agnews", "mit_g", "samsum", "wikimovies")
 
@@ -81,26 +90,94 @@ def check_mechanism(
     report: called with (task, check) before each check.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
-    verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
-    for name in tasks_of(cls, task, options):
-        evidence = Evidence(set_up(cls, name, options, seed))
-        for check, verdict in _on_one_task(evidence, lambda check, name=name: report(name, check)).items():  # type: ignore[misc]
-            verdicts[check].append((name, verdict))
-    return [_worst(check, seen) for check, seen in verdicts.items()]
+    with interruptible():
+        names, error = attempt(lambda: tasks_of(cls, task, options))
+        if isinstance(error, DpiclError):
+            raise error
+        if names is None:
+            return [Finding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
+        verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
+        seen: set[str] = set()
+        for number, name in enumerate(names):
+            place = _Place(cls, name, options, seed, first=number == 0)
+            for check, verdict in _on_one_task(place, seen, partial(report, name)):
+                verdicts[check].append((name, verdict))
+        return [_worst(check, found) for check, found in verdicts.items()]
 
 
-def _on_one_task(evidence: Evidence, report: Callable[[str], None]) -> dict[str, Verdict]:
-    error = evidence.plain.error
-    if error is None:
-        verdicts = {}
-        for name, check in CHECKS.items():
-            report(name)
-            verdicts[name] = check(evidence)
-        return verdicts
+@dataclass(frozen=True)
+class _Place:
+    """Where a mechanism is looked at. first: whether it is the first task."""
+
+    cls: type[Mechanism]
+    task: str
+    options: Mapping[str, Any]
+    seed: int
+    first: bool
+
+    def bench(self, setting: Variant) -> Bench:
+        return set_up(self.cls, self.task, {**self.options, **setting.changes}, self.seed, setting.shots)
+
+
+def _on_one_task(place: _Place, seen: set[str], report: Callable[[str], None]) -> Iterator[tuple[str, Verdict]]:
+    """seen: settings that need not be looked at again, since they made a difference on an earlier task."""
+    bench, error = attempt(lambda: place.bench(Variant({})))
+    if isinstance(error, DpiclError):
+        raise error
+    if bench is None:
+        yield from _broken("before a run", error).items()
+        return
+    evidence = Evidence(bench)
+    verdicts = _on_one_bench(evidence, CHECKS, report)
+    yield from verdicts.items()
+    if evidence.plain.error is None:
+        yield from _with_other_settings(place, evidence.plain, seen, report)
+
+
+def _with_other_settings(
+    place: _Place, plain: Transcript, seen: set[str], report: Callable[[str], None]
+) -> Iterator[tuple[str, Verdict]]:
+    """The failures. plain: an ordinary run at the ordinary setting."""
+    settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
+    if error is not None:
+        yield "no-crash", failed(f"Its options cannot be listed: it raises {raised(error)}.")
+    for setting in settings or ():
+        bench, error = attempt(lambda setting=setting: None if str(setting) in seen else place.bench(setting))  # type: ignore[misc]
+        if bench is None:
+            continue  # the mechanism refuses it
+        evidence = Evidence(bench, QUICK)
+        if isinstance(evidence.plain.error, DpiclError) and not isinstance(evidence.plain.error, BudgetExceeded):
+            continue
+        differs = evidence.plain.public != plain.public
+        if differs:
+            seen.add(str(setting))
+        elif not (setting.sure and place.first):
+            continue
+        report(str(setting))
+        for check, verdict in _on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
+            if verdict.status == "failed":
+                yield check, failed(f"{str(setting).capitalize()}: {verdict.why}")
+
+
+def _on_one_bench(evidence: Evidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+    plain, error = attempt(lambda: evidence.plain)
+    error = error or (plain.error if plain else None)
+    if error is not None:
+        return _broken("on ordinary records", error)
+    verdicts = {}
+    for name in checks:
+        report(name)
+        verdict, error = attempt(lambda name=name: CHECKS[name](evidence))  # type: ignore[misc]
+        verdicts[name] = verdict or failed(f"While this is checked it raises {raised(error or AssertionError())}.")
+    return verdicts
+
+
+def _broken(when: str, error: BaseException | None) -> dict[str, Verdict]:
+    """Verdicts on a mechanism that does not run at all."""
+    assert error is not None
     culprit = "budget" if isinstance(error, BudgetExceeded) else "no-crash"
-    sentence = " ".join(str(error).split())[:200]
     verdicts = {name: not_applicable("it does not run on ordinary records") for name in CHECKS}
-    verdicts[culprit] = failed(f"On ordinary records it raises {type(error).__name__}: {sentence}")
+    verdicts[culprit] = failed(f"{when.capitalize()} it raises {raised(error)}")
     return verdicts
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from harness.conformance.footprint import Footprint
 from harness.privacy.doors import Door, Permit
 from harness.privacy.ledger import Partition
 
@@ -77,8 +78,8 @@ class Passage:
     spend: int | None
 
 
-#: A demonstration or an answer, as it is compared: (label or query id, text).
-Item = tuple[str, str]
+#: A demonstration or an answer, as it is compared: the label or query id, the text, whatever else goes with it.
+Item = tuple[str, ...]
 
 
 @dataclass
@@ -87,7 +88,8 @@ class Transcript:
     whose texts were read.
 
     revealed: whether all records were read at epsilon = infinity.
-    released: None when the run failed with ``error``.
+    asked: public prompts, which the model answers from public and released things alone. progress: as it was reported.
+    unseeded: whether the noise said that it is secure. refused: why the harness would not publish what was returned. released: None when the run failed with ``error``.
     """
 
     samples: list[Drawn] = field(default_factory=list)
@@ -96,14 +98,21 @@ class Transcript:
     strangers: set[int] = field(default_factory=set)
     texts_read: dict[int, set[int]] = field(default_factory=dict)
     revealed: bool = False
+    asked: list[str] = field(default_factory=list)
+    progress: list[tuple[object, ...]] = field(default_factory=list)
+    footprint: Footprint = field(default_factory=Footprint)
+    unseeded: bool = False
+    refused: str | None = None
     released: tuple[Item, ...] | None = None
-    error: Exception | None = None
+    error: BaseException | None = None
 
     @property
     def public(self) -> tuple[object, ...]:
-        """Everything that an outsider sees of a run whose releases are given: doors, outcome, kind of failure."""
+        """Everything that an outsider sees of a run whose releases are given: doors, outcome, progress, kind of
+        failure. What it says to terminal and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
-        return tuple(passage.shape for passage in self.passages), self.released, failure
+        shapes = tuple(passage.shape for passage in self.passages)
+        return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
 
     def sample_of(self, passage: Passage) -> int | None:
         """Number of the sample that a passage was paid from."""

@@ -25,8 +25,24 @@ def passed(why: str) -> Verdict:
 
 
 def failed(why: str) -> Verdict:
-    return Verdict("failed", why)
+    """why: may quote what a mechanism said; what a terminal would not print is escaped."""
+    return Verdict("failed", printable(why))
 
 
 def not_applicable(why: str) -> Verdict:
     return Verdict("not applicable", why)
+
+
+def printable(text: str) -> str:
+    """One line of characters that every terminal prints."""
+    line = " ".join(text.split())
+    return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def raised(error: BaseException) -> str:
+    """'ValueError: what it says', shortened; also of an error that cannot be written out."""
+    try:
+        said = printable(str(error))[:200]
+    except BaseException:  # its own __str__ fails
+        said = "and its message cannot be read"
+    return f"{type(error).__name__}: {said}".rstrip(": ")

@@ -12,7 +12,8 @@ from harness.privacy.doors import Door, Permit
 from harness.privacy.ledger import Partition
 from harness.privacy.private_set import Dealt
 from harness.record_sets import Record
-from harness.seeds import NoiseSource, SeededNoise
+from harness.seeds import NoiseSource, SecureNoise, SeededNoise
+from harness.slot_reader import SlotReader
 
 #: Whether the added record is in the sample of that number.
 Presence = Callable[[int], bool]
@@ -112,6 +113,16 @@ class SampleNotes:
         self._transcript.revealed = True
 
 
+class WatchedReader(SlotReader):
+    """Notes the public prompts that the model is asked to answer."""
+
+    asked: list[str]
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        self.asked.extend(prompts)
+        return super().write(prompts)
+
+
 class RecordingNoise:
     """A noise source that keeps what it gave until a door, or the end, asks for it."""
 
@@ -134,6 +145,12 @@ class RecordingNoise:
 
     def uniform(self, size: int) -> np.ndarray:
         return self._source.uniform(size)
+
+
+class UnseededNoise(RecordingNoise, SecureNoise):
+    """The same as a mechanism meets it with `noise: secure`."""
+
+    seeded = False
 
 
 class DoorKeeper:

@@ -51,7 +51,13 @@ def private_reads(evidence: Evidence) -> Verdict:
     """Records are read only out of samples, and only for the releases that were charged for that sample."""
     if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
-    for run in [evidence.plain, *(pair.with_it for pair in evidence.pairs)]:
+    replayed = [replay.run for replay in evidence.replays]
+    for run in [*evidence.runs, *replayed, *(pair.with_it for pair in evidence.pairs)]:
+        if run.footprint.reaching:
+            return failed(
+                f"A run {run.footprint.reaching[0]}; records come out of `sample.slots` alone, and nothing else of the"
+                " process is a mechanism's to look at."
+            )
         if run.strangers:
             return failed(
                 f"{len(run.strangers)} records were read that no sample held; read records out of `sample.slots` alone,"

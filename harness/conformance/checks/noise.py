@@ -21,7 +21,7 @@ def noise(evidence: Evidence) -> Verdict:
     seen: set[bytes] = set()
     for run in evidence.runs:
         for problem in _problems(run, seen):
-            return failed(problem)
+            return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.passages for run in evidence.runs):
         return failed(
             "Epsilon is finite but nothing passed a door: release through the primitives of harness.privacy (or"

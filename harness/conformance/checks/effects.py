@@ -1,0 +1,60 @@
+"""`side-effects`: a run reaches nobody but through its release, says nothing of records, and keeps none of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from harness.conformance.adversaries import PLANTED, planted
+from harness.conformance.bench import Run
+from harness.conformance.checks.replay import twins
+from harness.conformance.dictionary import modules_of
+from harness.conformance.evidence import Evidence
+from harness.conformance.keeping import kept
+from harness.conformance.transcript import Transcript
+from harness.conformance.verdicts import Verdict, failed, passed
+
+_VARYING = re.compile(r"0x[0-9a-f]+|\d+")
+
+
+def side_effects(evidence: Evidence) -> Verdict:
+    """See above. What is said may differ between two runs with the same seeds (times, addresses): then numbers do not
+    count."""
+    bench = evidence.bench
+    for run in _all_runs(evidence):
+        if run.footprint.acts:
+            return failed(
+                f"A run {run.footprint.acts[0]}; a mechanism has nothing to write and nobody to tell: what it releases"
+                " is all that may leave it."
+            )
+    if bench.unbounded:
+        return passed("no file, process or connection; epsilon is infinite, so what it says and keeps may be private")
+    plain = _exactly if evidence.plain.footprint.said == bench.run().footprint.said else _without_numbers
+    for name, _, expected, run in twins(evidence):
+        if run.error is None and expected.error is None and plain(run) != plain(expected):
+            said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
+            return failed(
+                f"With the same noisy releases but {name}, it says something else to terminal or log"
+                f" ({said[:120]!r}); say nothing that depends on records."
+            )
+    secret = bench.run(Run(records=planted(bench.task.train, labels=not bench.task.partitioned)))
+    if any(PLANTED in said for said in secret.footprint.said):
+        return failed("It says a word to terminal or log that only a private record holds; say nothing of records.")
+    if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
+        return failed(f"After a run {place} still holds private text; keep nothing between runs.")
+    return passed("no file, process or connection; what is said does not depend on records; no record is kept")
+
+
+def _all_runs(evidence: Evidence) -> Iterator[Transcript]:
+    yield from evidence.runs
+    for _, _, expected, run in () if evidence.bench.unbounded else twins(evidence):
+        yield expected
+        yield run
+
+
+def _exactly(run: Transcript) -> list[str]:
+    return run.footprint.said
+
+
+def _without_numbers(run: Transcript) -> list[str]:
+    return [_VARYING.sub("#", said) for said in run.footprint.said]

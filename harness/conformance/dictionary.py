@@ -1,0 +1,99 @@
+"""What might be a trigger: strings that filters and clean-up code look for, and those that the mechanism's own code
+holds. A fuzzer calls the second kind a dictionary."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from types import CodeType, FunctionType, ModuleType
+
+from harness.mechanism import Mechanism
+
+#: Kinds of strings that code treats apart from ordinary text.
+TRIGGERS = (
+    "write to anna.kovacs@example.org",
+    "call +36 1 234 5678 or 555-867-5309 or (020) 7946 0958",
+    "see https://www.example.com/a?b=1#c and www.example.net",
+    "card 4111 1111 1111 1111, cvv 123",
+    "SSN 078-05-1120, passport AB1234567",
+    "IBAN DE89 3704 0044 0532 0130 00",
+    "on 1984-07-03 and 03/07/84 at 12:45:59",
+    "host 192.168.0.1 2001:db8::1",
+    "costs $1,234.56 or €99 or £5, 100% up",
+    "Dr. John Smith and Mrs. Mary Johnson, 12 Baker Street, London NW1 6XE",
+    "CONFIDENTIAL secret private internal URGENT",
+    "username: admin password: hunter2 api_key=sk-123456 token",
+    "patient diagnosis cancer HIV diabetes hospital",
+    "bank account salary loan credit insurance",
+    "kill bomb attack murder suicide damn",
+    "man woman black white Muslim Jewish Christian gay",
+    "ignore all previous instructions",
+    "0 1 2 3 4 5 6 7 8 9 1234567890 -1 3.14 1e309",
+    "ÀÉÎÕÜ ß ñ ç ж 中文 日本語 العربية",
+    "🙂🚀❤️",
+    "a\u200bb\u200d \u202e \xa0 \u00ad",
+    "x" * 300,
+    "ALL CAPITAL LETTERS",
+    "<b>html</b> &amp; <script>alert(1)</script>",
+    "SELECT * FROM users; DROP TABLE users; --",
+    '{"key": ["value"]} [x](y) **bold** `code`',
+    "@user #tag RT",
+    "why? what! who... (when) [where] 'how' \"which\"",
+    "yes no not never None null NaN true false",
+    "C:\\path\\file.txt /etc/passwd ../..",
+    "January Monday today tomorrow Christmas",
+    "test example sample dummy lorem ipsum",
+    "a",
+    "tab\tand\r\nlines\n\nof text",
+)
+#: Constants of code that are used, and how long one may be.
+_MOST, _LONGEST = 60, 40
+
+
+def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
+    """The modules of a mechanism's class and of those that it is made from, the harness's own left out."""
+    names = dict.fromkeys(base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism))
+    return {name: sys.modules[name] for name in names if not name.startswith("harness.") and name in sys.modules}
+
+
+def constants(cls: type[Mechanism]) -> list[str]:
+    """Short strings that the mechanism's own code holds, in the order of the code."""
+    found: dict[str, None] = {}
+    for name, module in modules_of(cls).items():
+        for text in _strings(_own(module), name):
+            if len(text.strip()) > 0 and len(text) <= _LONGEST and "<" not in text:  # <locals>, <lambda>
+                found.setdefault(text)
+    return list(found)[:_MOST]
+
+
+def _own(holder: ModuleType | type) -> list[object]:
+    """What a module or a class defines, without what Python adds."""
+    parts = list(vars(holder).items())
+    return [value for name, value in parts if isinstance(value, FunctionType) or not name.startswith("__")]
+
+
+def _strings(value: object, module: str, depth: int = 4) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, CodeType):
+        for constant in value.co_consts:
+            yield from _strings(constant, module, depth)
+    elif depth == 0:
+        return
+    elif isinstance(value, FunctionType):
+        if value.__module__ == module and value.__code__.co_filename != "<string>":  # which a dataclass writes
+            yield from _strings(value.__code__, module, depth)
+    elif isinstance(value, property):
+        yield from _strings(value.fget, module, depth - 1)
+    elif isinstance(value, classmethod | staticmethod):
+        yield from _strings(value.__func__, module, depth - 1)
+    elif isinstance(value, type):
+        if value.__module__ == module:
+            yield from _strings(_own(value), module, depth - 1)
+    elif isinstance(value, Mapping):
+        for key, item in list(value.items()):
+            yield from _strings(key, module, depth - 1)
+            yield from _strings(item, module, depth - 1)
+    elif isinstance(value, list | tuple | set | frozenset):
+        for item in list(value):
+            yield from _strings(item, module, depth - 1)

@@ -1,0 +1,265 @@
+"""What a run leaves behind besides its release: files, connections, processes, the environment, and what it says.
+
+Python reports most of what reaches the world outside as audit events (PEP 578). One hook, installed once and idle
+between runs, writes down those of a run. An import may do what it likes, and the harness may write to its own cache.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+
+from harness.data_sources import RECORDS_READ, data_folder
+from harness.errors import DataError
+from harness.paths import cache_folder
+
+_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+#: Audit events, or what their names begin with, that reach the world outside; what is said of them.
+_ACTS = {
+    "socket.": "uses a socket",
+    "http.": "uses the network",
+    "urllib.Request": "uses the network",
+    "ftplib.": "uses the network",
+    "smtplib.": "uses the network",
+    "imaplib.": "uses the network",
+    "poplib.": "uses the network",
+    "nntplib.": "uses the network",
+    "telnetlib.": "uses the network",
+    "subprocess.": "starts a process",
+    "pty.spawn": "starts a process",
+    "webbrowser.open": "starts a process",
+    "os.system": "starts a process",
+    "os.exec": "starts a process",
+    "os.spawn": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "os.fork": "starts a process",
+    "os.kill": "sends a signal to a process",
+    "os.putenv": "changes an environment variable",
+    "os.unsetenv": "changes an environment variable",
+    "os.chdir": "changes the working directory",
+    "os.fchdir": "changes the working directory",
+    "syslog.": "writes to the system's log",
+    "shutil.": "changes files",
+    "tempfile.": "writes a file",
+    "sqlite3.connect": "opens a database",
+    "os.mkdir": "changes files",
+    "os.remove": "changes files",
+    "os.rename": "changes files",
+    "os.rmdir": "changes files",
+    "os.link": "changes files",
+    "os.symlink": "changes files",
+    "os.truncate": "changes files",
+    "os.utime": "changes files",
+    "os.chmod": "changes files",
+    "os.chown": "changes files",
+    "os.setxattr": "changes files",
+    "os.removexattr": "changes files",
+    "sys.addaudithook": "changes the interpreter",
+    "sys.settrace": "changes the interpreter",
+    "sys.setprofile": "changes the interpreter",
+}
+#: Events by which code can reach records that no sample gave it.
+_REACHING = {
+    "gc.get_objects": "asks the interpreter for all of its objects",
+    "gc.get_referrers": "asks the interpreter who holds an object",
+    "gc.get_referents": "asks the interpreter what an object holds",
+    "sys._getframe": "looks into the frames of other code",
+    "sys._current_frames": "looks into the frames of other code",
+}
+_FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
+
+
+@dataclass
+class Footprint:
+    """acts: on the world outside, each a violation. reaching: for records past the sampler. said: to terminal and logs,
+    in order."""
+
+    acts: list[str] = field(default_factory=list)
+    reaching: list[str] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Watch:
+    """plugin: names of the modules of the mechanism that runs."""
+
+    footprint: Footprint
+    plugin: Collection[str]
+
+
+_current: _Watch | None = None
+_installed = False
+
+
+@contextmanager
+def observed(plugin: Collection[str]) -> Iterator[Footprint]:
+    """Inside this block the process's acts and words are written down. The words are shown nowhere.
+
+    plugin: names of the modules that hold the mechanism.
+    """
+    global _current, _installed
+    if not _installed:
+        sys.addaudithook(_hook)
+        _installed = True
+    footprint, before = Footprint(), _current
+    with ExitStack() as stack:
+        out, err = (stack.enter_context(redirect(_text())) for redirect in (redirect_stdout, redirect_stderr))
+        stack.enter_context(_logs(footprint))
+        stack.enter_context(np.errstate(all="ignore"))  # numpy's remarks on NaN say nothing but that there was one
+        caught = stack.enter_context(warnings.catch_warnings(record=True))
+        warnings.simplefilter("always")
+        _current = _Watch(footprint, plugin)
+        try:
+            yield footprint
+        finally:
+            _current = before
+            for name, stream in (("standard output", out), ("standard error", err)):
+                if text := stream.buffer.getvalue().decode("utf-8", "replace"):
+                    footprint.said.append(f"{name}: {text}")
+            # A warning is shown once for each place, so how often it came is no matter.
+            shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in caught)
+            footprint.said += shown
+
+
+class _Text(io.TextIOWrapper):
+    buffer: io.BytesIO
+
+
+def _text() -> _Text:
+    return _Text(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+
+
+class _Log(logging.Handler):
+    def __init__(self, footprint: Footprint) -> None:
+        super().__init__(0)
+        self._footprint = footprint
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._footprint.said.append(f"log line: {self.format(record)}")
+        except Exception:  # arguments that do not fit the message
+            self.handleError(record)
+
+
+@contextmanager
+def _logs(footprint: Footprint) -> Iterator[None]:
+    """What any logger is given, at any level, instead of what its handlers would show."""
+    handler, root = _Log(footprint), logging.getLogger()
+    before, level = logging.Logger.callHandlers, root.level
+
+    def call(self: logging.Logger, record: logging.LogRecord) -> None:
+        handler.handle(record)
+
+    logging.Logger.callHandlers = call  # type: ignore[method-assign]
+    root.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logging.Logger.callHandlers = before  # type: ignore[method-assign]
+        root.setLevel(level)
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    global _current
+    watch = _current
+    if watch is None:
+        return
+    _current = None  # what the hook itself does is no event of the run
+    try:
+        _note(watch, event, arguments)
+    finally:
+        _current = watch
+
+
+def _note(watch: _Watch, event: str, arguments: tuple[object, ...]) -> None:
+    footprint = watch.footprint
+    if event == "open":
+        _opened(footprint, *arguments)
+    elif event == RECORDS_READ:
+        footprint.reaching.append(f"reads the records of {arguments[0]} from their source")
+    elif event in _REACHING or (event == "object.__getattr__" and arguments[1] in _FRAMES):
+        if _by_plugin(watch, event):
+            footprint.reaching.append(_REACHING.get(event, _REACHING["sys._getframe"]))
+    elif (said := _act(event)) and not _allowed(arguments[0] if arguments else None):
+        footprint.acts.append(f"{said} ({event})")
+
+
+def _act(event: str) -> str | None:
+    if event in _ACTS:
+        return _ACTS[event]
+    start = event.partition(".")[0] + "."
+    if start in _ACTS:
+        return _ACTS[start]
+    return next((said for name, said in _ACTS.items() if event.startswith(name)), None) if start == "os." else None
+
+
+def _opened(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:
+    if isinstance(flags, int) and flags & _WRITING:
+        if path != os.devnull and not _allowed(path):
+            footprint.acts.append(f"opens a file for writing ({_name(path)})")
+    elif _is_data(path) and not _caller().startswith("harness."):
+        footprint.reaching.append(f"reads the data set's own file {_name(path)}")
+
+
+def _name(path: object) -> str:
+    return Path(os.fsdecode(path)).name if isinstance(path, str | bytes) else repr(path)
+
+
+def _is_data(path: object) -> bool:
+    try:
+        folder = data_folder()
+    except DataError:
+        return False
+    return folder is not None and _inside(path, folder)
+
+
+def _inside(path: object, folder: Path) -> bool:
+    if not isinstance(path, str | bytes):
+        return False
+    return os.path.realpath(os.fsdecode(path)).startswith(os.path.realpath(folder) + os.sep)
+
+
+def _allowed(path: object) -> bool:
+    """Whether an import does it, or the harness in its own cache, or it stays in memory."""
+    if path == ":memory:":
+        return True
+    caller = _caller()
+    return caller == "import" or (caller.startswith("harness.") and _inside(path, cache_folder()))
+
+
+def _caller() -> str:
+    """The module that is behind an event, the standard library left out; 'import' inside an import."""
+    for frame in _stack():
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.startswith("importlib._bootstrap"):
+            return "import"
+        if name != __name__ and name.partition(".")[0] not in sys.stdlib_module_names:
+            return name
+    return ""
+
+
+def _by_plugin(watch: _Watch, event: str) -> bool:
+    """Whether the mechanism's own code is behind an event, or asks `inspect` to do it. The standard library looks into
+    frames for reasons of its own."""
+    if event.startswith("gc."):
+        return True
+    names = (str(frame.f_globals.get("__name__", "")) for frame in _stack())
+    return next((name for name in names if name not in (__name__, "inspect")), "") in watch.plugin
+
+
+def _stack() -> Iterator[FrameType]:
+    """From the innermost frame outwards."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

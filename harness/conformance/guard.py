@@ -1,0 +1,79 @@
+"""Somebody's code, called so that nothing it does ends the program: whatever it raises is an answer, and it may not
+compute for ever.
+
+What it raises may be SystemExit or KeyboardInterrupt too; only a real Ctrl-C, which a signal handler sees, ends `dpicl
+check`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+#: Seconds of processor time that one run may take: some hundred times what it should.
+RUN_SECONDS = 20.0
+
+_Value = TypeVar("_Value")
+_stopped = threading.Event()
+
+
+class TooLong(BaseException):
+    """A run takes more processor time than it may. No Exception, so that `except Exception` does not swallow it."""
+
+
+def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple[_Value | None, BaseException | None]:
+    """(what the action returns, None), or (None, what it raises).
+
+    seconds: of processor time, then it raises TooLong; None for no limit, and there is none outside of the main thread.
+    Raises KeyboardInterrupt for a real Ctrl-C alone, inside `interruptible`.
+    """
+    value, error = None, None
+    try:
+        with _limited(seconds):
+            value = action()
+    except BaseException as raised:  # whatever somebody's mechanism raises is a finding
+        error = raised
+    if _stopped.is_set():
+        raise KeyboardInterrupt
+    return value, error
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Inside this block a Ctrl-C is told from a KeyboardInterrupt that a mechanism raises, and cannot be swallowed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        _stopped.set()
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        _stopped.clear()
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _limited(seconds: float | None) -> Iterator[None]:
+    if seconds is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise TooLong(f"it takes more than {seconds:g} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds, 1.0)  # again every second, for code that catches everything
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0.0)
+        signal.signal(signal.SIGPROF, before)

@@ -1,0 +1,61 @@
+"""What a mechanism still holds when a run is over: its module's variables, its classes, its own attributes, whatever
+these refer to."""
+
+from __future__ import annotations
+
+import functools
+import gc
+from collections import deque
+from collections.abc import Iterable, Mapping
+from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
+
+from harness.conformance.watched import WatchedRecord
+
+_CONTAINERS = (dict, list, tuple, set, frozenset, deque, MappingProxyType, CellType, MethodType, GeneratorType)
+_CACHED = type(functools.lru_cache(lambda: None))
+#: More objects than any mechanism needs.
+_MOST = 200_000
+
+
+def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, marker: str) -> str | None:
+    """Where a private record, or a text with this marker, is still held: 'my_method.CACHE'; None where it is nowhere.
+
+    modules: those of the mechanism, by name. model: is not looked into; it belongs to the bench.
+    """
+    roots = [
+        (f"{name.rpartition('.')[2]}.{key}", value)
+        for name, module in modules.items()
+        for key, value in list(vars(module).items())
+        if not key.startswith("__")
+    ]
+    roots += [(f"the mechanism's own attribute {key}", value) for key, value in _attributes(mechanism)]
+    seen = {id(model), id(mechanism)}
+    for place, root in roots:
+        waiting = [root]
+        while waiting and len(seen) < _MOST:
+            value = waiting.pop()
+            if isinstance(value, WatchedRecord) or (isinstance(value, str) and marker in value):
+                return place
+            if isinstance(value, bytes | bytearray) and marker.encode() in value:
+                return place
+            if id(value) not in seen and _own(value, modules):
+                seen.add(id(value))
+                waiting.extend(gc.get_referents(value))
+    return None
+
+
+def _attributes(mechanism: object) -> Iterable[tuple[str, object]]:
+    return list(getattr(mechanism, "__dict__", {}).items())
+
+
+def _own(value: object, modules: Mapping[str, ModuleType]) -> bool:
+    """Whether to look into it: containers, what the mechanism's modules define, and what the harness gave to a run."""
+    if isinstance(value, _CONTAINERS) or type(value) is _CACHED:
+        return True
+    if isinstance(value, type | FunctionType):
+        return value.__module__ in modules
+    return not isinstance(value, ModuleType) and _from(type(value), modules)
+
+
+def _from(cls: type, modules: Mapping[str, ModuleType]) -> bool:
+    return cls.__module__ in modules or cls.__module__.startswith("harness.") or cls.__module__ == "functools"

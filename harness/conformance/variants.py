@@ -1,0 +1,70 @@
+"""Other settings of a mechanism: code that an option turns on is checked only where it is turned on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from harness.cells import option_types
+from harness.conformance.bench import SMALL, small_options
+from harness.conformance.dictionary import constants
+from harness.mechanism import DemonstrationMechanism, Mechanism
+
+#: Options of the harness's own: the bench has no cell's seed to replace.
+_OF_HARNESS = ("sampling_seed",)
+
+#: Demonstrations and tokens of the long run: mistakes that begin late.
+MANY_SHOTS, MANY_TOKENS = 6, 12
+#: Where the whole numbers, and the others, of an option that is None go.
+_SOME: Mapping[type, Any] = {int: 3, float: 0.5}
+_WORD = re.compile(r"[A-Za-z][\w-]*")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A setting. sure: whether it is one (a flag, a choice that the type names); else a guess, and one that runs as the
+    ordinary setting does is none. shots: None for the usual number."""
+
+    changes: Mapping[str, Any]
+    sure: bool = True
+    shots: int | None = None
+
+    def __str__(self) -> str:
+        said = ", ".join(f"{name}={value}" for name, value in self.changes.items())
+        return f"with {self.shots} demonstrations" if self.shots else f"with option {said}"
+
+
+def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Variant]:
+    """Every flag flipped, and all of them; every other choice of an option whose type or whose mechanism's code names
+    some; every option that is off (None) turned on; all numbers changed at once; and a long run.
+
+    given: options that stay as they are.
+    """
+    now = small_options(cls, task, given)
+    hints = {name: hint for name, hint in option_types(cls).items() if name not in (*given, *_OF_HARNESS)}
+    flags = {name: not now[name] for name in hints if isinstance(now[name], bool)}
+    found = [Variant({name: value}) for name, value in flags.items()]
+    if len(flags) > 1:
+        found.append(Variant(flags))
+    for name, hint in hints.items():
+        found += [Variant({name: value}) for value in _choices(hint) if value != now[name]]
+        found += [Variant({name: _SOME[kind]}) for kind in get_args(hint) if kind in _SOME and now[name] is None]
+        if isinstance(now[name], str) and get_origin(hint) is not Literal and name not in SMALL:
+            words = (word for word in constants(cls) if _WORD.fullmatch(word) and word not in (now[name], cls.name))
+            found += [Variant({name: word}, sure=False) for word in words]
+    numbers = {name: _other_number(now[name]) for name in hints if type(now[name]) in (int, float)}
+    off = {name: None for name, hint in hints.items() if type(None) in get_args(hint) and now[name] is not None}
+    found += [Variant(changes) for changes in (numbers, off) if changes]
+    if issubclass(cls, DemonstrationMechanism):
+        found.append(Variant({"tokens": MANY_TOKENS} if "tokens" in hints else {}, shots=MANY_SHOTS))
+    return found
+
+
+def _other_number(value: float) -> float:
+    return value + 1 if isinstance(value, int) else value / 2 or 0.5
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    return get_args(hint) if get_origin(hint) is Literal else ()
