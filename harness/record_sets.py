@@ -77,9 +77,9 @@ def subsample(
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
     coins.
 
-    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in the file
-    displaces at most one other. Test records are always permuted, so that a shorter test set is a random part of a
-    longer one (files are often sorted by class).
+    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
+    displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
+    always permuted, so that a shorter test set is a random part of a longer one (files are often sorted by class).
     """
     groups: dict[str, list[int]] = {}
     for index, record in enumerate(train):

@@ -162,7 +162,7 @@ class Bench:
             return self._release(private, knob, how.single, transcript)
 
         keeper = DoorKeeper(transcript, noise.given, how.script)
-        with watching(keeper), observed(self._plugin) as transcript.footprint:
+        with watching(keeper), observed(self._plugin, self.task.name) as transcript.footprint:
             transcript.released, transcript.error = attempt(release, RUN_SECONDS)
         private.close()
         ward.watching = False

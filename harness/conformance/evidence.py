@@ -21,7 +21,8 @@ THOROUGH = 6
 class Effort:
     """runs: ordinary ones, each with coins and noise of its own. rounds: of the search for the worst neighbours; each
     has coins and a script of its own. others: of such where the record is not in every sample. words: how many strings
-    that might be triggers are tried one by one (None: all). scripts: by how many of them the first sets are replayed.
+    that might be triggers are tried one by one (None: all). scripts: by how many of them the first sets are
+    replayed. noisy: how many sets are run with true noise too.
     """
 
     runs: int
@@ -29,9 +30,10 @@ class Effort:
     others: int
     words: int | None
     scripts: int
+    noisy: int
 
 
-FULL, QUICK = Effort(60, 12, 2, None, 3), Effort(8, 6, 1, 6, 1)
+FULL, QUICK = Effort(60, 10, 2, None, 3, 20), Effort(8, 4, 1, 4, 1, 4)
 
 
 @dataclass(frozen=True)

@@ -91,10 +91,11 @@ class Footprint:
 
 @dataclass
 class _Watch:
-    """plugin: names of the modules of the mechanism that runs."""
+    """plugin: names of the modules of the mechanism that runs. task: whose records are private."""
 
     footprint: Footprint
     plugin: Collection[str]
+    task: str
 
 
 _current: _Watch | None = None
@@ -102,10 +103,10 @@ _installed = False
 
 
 @contextmanager
-def observed(plugin: Collection[str]) -> Iterator[Footprint]:
+def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     """Inside this block the process's acts and words are written down. The words are shown nowhere.
 
-    plugin: names of the modules that hold the mechanism.
+    plugin: names of the modules that hold the mechanism. task: whose records are private.
     """
     global _current, _installed
     if not _installed:
@@ -118,7 +119,7 @@ def observed(plugin: Collection[str]) -> Iterator[Footprint]:
         stack.enter_context(np.errstate(all="ignore"))  # numpy's remarks on NaN say nothing but that there was one
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        _current = _Watch(footprint, plugin)
+        _current = _Watch(footprint, plugin, task)
         try:
             yield footprint
         finally:
@@ -154,19 +155,20 @@ class _Log(logging.Handler):
 @contextmanager
 def _logs(footprint: Footprint) -> Iterator[None]:
     """What any logger is given, at any level, instead of what its handlers would show."""
-    handler, root = _Log(footprint), logging.getLogger()
-    before, level = logging.Logger.callHandlers, root.level
+    handler = _Log(footprint)
+    before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
 
     def call(self: logging.Logger, record: logging.LogRecord) -> None:
         handler.handle(record)
 
-    logging.Logger.callHandlers = call  # type: ignore[method-assign]
-    root.setLevel(logging.DEBUG)
+    def enabled(self: logging.Logger, level: int) -> bool:
+        return True
+
+    logging.Logger.callHandlers, logging.Logger.isEnabledFor = call, enabled  # type: ignore[method-assign]
     try:
         yield
     finally:
-        logging.Logger.callHandlers = before  # type: ignore[method-assign]
-        root.setLevel(level)
+        logging.Logger.callHandlers, logging.Logger.isEnabledFor = before  # type: ignore[method-assign]
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
@@ -186,7 +188,8 @@ def _note(watch: _Watch, event: str, arguments: tuple[object, ...]) -> None:
     if event == "open":
         _opened(footprint, *arguments)
     elif event == RECORDS_READ:
-        footprint.reaching.append(f"reads the records of {arguments[0]} from their source")
+        if arguments[0] == watch.task:  # another task's may be public: `public_records("out")`
+            footprint.reaching.append(f"reads the records of {watch.task} from their source")
     elif event in _REACHING or (event == "object.__getattr__" and arguments[1] in _FRAMES):
         if _by_plugin(watch, event):
             footprint.reaching.append(_REACHING.get(event, _REACHING["sys._getframe"]))

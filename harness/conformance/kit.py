@@ -97,7 +97,7 @@ def check_mechanism(
         if names is None:
             return [Finding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
         verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
-        seen: set[str] = set()
+        seen: set[tuple[object, ...]] = set()
         for number, name in enumerate(names):
             place = _Place(cls, name, options, seed, first=number == 0)
             for check, verdict in _on_one_task(place, seen, partial(report, name)):
@@ -119,7 +119,9 @@ class _Place:
         return set_up(self.cls, self.task, {**self.options, **setting.changes}, self.seed, setting.shots)
 
 
-def _on_one_task(place: _Place, seen: set[str], report: Callable[[str], None]) -> Iterator[tuple[str, Verdict]]:
+def _on_one_task(
+    place: _Place, seen: set[tuple[object, ...]], report: Callable[[str], None]
+) -> Iterator[tuple[str, Verdict]]:
     """seen: settings that need not be looked at again, since they made a difference on an earlier task."""
     bench, error = attempt(lambda: place.bench(Variant({})))
     if isinstance(error, DpiclError):
@@ -135,14 +137,14 @@ def _on_one_task(place: _Place, seen: set[str], report: Callable[[str], None]) -
 
 
 def _with_other_settings(
-    place: _Place, plain: Transcript, seen: set[str], report: Callable[[str], None]
+    place: _Place, plain: Transcript, seen: set[tuple[object, ...]], report: Callable[[str], None]
 ) -> Iterator[tuple[str, Verdict]]:
     """The failures. plain: an ordinary run at the ordinary setting."""
     settings, error = attempt(lambda: variants(place.cls, place.task, place.options))
     if error is not None:
         yield "no-crash", failed(f"Its options cannot be listed: it raises {raised(error)}.")
     for setting in settings or ():
-        bench, error = attempt(lambda setting=setting: None if str(setting) in seen else place.bench(setting))  # type: ignore[misc]
+        bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
         if bench is None:
             continue  # the mechanism refuses it
         evidence = Evidence(bench, QUICK)
@@ -150,7 +152,7 @@ def _with_other_settings(
             continue
         differs = evidence.plain.public != plain.public
         if differs:
-            seen.add(str(setting))
+            seen.add(setting.key)
         elif not (setting.sure and place.first):
             continue
         report(str(setting))

@@ -89,7 +89,8 @@ class Transcript:
 
     revealed: whether all records were read at epsilon = infinity.
     asked: public prompts, which the model answers from public and released things alone. progress: as it was reported.
-    unseeded: whether the noise said that it is secure. refused: why the harness would not publish what was returned. released: None when the run failed with ``error``.
+    unseeded: whether the noise said that it is secure. refused: why the harness would not publish what was returned.
+    released: None when the run failed with ``error``.
     """
 
     samples: list[Drawn] = field(default_factory=list)

@@ -16,7 +16,7 @@ from harness.mechanism import DemonstrationMechanism, Mechanism
 _OF_HARNESS = ("sampling_seed",)
 
 #: Demonstrations and tokens of the long run: mistakes that begin late.
-MANY_SHOTS, MANY_TOKENS = 6, 12
+MANY_SHOTS, MANY_TOKENS = 5, 8
 #: Where the whole numbers, and the others, of an option that is None go.
 _SOME: Mapping[type, Any] = {int: 3, float: 0.5}
 _WORD = re.compile(r"[A-Za-z][\w-]*")
@@ -30,6 +30,12 @@ class Variant:
     changes: Mapping[str, Any]
     sure: bool = True
     shots: int | None = None
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for the same change on another task, where numbers start from other values."""
+        values = (value for value in self.changes.values() if not isinstance(value, float) and type(value) is not int)
+        return (self.shots, *self.changes, *values)
 
     def __str__(self) -> str:
         said = ", ".join(f"{name}={value}" for name, value in self.changes.items())

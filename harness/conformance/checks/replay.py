@@ -103,8 +103,8 @@ def no_crash(evidence: Evidence) -> Verdict:
 
 
 def _everything(evidence: Evidence) -> Iterator[tuple[str, Transcript]]:
-    """All runs but those on ordinary records; sets that are replayed are run with true noise as well."""
-    for at, (name, records) in enumerate(evidence.sets.items() if evidence.effort.words is None else ()):
+    """All runs but those on ordinary records; some sets are run with true noise as well."""
+    for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
         yield name, evidence.bench.run(Run(records=records, coins=at, noise=at))
     for name, _, _, run in twins(evidence):
         yield name, run
