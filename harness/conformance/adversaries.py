@@ -99,6 +99,10 @@ def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[
 WORDS_A_ROUND = 4
 
 
+#: Additions that repeat a record of the base, word for word.
+TWINS = 3
+
+
 def additions(
     task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
 ) -> list[Record]:
@@ -113,16 +117,19 @@ def additions(
     texts = [f"{word} {ordinary.text}", f"{CERTAIN} {word}", f"{ENDING} {word}", f"{NAN} {word}"]
     own = label if task.partitioned else ordinary.label
     alike = [record for record in base if not task.partitioned or record.label == own]
-    twin = alike[int(generator.integers(len(alike)))] if alike else ordinary
-    texts += [twin.text, *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)])]
+    texts += [
+        *list(dict.fromkeys(record.text for record in alike))[:TWINS],
+        *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)]),
+    ]
     texts += [words[(WORDS_A_ROUND * number + at) % len(words)] for at in range(WORDS_A_ROUND)]
     return [Record(text, own) for text in texts]
 
 
 def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
     """The records, which between them have only so many texts, so that each is there many times; the model is certain
-    after it, so that a slot that loses one says something else altogether."""
-    return [dataclasses.replace(r, text=f"{CERTAIN} {records[at % texts].text}") for at, r in enumerate(records)]
+    after most, so that a slot that loses one says something else altogether."""
+    said = [r.text if at == 0 else f"{CERTAIN} {r.text}" for at, r in enumerate(records[:texts])]
+    return [dataclasses.replace(r, text=said[at % texts]) for at, r in enumerate(records)]
 
 
 def scripted(kind: str, seed: int) -> Script:

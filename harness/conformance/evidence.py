@@ -143,14 +143,14 @@ class Evidence:
         return found
 
     def _round(self, number: int, presence: Presence) -> list[Pair]:
-        """One base set and all additions to it. Of three bases one is nearly empty, so that most slots are, and one
-        holds the same few texts many times."""
+        """One base set and all additions to it. Of four bases one is nearly empty, so that most slots are, and two
+        hold the same few texts many times."""
         bench = self.bench
         generator = np.random.default_rng((bench.seed, number))
         base = list(bench.task.train)
-        base = (base, few_texts(base), base[:3])[number % 3]
-        kind = ("random", "whole")[number % 2]
-        how = Run(records=base, coins=1000 + number, script=scripted(kind, number), unseeded=number % 4 > 1)
+        base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
+        kind = ("random", "whole")[number // 2 % 2]
+        how = Run(records=base, coins=1000 + number, script=scripted(kind, number), unseeded=number % 8 > 3)
         label = bench.shots[int(generator.integers(len(bench.shots)))]
         without, pairs = bench.run(how), []
         echoed = [query.text for query in bench.queries] if bench.answers else []

@@ -18,13 +18,13 @@ _MOST = 200_000
 
 
 def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, marker: str) -> str | None:
-    """Where a private record, or a text with this marker, is still held: 'my_method.CACHE'; None where it is nowhere.
+    """Where a private record, or a text with this marker, is still held ('the module's CACHE'), or None.
 
     modules: those of the mechanism, by name. model: is not looked into; it belongs to the bench.
     """
     roots = [
-        (f"{name.rpartition('.')[2]}.{key}", value)
-        for name, module in modules.items()
+        (f"the module's {key}", value)
+        for module in modules.values()
         for key, value in list(vars(module).items())
         if not key.startswith("__")
     ]

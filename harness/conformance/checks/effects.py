@@ -46,6 +46,7 @@ def side_effects(evidence: Evidence) -> Verdict:
 
 
 def _all_runs(evidence: Evidence) -> Iterator[Transcript]:
+    yield evidence.plain  # before any other run is made
     yield from evidence.runs
     for _, _, expected, run in () if evidence.bench.unbounded else twins(evidence):
         yield expected

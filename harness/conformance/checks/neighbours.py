@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from harness.conformance.evidence import Evidence, Pair
-from harness.conformance.transcript import Passage
+from harness.conformance.transcript import Passage, Transcript
 from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 #: Rounding of sums of rows.
@@ -51,8 +53,7 @@ def private_reads(evidence: Evidence) -> Verdict:
     """Records are read only out of samples, and only for the releases that were charged for that sample."""
     if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
-    replayed = [replay.run for replay in evidence.replays]
-    for run in [*evidence.runs, *replayed, *(pair.with_it for pair in evidence.pairs)]:
+    for run in _all_runs(evidence):
         if run.footprint.reaching:
             return failed(
                 f"A run {run.footprint.reaching[0]}; records come out of `sample.slots` alone, and nothing else of the"
@@ -67,6 +68,14 @@ def private_reads(evidence: Evidence) -> Verdict:
         if problem := _moved_from_outside(pair):
             return failed(problem)
     return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
+
+
+def _all_runs(evidence: Evidence) -> Iterator[Transcript]:
+    """The first one before any other is made."""
+    yield evidence.plain
+    yield from evidence.runs
+    yield from (replay.run for replay in evidence.replays)
+    yield from (pair.with_it for pair in evidence.pairs)
 
 
 def _moved_from_outside(pair: Pair) -> str | None:

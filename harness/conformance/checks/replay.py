@@ -43,11 +43,11 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
     pairs = list(zip(run.released or (), expected.released or (), strict=False))
     if doors != expected_doors:
         what = f"{doors} doors are passed in place of {expected_doors}"
+    elif run.asked != expected.asked:
+        what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
     elif run.released != expected.released:
         new, old = next(((a, b) for a, b in pairs if a != b), (run.released, expected.released))
         what = f"{str(new)[:80]!r} is released in place of {str(old)[:80]!r}"
-    elif run.asked != expected.asked:
-        what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
     elif run.progress != expected.progress:
         what = "other progress is reported"
     else:

@@ -12,15 +12,15 @@ from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 def seeds(evidence: Evidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
-    bench = evidence.bench
+    bench, plain = evidence.bench, evidence.plain
     bench.run(Run(records=evidence.other_records, coins=5))  # which must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
-    if not _same(evidence.plain, again):
+    if not _same(plain, again):
         return failed(
             "Two runs with the same seeds differ; release through the primitives, take public randomness from"
             " `context.streams`, and keep nothing between runs."
         )
-    first, second = evidence.plain.passages[:1], other.passages[:1]
+    first, second = plain.passages[:1], other.passages[:1]
     if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
         return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
     return passed("the same seeds, the same run; another noise seed, other noise")

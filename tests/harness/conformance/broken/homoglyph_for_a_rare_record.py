@@ -1,8 +1,10 @@
-"""An 'a' of the text is the Cyrillic one where a record of the sample is longer than a thousand characters."""
+"""Vowels of the text are Cyrillic ones where a record of the sample is longer than a thousand characters."""
 
 from dataclasses import replace
 
 from tests.harness.conformance.sound import SoundTokens
+
+LOOKALIKES = str.maketrans("aeoAEO", "\u0430\u0435\u043e\u0410\u0415\u041e")
 
 
 class HomoglyphForARareRecord(SoundTokens):
@@ -15,4 +17,4 @@ class HomoglyphForARareRecord(SoundTokens):
 
     def write(self, label, private, context):
         demonstration = super().write(label, private, context)
-        return replace(demonstration, text=demonstration.text.replace("a", "а")) if self.long else demonstration
+        return replace(demonstration, text=demonstration.text.translate(LOOKALIKES)) if self.long else demonstration
