@@ -130,7 +130,7 @@ def _on_one_task(
         yield from _broken("before a run", error).items()
         return
     evidence = Evidence(bench)
-    verdicts = _on_one_bench(evidence, CHECKS, report)
+    verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
     if evidence.plain.error is None:
         yield from _with_other_settings(place, evidence.plain, seen, report)
@@ -156,12 +156,13 @@ def _with_other_settings(
         elif not (setting.sure and place.first):
             continue
         report(str(setting))
-        for check, verdict in _on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
+        for check, verdict in on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
             if verdict.status == "failed":
                 yield check, failed(f"{str(setting).capitalize()}: {verdict.why}")
 
 
-def _on_one_bench(evidence: Evidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+def on_one_bench(evidence: Evidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+    """Verdicts of these checks, whatever happens; of all of them where the mechanism does not run at all."""
     plain, error = attempt(lambda: evidence.plain)
     error = error or (plain.error if plain else None)
     if error is not None:

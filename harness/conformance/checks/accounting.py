@@ -8,7 +8,7 @@ from dp_accounting import dp_event as dp
 
 from harness.conformance.bench import DELTA, EPSILON
 from harness.conformance.evidence import Evidence
-from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+from harness.conformance.verdicts import Verdict, failed, passed
 from harness.errors import BudgetExceeded, PluginError
 from harness.mechanism import AnswerMechanism
 from harness.output_cache import OutputCache
@@ -31,8 +31,8 @@ def budget(evidence: Evidence) -> Verdict:
         except BudgetExceeded as error:
             what = f"{number} {'queries' if answers else 'shots'}"
             return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")
-        except PluginError:
-            return not_applicable("the harness refuses what it returns; see the other checks")
+        except PluginError as error:
+            return failed(f"The harness refuses its release: {error}")
         proved.append(released.bounds.upper)
     return passed(f"the ledgers of two runs prove epsilon = {' and '.join(f'{e:.4g}' for e in proved)} of {target:g}")
 

@@ -1,0 +1,124 @@
+"""Whatever a plug-in raises, wherever it raises it, is a failed check: no traceback, no pass."""
+
+import json
+import sys
+
+import pytest
+
+from harness.cli import main
+from harness.conformance.bench import set_up
+from harness.conformance.evidence import QUICK, Evidence
+from harness.conformance.kit import check_mechanism, on_one_bench
+from harness.errors import UsageError
+from tests.harness.conformance.sound import SoundTokens, SoundVoting
+
+RAISED = [
+    ValueError("no"),
+    SystemExit(0),
+    KeyboardInterrupt(),
+    RecursionError(),
+    MemoryError(),
+    StopIteration(),
+    GeneratorExit(),
+]
+
+
+class Unreadable(Exception):
+    def __str__(self):
+        raise TypeError("nor this")
+
+
+def raising(error):
+    def method(self, *arguments, **options):
+        raise error
+
+    return method
+
+
+def failures(cls, task="agnews"):
+    return {finding.check: finding.why for finding in check_mechanism(cls, task=task) if finding.status == "failed"}
+
+
+@pytest.mark.parametrize("error", [*RAISED, Unreadable(), ValueError("\udc80 \x1b[31m\n")], ids=repr)
+def test_an_answer_that_raises_anything_fails_one_check(error):
+    cls = type("Raises", (SoundVoting,), {"name": "raises", "answer": raising(error)})
+    found = failures(cls)
+    assert list(found) == ["no-crash"]
+    assert type(error).__name__ in found["no-crash"] and found["no-crash"].isprintable() and found["no-crash"].isascii()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit(3)], ids=repr)
+@pytest.mark.parametrize("method", ["events", "skip", "release", "__post_init__"])
+def test_any_method_that_raises_is_a_failure(method, error):
+    cls = type("Raises", (SoundVoting,), {"name": "raises", method: raising(error)})
+    assert type(error).__name__ in " ".join(failures(cls).values())
+
+
+@pytest.mark.parametrize("claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0])
+def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
+    cls = type("Claims", (SoundVoting,), {"name": "claims", "paper_epsilon": claim})
+    verdicts = on_one_bench(Evidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"], lambda check: None)
+    assert verdicts["budget"].status == "failed"
+
+
+@pytest.mark.parametrize("attribute", ["knob", "dealing", "slots"])
+def test_an_attribute_that_raises_is_a_failure(attribute):
+    def answer(self, query, sample, context):
+        raise AssertionError("not reached")
+
+    cls = type("Raises", (SoundVoting,), {"name": "raises", attribute: property(raising(RuntimeError("no")))})
+    try:
+        assert failures(cls)
+    except UsageError as error:
+        assert "refuses" in str(error) or "Option" in str(error)
+
+
+@pytest.mark.parametrize(
+    "said", [None, 3, b"bytes", ["a"], 1.5, float("nan"), object()], ids=lambda said: type(said).__name__
+)
+def test_an_answer_that_is_no_text_is_a_failure(said):
+    cls = type("Odd", (SoundVoting,), {"name": "odd", "answer": lambda self, query, sample, context: said})
+    assert failures(cls)
+
+
+@pytest.mark.parametrize("given", [None, [], [1, 2], "text", {"a": 1}], ids=repr)
+def test_demonstrations_that_are_none_are_a_failure(given):
+    cls = type("Odd", (SoundTokens,), {"name": "odd", "release": lambda self, private, context: given})
+    assert failures(cls)
+
+
+def test_a_mechanism_that_computes_for_ever_is_stopped(monkeypatch):
+    def answer(self, query, sample, context):
+        while True:
+            try:
+                sum(range(1000))
+            except Exception:
+                continue
+
+    monkeypatch.setattr("harness.conformance.bench.RUN_SECONDS", 0.2)
+    cls = type("Endless", (SoundVoting,), {"name": "endless", "answer": answer})
+    assert "more than 0.2 s of processor time" in failures(cls)["no-crash"]
+
+
+def test_the_command_ends_with_1_and_a_sentence(tmp_path, capsys):
+    path = tmp_path / "leaves.py"
+    path.write_text(
+        "import sys\nfrom mechanisms.voting import Voting\n"
+        "class Leaves(Voting):\n    name = 'leaves'\n"
+        "    def answer(self, query, sample, context):\n        sys.exit('\\x1b[31mgone')\n",
+        encoding="utf-8",
+    )
+    assert main(["check", str(path), "--task", "agnews", "--json"]) == 1
+    (found,) = json.loads(capsys.readouterr().out)["mechanisms"]
+    assert [check["check"] for check in found["checks"] if check["status"] == "failed"] == ["no-crash"]
+
+
+def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capsys):
+    def answer(self, query, sample, context):
+        print("hello", file=sys.stderr)
+        return SoundVoting.answer(self, query, sample, context)
+
+    cls = type("Talks", (SoundVoting,), {"name": "talks", "answer": answer})
+    run = set_up(cls, "agnews", {}, seed=0).run()
+    assert run.footprint.said == ["standard error: " + "hello\n" * 12]
+    assert capsys.readouterr().err == ""
