@@ -22,7 +22,7 @@ from harness.cells import build, option_types, resolve_options
 from harness.conformance.dictionary import TRIGGERS, constants, modules_of
 from harness.conformance.footprint import observed
 from harness.conformance.guard import RUN_SECONDS, attempt
-from harness.conformance.hostile_model import HostileModel
+from harness.conformance.hostile_model import HostileModel, marked
 from harness.conformance.transcript import Item, Script, Transcript
 from harness.conformance.watched import (
     DoorKeeper,
@@ -95,7 +95,7 @@ class Bench:
         self.mechanism, self.task, self.seed = mechanism, task, seed
         self.model = HostileModel()
         #: What might be a trigger in a text: see `dictionary`.
-        self.words = list(dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)))
+        self.words = [word for word in dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)) if not marked(word)]
         self.shots = task.plan_shots(shots or SHOTS, np.random.default_rng(seed))
         self.queries = _odd(queries_of(task)[:QUERIES], self.words)
         self._outputs = OutputCache(None)

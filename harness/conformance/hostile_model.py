@@ -31,6 +31,11 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 
 
+def marked(text: str) -> bool:
+    """Whether the model would break or fall silent after this text."""
+    return any(marker in text for marker in (NAN, INFINITE, CERTAIN, ENDING))
+
+
 class HostileModel(SimulatedLM):
     """Vocabulary and tokens of ``sim``."""
 

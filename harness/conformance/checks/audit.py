@@ -87,13 +87,15 @@ def _shares(pair: Pair) -> list[float]:
 
 def _worth(pair: Pair) -> float:
     """How much an experiment may show: how far the record moves the first release, as a share of the bound, and far
-    more where it changes the outcome of given releases; 0 where there is nothing to compare."""
+    more where it changes the outcome of given releases (most, the first text: the experiment makes one alone); 0 where
+    there is nothing to compare."""
     if not pair.passages:
         return 0.0
     before, after = pair.passages[0]
     moved = move(before, after)
     share = moved / before.shape.bound if before.shape.bound and np.isfinite(moved) else 0.0
-    return share + 1000.0 * (pair.without.public != pair.with_it.public)
+    first = (pair.without.released or ())[:1] != (pair.with_it.released or ())[:1]
+    return share + 1000.0 * first + 100.0 * (pair.without.public != pair.with_it.public)
 
 
 def _experiment(evidence: Evidence, pair: Pair) -> tuple[float, list[float]] | None:

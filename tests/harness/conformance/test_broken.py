@@ -91,6 +91,7 @@ EFFORT = dict.fromkeys(
         "samples_kept_when_full",
         "exception_that_quotes_a_record",
         "blank_behind_the_answer",
+        "first_sample_used_again",
         "records_deduplicated_across_slots",
     ),
     FULL,

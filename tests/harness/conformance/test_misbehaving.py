@@ -9,7 +9,6 @@ from harness.cli import main
 from harness.conformance.bench import set_up
 from harness.conformance.evidence import QUICK, Evidence
 from harness.conformance.kit import check_mechanism, on_one_bench
-from harness.errors import UsageError
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 RAISED = [
@@ -61,16 +60,10 @@ def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
     assert verdicts["budget"].status == "failed"
 
 
-@pytest.mark.parametrize("attribute", ["knob", "dealing", "slots"])
+@pytest.mark.parametrize("attribute", ["knob", "dealing"])
 def test_an_attribute_that_raises_is_a_failure(attribute):
-    def answer(self, query, sample, context):
-        raise AssertionError("not reached")
-
     cls = type("Raises", (SoundVoting,), {"name": "raises", attribute: property(raising(RuntimeError("no")))})
-    try:
-        assert failures(cls)
-    except UsageError as error:
-        assert "refuses" in str(error) or "Option" in str(error)
+    assert failures(cls)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +108,7 @@ def test_the_command_ends_with_1_and_a_sentence(tmp_path, capsys):
 
 def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capsys):
     def answer(self, query, sample, context):
-        print("hello", file=sys.stderr)
+        sys.stderr.write("hello\n")
         return SoundVoting.answer(self, query, sample, context)
 
     cls = type("Talks", (SoundVoting,), {"name": "talks", "answer": answer})
