@@ -158,7 +158,7 @@ def _with_other_settings(
         report(str(setting))
         for check, verdict in on_one_bench(evidence, OTHER_SETTINGS, lambda check: None).items():
             if verdict.status == "failed":
-                yield check, failed(f"{str(setting).capitalize()}: {verdict.why}")
+                yield check, failed(f"W{str(setting)[1:]}: {verdict.why}")
 
 
 def on_one_bench(evidence: Evidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:

@@ -1,0 +1,109 @@
+"""What a run does to the world outside is seen, and ordinary work is not taken for it."""
+
+import importlib
+import logging
+import os
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.conformance.footprint import observed
+from harness.data_sources import SourceSpec, read_local
+from harness.paths import cache_folder
+from harness.task import Task
+
+ACTS = {
+    "opens a file for writing": [
+        lambda folder: (folder / "a").write_text("x"),
+        lambda folder: os.close(os.open(folder / "a", os.O_CREAT | os.O_WRONLY)),
+        lambda folder: (folder / "there").open("a").close(),
+        lambda folder: np.save(folder / "a.npy", np.zeros(2)),
+        lambda folder: os.fdopen(tempfile.mkstemp(dir=folder)[0]).close(),
+    ],
+    "changes files": [lambda folder: (folder / "sub").mkdir(), lambda folder: (folder / "there").unlink()],
+    "opens a database": [lambda folder: sqlite3.connect(folder / "a.sqlite").close()],
+    "uses a socket": [lambda folder: socket.socket().close()],
+    "starts a process": [lambda folder: subprocess.run([sys.executable, "-c", ""], check=True)],
+    "changes an environment variable": [lambda folder: os.environ.update({"DPICL_TEST_FOOTPRINT": "1"})],
+    "changes the working directory": [lambda folder: os.chdir(".")],
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "there").write_text("text", encoding="utf-8")
+    yield tmp_path
+    os.environ.pop("DPICL_TEST_FOOTPRINT", None)
+
+
+@pytest.mark.parametrize(("said", "act"), [(said, act) for said, acts in ACTS.items() for act in acts])
+def test_an_act_on_the_world_outside_is_noted(said, act, folder):
+    with observed([__name__], "agnews") as footprint:
+        act(folder)
+    assert any(said in each for each in footprint.acts)
+
+
+def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypatch):
+    (folder / "lonely_module.py").write_text("import math\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder)
+    with observed([__name__], "agnews") as footprint:
+        (folder / "there").read_text(encoding="utf-8")
+        Path(os.devnull).write_text("x", encoding="utf-8")
+        sqlite3.connect(":memory:").close()
+        importlib.import_module("lonely_module")
+        logging.getLogger("a.b").debug("a %s line", "log")
+    assert footprint.acts == footprint.reaching == []
+    assert footprint.said == ["log line: a log line"]
+
+
+def test_a_mechanism_may_not_write_to_the_cache_that_the_harness_may_write_to(folder, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(folder))
+    with observed([__name__], "agnews") as footprint:
+        (cache_folder() / "mine").write_text("x", encoding="utf-8")
+    assert footprint.acts
+
+
+def test_nothing_is_noted_outside_of_a_run(folder):
+    with observed([__name__], "agnews") as footprint:
+        pass
+    (folder / "a").write_text("x", encoding="utf-8")
+    assert footprint.acts == []
+
+
+def test_the_records_of_the_task_are_not_a_runs_to_load_and_public_ones_of_another_are():
+    with observed([__name__], "agnews") as footprint:
+        Task.load("mit_g", "synthetic", 4, 4)
+        assert footprint.reaching == []
+        Task.load("agnews", "synthetic", 4, 4)
+    assert footprint.reaching == ["reads the records of agnews from their source"]
+
+
+def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(folder))
+    (folder / "toy").mkdir()
+    for split in ("train", "test"):
+        (folder / "toy" / f"{split}.jsonl").write_text('{"text": "a", "label": "x"}\n', encoding="utf-8")
+    spec = SourceSpec("toy", ("x",), {"text": "text", "label": "label"}, {}, {}, {}, {}, " ")
+    with observed([__name__], "agnews") as footprint:
+        read_local(spec)
+        assert footprint.reaching == []
+        (folder / "toy" / "train.jsonl").read_text(encoding="utf-8")
+    assert footprint.reaching == ["reads the data set's own file train.jsonl"]
+
+
+def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):
+    with observed([__name__], "agnews") as footprint:
+        sys.stdout.write("out")
+        sys.stdout.buffer.write(b"bytes")
+        for _ in range(3):
+            warnings.warn("careful", stacklevel=1)
+        np.log(np.zeros(1))
+    assert footprint.said == ["standard output: outbytes", "warning UserWarning: careful"]
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,66 @@
+"""Other settings: what is tried, and what is left out."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from harness.cells import option_types
+from harness.conformance.bench import small_options
+from harness.conformance.kit import check_mechanism
+from harness.conformance.variants import variants
+from harness.errors import UsageError
+from tests.harness.conformance.sound import SoundVoting
+
+
+@dataclass(frozen=True)
+class Many(SoundVoting):
+    name = "many"
+    first: bool = False
+    second: bool = True
+    way: Literal["a", "b", "c"] = "a"
+    mode: str = "plain"
+    rate: float | None = None
+    most: int | None = 7
+    power: float = 1.0
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.mode not in ("plain", "fancy"):
+            raise UsageError("no such mode")
+
+
+def test_flags_choices_numbers_and_what_is_off_are_tried():
+    tried = [dict(variant.changes) for variant in variants(Many, "agnews", {})]
+    assert {"first": True} in tried and {"second": False} in tried and {"first": True, "second": False} in tried
+    assert {"way": "b"} in tried and {"way": "c"} in tried and {"way": "a"} not in tried
+    assert {"rate": 0.5} in tried and {"record_tokens": 3} in tried
+    assert {"mode": "fancy"} in tried and {"mode": "plain"} not in tried
+    assert any(change.get("power") == 0.5 and change.get("most") == 8 for change in tried)
+    assert {"most": None} in tried
+    assert not any("sampling_seed" in change for change in tried)
+
+
+def test_options_that_are_given_stay():
+    assert not any({"first", "way"} & set(v.changes) for v in variants(Many, "agnews", {"first": True, "way": "b"}))
+
+
+def test_a_setting_that_the_mechanism_refuses_is_no_failure_and_one_that_breaks_is():
+    @dataclass(frozen=True)
+    class Fragile(SoundVoting):
+        name = "fragile"
+        refused: bool = False
+        broken: bool = False
+
+        def __post_init__(self):
+            super().__post_init__()
+            if self.refused:
+                raise UsageError("not this one")
+
+        def winner(self, counts, sample, context):
+            if self.broken:
+                raise KeyError("not there")
+            return super().winner(counts, sample, context)
+
+    fixed = option_types(Fragile).keys() - {"refused", "broken"}
+    options = {name: value for name, value in small_options(Fragile, "agnews", {}).items() if name in fixed}
+    found = {f.check: f.why for f in check_mechanism(Fragile, "agnews", options) if f.status == "failed"}
+    assert list(found) == ["no-crash"] and "With option broken=True: On ordinary records" in found["no-crash"]
