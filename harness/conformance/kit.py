@@ -132,7 +132,7 @@ def _on_one_task(
     evidence = Evidence(bench)
     verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
-    if evidence.plain.error is None:
+    if all(verdict.status != "failed" for verdict in verdicts.values()):
         yield from _with_other_settings(place, evidence.plain, seen, report)
 
 

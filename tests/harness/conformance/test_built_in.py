@@ -3,7 +3,7 @@
 import pytest
 
 from harness.conformance.bench import set_up
-from harness.conformance.evidence import Evidence
+from harness.conformance.evidence import QUICK, Evidence
 from harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from harness.privacy.dealing import WAYS
 from harness.registry import load_mechanisms
@@ -17,7 +17,7 @@ LONG = ("audit",)
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_built_in_mechanism_passes_on_its_first_task(name):
     cls = BUILT_IN[name]
-    evidence = Evidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0))
+    evidence = Evidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0), QUICK)
     verdicts = {check: run(evidence) for check, run in CHECKS.items() if check not in LONG}
     assert {check: v.why for check, v in verdicts.items() if v.status == "failed"} == {}
     if name not in ENDS:

@@ -82,7 +82,7 @@ def test_a_knob_without_an_end_is_named():
         name = "restless"
 
         def winner(self, counts, sample, context):
-            extra = 100.0 * (np.arange(len(counts)) == next(turns) % len(counts)) if context.knob == 0 else 0
+            extra = 100.0 * (np.arange(len(counts)) == next(turns) % (len(counts) + 1)) if context.knob == 0 else 0
             return super().winner(counts + extra, sample, context)
 
     assert CHECKS["non-private"](Evidence(set_up(Restless, "agnews", {}, seed=0))).status == "failed"
