@@ -278,7 +278,7 @@ class Task(PublicTask):
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []
         if spec.public:
-            public, train = record_sets.split_public(name, train, spec.public[source], seed)
+            public, train = record_sets.split_public(name, train, spec.public[source], seed, sizes is not None)
         train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
         if sizes is None:
             record_sets.require_all_classes(name, spec.labels, train)
