@@ -56,13 +56,14 @@ def _is_new(record: Record, keys: set[str]) -> bool:
     return True
 
 
-def split_public(name: str, train: Split, size: int, seed: int) -> tuple[Split, Split]:
+def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
     """(public, private): the ``size`` records with the smallest lots are public, each part in the order of ``train``.
 
     The lot of a record depends on it and the seed alone. So a record that is added to the private part, or taken from
-    it, changes no public one. Raises DataError when no private record would be left.
+    it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty`` (declared
+    sizes, where having one private record must not show) only when there are too few for the public part.
     """
-    if len(train) <= size:
+    if len(train) < size + (not may_be_empty):
         raise DataError(
             f"{name} has {len(train)} train records and the first {size} by lot are its public part; bring more records"
             " or lower metadata.data.public in its task.yaml."

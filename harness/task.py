@@ -7,6 +7,7 @@ prompts, class sizes and test records. Its train records are private: only the r
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections import Counter
@@ -111,8 +112,9 @@ class PublicTask:
         return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
 
     def public_view(self) -> PublicTask:
-        """The task without its private records."""
-        return PublicTask(**{each.name: getattr(self, each.name) for each in fields(PublicTask)})
+        """The task without its private records. What its holder changes in it changes nothing here."""
+        own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
+        return PublicTask(**{**own, "config": copy.deepcopy(self.config)})
 
     @property
     def has_public_part(self) -> bool:
@@ -276,7 +278,7 @@ class Task(PublicTask):
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []
         if spec.public:
-            public, train = record_sets.split_public(name, train, spec.public[source], seed)
+            public, train = record_sets.split_public(name, train, spec.public[source], seed, sizes is not None)
         train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
         if sizes is None:
             record_sets.require_all_classes(name, spec.labels, train)

@@ -21,7 +21,7 @@ from typing import Literal, Protocol
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded, UnsupportedEvent
+from harness.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from harness.privacy.events import BoundedRangeDpEvent, flatten
 from harness.seeds import NoiseSource
 
@@ -91,8 +91,10 @@ class Permit:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
-        Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice.
+        Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
+        PluginError for a bound that is not above 0 (that would be no noise).
         """
+        _require_positive("bound of a sum", bound)
         door = Door("gaussian", clean, bound, self._multiplier() * bound, permit=self)
         noise = self._use()
         return _through(door, lambda: clean + noise.gaussian(door.scale, clean.size).reshape(clean.shape))
@@ -103,7 +105,8 @@ class Permit:
         width: the range of the moves of all scores when one record is added or removed. One index is a draw from
         softmax(scores / temperature), temperature = width / epsilon', a bounded-range choice of the event's epsilon';
         several are as many draws without replacement (Durfee & Rogers 2019). Of equal scores the first.
-        Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a sum.
+        Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a sum, PluginError
+        for a width that is not above 0.
         """
         return self._choices([scores], width, self._count)[0]
 
@@ -116,6 +119,7 @@ class Permit:
         return [chosen[0] for chosen in self._choices(scores, width, 1)]
 
     def _choices(self, rows: Sequence[np.ndarray], width: float, count: int) -> list[list[int]]:
+        _require_positive("width of a choice", width)
         epsilon = self._range_epsilon()
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
@@ -150,6 +154,11 @@ class Permit:
         noise, self._noise = self._noise, None
         self._used()
         return noise
+
+
+def _require_positive(what: str, value: float) -> None:
+    if not 0 < value < math.inf:
+        raise PluginError(f"The {what} must be above 0 and finite, not {value!r}: noise is scaled by it.")
 
 
 def _best(door: Door, noise: NoiseSource) -> np.ndarray:

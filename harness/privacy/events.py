@@ -84,7 +84,7 @@ def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
 
 
 def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
-    """The leaves of a composition with their counts; a sampled or parallel event is one leaf."""
+    """The leaves of a composition with their counts, each at least 1; a sampled or parallel event is one leaf."""
     if isinstance(event, dp.ComposedDpEvent):
         total: Counter[dp.DpEvent] = Counter()
         for part in event.events:
@@ -93,7 +93,8 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
     if isinstance(event, dp.SelfComposedDpEvent):
         if not isinstance(event.count, int) or event.count < 0:
             raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
-        return Counter({leaf: n * event.count for leaf, n in flatten(event.event).items()})
+        # 0 times is nothing at all: as a leaf it would be a release that costs nothing.
+        return Counter({leaf: n * event.count for leaf, n in flatten(event.event).items() if event.count})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])
         if isinstance(inner, dp.NoOpDpEvent):

@@ -3,6 +3,9 @@
 A charge is made before the noise is drawn, and refused when it would pass the budget. The budget is an (epsilon, delta)
 together with the event that was calibrated to it (the allowance): charges that stay inside the allowance are
 admitted by counting; anything else is composed with all that was charged before and given to the accountants.
+
+What a mechanism charges may follow from what it read and released. So a run inside its allowance costs the whole
+allowance in the end (`settle`): that is what is proved for it, and what is published tells nothing else.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from harness.errors import BudgetExceeded
 from harness.privacy import accountants
 from harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
 
+#: The note of a charge that is not called anything else.
+SAMPLED = "Poisson sample"
 #: A group of records that is disjoint from every other group (a label), or None where there is no partition.
 Partition = str | None
 
@@ -26,15 +31,17 @@ class Ledger:
 
     allowance: an event already proved to cost at most (epsilon, delta), or None.
     epsilon, delta: the budget; epsilon = infinity admits everything.
+    closed: whether nothing but the allowance is admitted; then the ledger is known before the run.
     Charges to the partition None touch every record; charges to a named partition touch its own records only.
     """
 
-    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float) -> None:
+    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float, *, closed: bool = False) -> None:
         self._allowed = _by_partition(allowance)
         self._spent: dict[Partition, Counter[dp.DpEvent]] = {}
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
         self.delta = delta
+        self._closed = closed
 
     def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, when it would pass the budget."""
@@ -42,6 +49,11 @@ class Ledger:
         spent = self._spent.get(partition, Counter()) + wanted
         trial = {**self._spent, partition: spent}
         if not (math.isinf(self.epsilon) or self._inside_allowance(trial)):
+            if self._closed:
+                raise BudgetExceeded(
+                    "This release is not among those that were declared, and nothing else is admitted here; nothing was"
+                    " drawn. Declare it in `events` so that it is calibrated."
+                )
             cost = accountants.epsilon(self._composed(trial), self.delta).upper
             if cost > self.epsilon:
                 raise BudgetExceeded(
@@ -52,6 +64,11 @@ class Ledger:
         for leaf in wanted:
             self._notes.setdefault((partition, leaf), note)
 
+    def settle(self) -> None:
+        """Charges what is left of the allowance, where the run stayed inside it: stopping early gives nothing back."""
+        if self._inside_allowance(self._spent):
+            self._spent = {group: Counter(leaves) for group, leaves in self._allowed.items()}
+
     def event(self) -> dp.DpEvent:
         """Everything charged so far, as one event."""
         return self._composed(self._spent)
@@ -59,14 +76,27 @@ class Ledger:
     def to_json(self) -> list[dict[str, Any]]:
         """One row for each kind of event and partition: {"partition", "event", "count", "note"}."""
         return [
-            {"partition": partition, "event": to_json(leaf), "count": count, "note": self._notes[partition, leaf]}
+            {
+                "partition": partition,
+                "event": to_json(leaf),
+                "count": count,
+                "note": self._notes.get((partition, leaf), SAMPLED),
+            }
             for partition, leaves in self._spent.items()
             for leaf, count in leaves.items()
         ]
 
     def _inside_allowance(self, spent: dict[Partition, Counter[dp.DpEvent]]) -> bool:
-        """Whether every group is inside its allowance: one that is not costs the others too, so none is counted."""
-        return all(leaves <= self._allowed.get(group, Counter()) for group, leaves in spent.items())
+        """Whether every group is inside its allowance: one that is not costs the others too, so none is counted.
+
+        An allowance for all records covers what a record of any group meets.
+        """
+        if None not in self._allowed:
+            return all(leaves <= self._allowed.get(group, Counter()) for group, leaves in spent.items())
+        shared = spent.get(None, Counter())
+        return all(
+            leaves + (Counter() if group is None else shared) <= self._allowed[None] for group, leaves in spent.items()
+        )
 
     @staticmethod
     def _composed(spent: dict[Partition, Counter[dp.DpEvent]]) -> dp.DpEvent:
@@ -84,6 +114,9 @@ def _compose(leaves: Counter[dp.DpEvent]) -> dp.DpEvent:
 def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
     if allowance is None:
         return {}
-    if isinstance(allowance, ParallelDpEvent):
-        return {name: flatten(branch) for name, branch in allowance.branches}
-    return {None: flatten(allowance)}
+    branches = allowance.branches if isinstance(allowance, ParallelDpEvent) else ((None, allowance),)
+    free = dp.NoOpDpEvent()
+    by_group = {
+        name: Counter({leaf: n for leaf, n in flatten(each).items() if leaf != free}) for name, each in branches
+    }
+    return {name: leaves for name, leaves in by_group.items() if leaves}

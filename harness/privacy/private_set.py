@@ -18,7 +18,7 @@ from dp_accounting import dp_event as dp
 from harness.errors import BudgetExceeded, DataError, PluginError, UsageError
 from harness.privacy.doors import Permit
 from harness.privacy.events import flatten
-from harness.privacy.ledger import Ledger, Partition
+from harness.privacy.ledger import SAMPLED, Ledger, Partition
 from harness.seeds import Coins, NoiseSource
 
 
@@ -237,7 +237,7 @@ class PrivateSet:
         ) -> SlotSampler:
             rate = sampling_rate(expected, self.size(partition), partition)
             event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
-            ledger.charge(event, partition, note="Poisson sample")
+            ledger.charge(event, partition, note=SAMPLED)
             samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
             return samplers[-1]
 

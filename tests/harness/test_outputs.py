@@ -219,3 +219,49 @@ def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews
 
     with pytest.raises(PluginError, match="closed sample"):
         release(Keeps(slots=4, examples_per_slot=2), agnews)
+
+
+@pytest.mark.parametrize("channel", ["amount", "group", "count"])
+def test_a_ledger_with_secure_noise_tells_nothing_of_the_records(agnews, channel):
+    """Charges are published. A mechanism that charges what it reads would publish what it reads."""
+
+    class Charges(OneDraw):
+        def write(self, label, private, context):
+            group, event = private.partition_of(label), gaussian(context.knob)
+            first = private.poisson_slots(8, 8, partition=group, releases=event).draw()
+            read = sum(map(len, first.slots))
+            if channel == "amount":
+                private.poisson_slots(1e-3, 8, partition=group, releases=gaussian(1e6 + read))
+            elif channel == "group":
+                private._sizes[f"{read} records"] = 40
+                private.poisson_slots(1e-3, 8, partition=f"{read} records", releases=gaussian(1e6))
+            first.spend(event).noisy_sum(np.zeros(1), 1.0)
+            return Demonstration(text="a text", label=label)
+
+    class Stops(OneDraw):
+        def events(self, knob, sizes):
+            return parallel(
+                {group: dp.SelfComposedDpEvent(own, 3) for group, own in super().events(knob, sizes).branches}
+            )
+
+    if channel != "count":
+        with pytest.raises(Concealed):
+            release(Charges(), agnews, "secure", shots=4)
+        return
+    out = release(Stops(), agnews, "secure", shots=4)
+    assert [row["count"] for row in out.ledger.to_json()] == [3] * 4
+    assert out.bounds.upper == out.calibration.bounds.upper
+
+
+def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
+    """The hash of the prompts is published, and the next cell has the same task."""
+    before = agnews.prompts_hash
+
+    class Writes(OneDraw):
+        def says(self, label, sample, context):
+            context.task.config["description"] = str(sum(map(len, sample.slots)))
+            context.task.config["metadata"]["prompts"]["stop"] = []
+            return super().says(label, sample, context)
+
+    release(Writes(), agnews)
+    assert agnews.prompts_hash == before and agnews.stop_strings

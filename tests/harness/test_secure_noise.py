@@ -12,12 +12,13 @@ import pytest
 
 from harness import seeds
 from harness.concealed import concealed
-from harness.errors import Concealed, UsageError
+from harness.errors import Concealed, DataError, UsageError
 from harness.privacy.accountants import epsilon
 from harness.privacy.events import from_json
 from harness.results import from_text
 from harness.seeds import accounted_delta, streams
 from harness.task import Task
+from harness.task_config import load_config
 from tests.harness.secure_suite import LABELS, repeated_entropy, rows_of, suite, write_records
 
 SECRET = "the password of Ada Lovelace is swordfish"
@@ -90,6 +91,25 @@ def test_answers_to_generation_tasks_are_the_same_too(dpicl, tmp_path, monkeypat
         seen.append((len(task.train), without_time(file.read_text()), answer.err))
     assert seen[0][0] + 1 == seen[1][0]  # the lots leave the new record in the private part
     assert seen[0][1:] == seen[1][1:]
+
+
+def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch, tmp_path):
+    """With declared sizes a file that is no longer than its public part leaves a private set without records."""
+    public = load_config("samsum")["metadata"]["data"]["public"]["local"]
+    rows = [
+        {"dialogue": f"Ann: line {i}\nBob: reply {i}", "summary": f"They talk about {i}."} for i in range(public + 1)
+    ]
+    (tmp_path / "samsum").mkdir()
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    (tmp_path / "samsum" / "test.jsonl").write_text('{"dialogue": "T: ask", "summary": "A."}\n')
+    for private in (0, 1):
+        text = "".join(json.dumps(row) + "\n" for row in rows[: public + private])
+        (tmp_path / "samsum" / "train.jsonl").write_text(text)
+        task = Task.load("samsum", "local", sizes={"": 900})
+        assert (len(task.train), len(task.public), task.size) == (private, public, 900)
+        if not private:
+            with pytest.raises(DataError, match="public part"):
+                Task.load("samsum", "local")
 
 
 def test_rates_sizes_and_events_come_from_the_declared_sizes(world, tmp_path):

@@ -84,3 +84,39 @@ def test_a_charge_outside_one_groups_allowance_ends_the_counting_for_all_groups(
     with pytest.raises(BudgetExceeded):
         ledger.charge(group, "a")
     assert accountants.epsilon(ledger.event(), 1e-5).upper <= budget
+
+
+def test_a_run_inside_its_allowance_costs_all_of_it():
+    """How far a run came may follow from what it read: the declared worst case is proved and published."""
+    declared = dp.SelfComposedDpEvent(RELEASE, 3)
+    seen = []
+    for charged in range(4):
+        ledger = Ledger(declared, epsilon=1.0, delta=1e-5)
+        for _ in range(charged):
+            ledger.charge(RELEASE, note="Poisson sample")
+        ledger.settle()
+        seen.append((ledger.event(), ledger.to_json()))
+    assert seen == seen[:1] * 4 and seen[0][1][0]["count"] == 3
+
+
+def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
+    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0, delta=1e-5, closed=True)
+    ledger.charge(RELEASE)
+    ledger.charge(RELEASE, "a")
+    ledger.charge(RELEASE, "b")
+    with pytest.raises(BudgetExceeded, match="not among those"):
+        ledger.charge(RELEASE, "b")
+
+
+def test_a_closed_ledger_admits_what_was_declared_and_nothing_else():
+    ledger = Ledger(RELEASE, epsilon=100.0, delta=1e-5, closed=True)
+    with pytest.raises(BudgetExceeded, match="not among those"):
+        ledger.charge(dp.GaussianDpEvent(123456.0))
+    ledger.charge(RELEASE)
+    assert [row["count"] for row in ledger.to_json()] == [1]
+
+
+def test_nothing_declared_leaves_nothing_on_the_ledger():
+    ledger = Ledger(dp.NoOpDpEvent(), epsilon=0.0, delta=1e-5)
+    ledger.settle()
+    assert ledger.to_json() == [] and ledger.event() == dp.NoOpDpEvent()

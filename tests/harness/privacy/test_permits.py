@@ -177,3 +177,26 @@ def test_public_streams_do_not_give_the_streams_of_noise_and_sampling(name):
     with pytest.raises(PluginError, match="choose another name"):
         Streams(0).public.stream(name)
     assert Streams(0).public.stream("order").random() == Streams(0).stream("order").random()
+
+
+@pytest.mark.parametrize("event", [dp.NonPrivateDpEvent(), bounded_range_choice(1e9), gaussian(1.0)])
+def test_a_release_that_is_spent_no_times_gives_no_permit(event):
+    """It cost nothing, and its permit let an exact sum, or a choice of any range, through."""
+    noise = Scales()
+    never = dp.SelfComposedDpEvent(event, 0)
+    with pytest.raises(UnsupportedEvent):
+        Sample(((),), gaussian(1.0), noise).spend(never)
+    with pytest.raises(UnsupportedEvent):
+        Permit(never, noise)
+    assert noise.asked == []
+
+
+@pytest.mark.parametrize("bound", [0.0, -1.0, math.nan, math.inf])
+def test_noise_is_not_scaled_away_by_the_bound(bound):
+    noise = Scales()
+    with pytest.raises(PluginError, match="above 0"):
+        Permit(gaussian(1.0), noise).noisy_sum(np.zeros(2), bound)
+    for use in ("noisy_choice", "joint_choice"):
+        with pytest.raises(PluginError, match="above 0"):
+            getattr(Permit(bounded_range_choice(1.0), noise), use)(np.zeros((1, 2)), bound)
+    assert noise.asked == []
