@@ -230,7 +230,7 @@ class Releaser:
 
 def _ledger(calibration: Calibration, terms: Terms) -> Ledger:
     """The ledger is published. So with secure noise it admits what was declared and nothing else."""
-    return Ledger(calibration.event, terms.epsilon, terms.accounted_delta, closed=terms.secure)
+    return Ledger(calibration.event, terms.epsilon, terms.accounted_delta)
 
 
 def _nothing(done: int, total: int, unit: str) -> None:

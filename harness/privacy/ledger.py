@@ -1,11 +1,9 @@
 """The ledger: every event that a run really caused, and the only source of the epsilon on the board.
 
-A charge is made before the noise is drawn, and refused when it would pass the budget. The budget is an (epsilon, delta)
-together with the event that was calibrated to it (the allowance): charges that stay inside the allowance are
-admitted by counting; anything else is composed with all that was charged before and given to the accountants.
-
-What a mechanism charges may follow from what it read and released. So a run inside its allowance costs the whole
-allowance in the end (`settle`): that is what is proved for it, and what is published tells nothing else.
+A charge is made before the noise is drawn. At a finite epsilon nothing is admitted but what was declared and calibrated
+(the allowance), by counting: what a mechanism charges may follow from what it read and released, and the cost of events
+that are chosen so has no theorem here. For the same reason a run inside its allowance costs the whole allowance in the
+end (`settle`): that is what is proved for it, and what is published tells nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from harness.errors import BudgetExceeded
-from harness.privacy import accountants
 from harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
 
 #: The note of a charge that is not called anything else.
@@ -30,18 +27,16 @@ class Ledger:
     """Events charged so far, by partition.
 
     allowance: an event already proved to cost at most (epsilon, delta), or None.
-    epsilon, delta: the budget; epsilon = infinity admits everything.
-    closed: whether nothing but the allowance is admitted; then the ledger is known before the run.
+    epsilon, delta: what the allowance was calibrated to; epsilon = infinity admits everything.
     Charges to the partition None touch every record; charges to a named partition touch its own records only.
     """
 
-    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float, *, closed: bool = False) -> None:
+    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float) -> None:
         self._allowed = _by_partition(allowance)
         self._spent: dict[Partition, Counter[dp.DpEvent]] = {}
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
         self.delta = delta
-        self._closed = closed
 
     def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
         """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, when it would pass the budget."""
@@ -49,17 +44,10 @@ class Ledger:
         spent = self._spent.get(partition, Counter()) + wanted
         trial = {**self._spent, partition: spent}
         if not (math.isinf(self.epsilon) or self._inside_allowance(trial)):
-            if self._closed:
-                raise BudgetExceeded(
-                    "This release is not among those that were declared, and nothing else is admitted here; nothing was"
-                    " drawn. Declare it in `events` so that it is calibrated."
-                )
-            cost = accountants.epsilon(self._composed(trial), self.delta).upper
-            if cost > self.epsilon:
-                raise BudgetExceeded(
-                    f"This release would raise the proved epsilon to {cost:.4g}, over the budget of {self.epsilon:.4g}"
-                    f" at delta={self.delta:.3g}; nothing was drawn. Declare it in `events` so that it is calibrated."
-                )
+            raise BudgetExceeded(
+                f"{event!r} is not among the releases that were declared for epsilon = {self.epsilon:.4g}; nothing was"
+                " drawn. Declare it in `events`, so that it is calibrated."
+            )
         self._spent[partition] = spent
         for leaf in wanted:
             self._notes.setdefault((partition, leaf), note)

@@ -100,7 +100,7 @@ def test_a_run_inside_its_allowance_costs_all_of_it():
 
 
 def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
-    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0, delta=1e-5, closed=True)
+    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0, delta=1e-5)
     ledger.charge(RELEASE)
     ledger.charge(RELEASE, "a")
     ledger.charge(RELEASE, "b")
@@ -109,7 +109,7 @@ def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
 
 
 def test_a_closed_ledger_admits_what_was_declared_and_nothing_else():
-    ledger = Ledger(RELEASE, epsilon=100.0, delta=1e-5, closed=True)
+    ledger = Ledger(RELEASE, epsilon=100.0, delta=1e-5)
     with pytest.raises(BudgetExceeded, match="not among those"):
         ledger.charge(dp.GaussianDpEvent(123456.0))
     ledger.charge(RELEASE)
