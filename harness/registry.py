@@ -186,7 +186,8 @@ def _opened(path: Path) -> tuple[ModuleType | None, str]:
             f"Plugin {path} is not there; give the path of a Python file with a mechanism, an attack or a model, or of"
             " a folder with a task.yaml."
         )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with _theirs(f"Plugin {path} cannot be read"):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
     name = f"{MODULE}{digest[:16]}"
     module = sys.modules.get(name) or _import_file(name, path)
     with _theirs(f"Plugin {path} cannot be used"):

@@ -187,3 +187,13 @@ def test_a_plugin_that_raises_anywhere_ends_in_a_sentence(dpicl, sim_suite, tmp_
     assert answer.code == (0 if never_asked else 2)
     assert "\x1b" not in answer.out + answer.err
     assert never_asked or "my_method.py, line" in answer.err
+
+
+def test_a_plugin_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    def failing(self):
+        raise OSError(5, "Input/output error")
+
+    path = plugin(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(PluginError, match="cannot be read"):
+        registry.load_plugin(path)
