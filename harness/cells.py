@@ -20,6 +20,7 @@ from dp_accounting import dp_event as dp
 from pydantic import (
     BaseModel,
     ConfigDict,
+    PydanticUserError,
     SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
@@ -27,7 +28,7 @@ from pydantic import (
 )
 
 from harness import json_text
-from harness.errors import PluginError, UsageError, unknown
+from harness.errors import PluginError, UsageError, told, unknown
 from harness.field_types import Count, Delta, Epsilon, Positive
 from harness.mechanism import AnswerMechanism, Mechanism, Sizes
 from harness.registry import Registered
@@ -220,9 +221,9 @@ def option_types(cls: type[Mechanism]) -> dict[str, Any]:
         return {}
     try:
         hints = typing.get_type_hints(cls)
-    except NameError as error:
+    except Exception as error:  # annotations are evaluated
         raise PluginError(
-            f"Mechanism '{cls.name}' annotates an option with a type that is not imported: {error}."
+            f"Mechanism '{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
         ) from error
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
@@ -244,6 +245,8 @@ def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
             raise UsageError(
                 f"Option {name} of {cls.name}: {message[0].lower()}{message[1:]}, not {value!r}."
             ) from None
+        except PydanticUserError as error:
+            raise PluginError(f"Option {name} of {cls.name} has a type that no suite can write; mend it.") from error
     instance = build(cls, values)
     try:
         plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
@@ -270,7 +273,7 @@ def build(cls: type[Mechanism], options: Options) -> Mechanism:
     try:
         return cls(**options)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"Mechanism '{cls.name}' refuses its options {options}: {error}.") from error
+        raise UsageError(f"Mechanism '{cls.name}' refuses its options {options}: {told(error, 500)}.") from error
 
 
 def fixed_epsilon(mechanism: Mechanism) -> float | None:

@@ -28,7 +28,8 @@ from harness.commands import (
     submit,
     track,
 )
-from harness.errors import DpiclError
+from harness.errors import DpiclError, told
+from harness.plugin_code import place_in_plugin
 from harness.printable import printable
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
@@ -70,7 +71,8 @@ def build_parser() -> tuple[arguments.Parser, list[str]]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns 0, 1 when a check failed, 2 for a bad use. A bug shows its traceback."""
+    """Runs one command; returns 0, 1 when a check failed, 2 for a bad use, or for a plugin that fails where no
+    cell of a run can end alone. A bug of ours shows its traceback."""
     _show_warnings()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -81,7 +83,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except DpiclError as error:
-        output.message(f"dpicl: {' '.join(str(error).split())}")
+        output.message(f"dpicl: {told(error)}")
         return BAD_USE
     except KeyboardInterrupt:
         goes_on = "; finished cells are kept, and the same command goes on from there" if argv[:1] == ["run"] else ""
@@ -90,6 +92,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
         return 0
+    except BaseException as error:
+        if not (place := place_in_plugin(error)):
+            raise
+        output.message(f"dpicl: The plugin fails ({place}): {type(error).__name__}: {told(error, 500)}")
+        return BAD_USE
 
 
 class _OneLine(logging.Formatter):

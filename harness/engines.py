@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from harness.cells import Cell
-from harness.errors import DataError, DpiclError, ResultError, UsageError, unknown
+from harness.errors import DataError, DpiclError, ResultError, UsageError, told, unknown
 from harness.fingerprints import Fingerprints, noted
 from harness.manifest import cores
 from harness.registry import load_mechanisms
@@ -108,7 +108,7 @@ class Worker:
             except ResultError:
                 raise  # the folder is the same for every cell
             except DpiclError as error:
-                return Done(cell, "failed", spent(), message=str(error))
+                return Done(cell, "failed", spent(), message=told(error))
             score = result.scores[result.main_metric].value
             return Done(cell, "done", spent(), score=score)
 

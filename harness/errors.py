@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+#: Characters of a message that is shown.
+_LONGEST = 10_000
+
 
 class DpiclError(Exception):
     """Base of all errors whose message tells the user what to do."""
@@ -52,6 +55,15 @@ class PluginError(DpiclError):
 
 class Concealed(DpiclError):
     """Something failed where private records are at hand, with secure noise: what it said is not shown."""
+
+
+def told(error: BaseException, most: int = _LONGEST) -> str:
+    """What an error says, in one line of at most so many characters; also of one whose text cannot be had."""
+    try:
+        said = " ".join(str(error).split())
+    except BaseException:  # its own __str__ fails
+        said = "its message cannot be read"
+    return said if len(said) <= most else f"{said[:most]} ..."
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:

@@ -16,6 +16,7 @@ epsilon.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -40,12 +41,22 @@ class Knob:
     """The one number that buys privacy: the larger it is, the more private the release.
 
     ``low`` and ``high`` bracket the search; ``non_private`` is the value that stands for epsilon = infinity.
+    Raises UsageError for numbers that bracket nothing.
     """
 
     name: str
     low: float
     high: float
     non_private: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.high, self.non_private)
+        plain = type(self.name) is str and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        if not plain or not 0 < self.low < self.high or self.non_private < 0:
+            raise UsageError(
+                "A knob has a name and finite numbers: 0 < low < high, between which noise is looked for, and"
+                " non_private, 0 or more."
+            )
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness.errors import DpiclError, PluginError
+from harness.errors import DpiclError, PluginError, told
 from harness.mechanism import Demonstration, FinalPrompt, Mechanism
 from harness.models.base import LanguageModel
 
@@ -75,15 +75,18 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
 
 
 def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
-    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own."""
+    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own; also
+    where the mechanism would end the program. Ctrl-C alone passes."""
     try:
         return release()
-    except DpiclError:
+    except (DpiclError, KeyboardInterrupt):
         raise
-    except Exception as error:  # of somebody's mechanism: one cell ends, and the run goes on
+    except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
         *_, last = traceback.extract_tb(error.__traceback__)
         place = f"{Path(last.filename).name}, line {last.lineno}"
-        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {type(error).__name__}: {error}") from error
+        raise PluginError(
+            f"Mechanism '{mechanism.name}' fails ({place}): {type(error).__name__}: {told(error, 500)}"
+        ) from error
 
 
 def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:

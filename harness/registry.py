@@ -13,8 +13,10 @@ import importlib.util
 import inspect
 import logging
 import pkgutil
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -22,8 +24,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from harness import models, task_config
-from harness.errors import DpiclError, PluginError, unknown
-from harness.mechanism import Mechanism
+from harness.errors import DpiclError, PluginError, told, unknown
+from harness.mechanism import Knob, Mechanism
+from harness.plugin_code import MODULE
 
 if TYPE_CHECKING:
     from harness.attacks.base import Attack
@@ -32,6 +35,8 @@ ENTRY_POINTS = "dpicl.mechanisms"
 ATTACK_ENTRY_POINTS = "dpicl.attacks"
 
 _log = logging.getLogger(__name__)
+#: Names of mechanisms: they are words of suites and folders of results.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}")
 
 
 @dataclass(frozen=True)
@@ -91,10 +96,13 @@ def load_plugin(path: Path) -> list[Registered]:
     module, digest = _opened(path)
     if module is None:
         return []
-    classes = mechanisms_of(module)
-    if not classes and not attacks_of(module) and not models.loaders_of(module):
-        raise PluginError(f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/adding.md.")
-    return [Registered(cls, f"plugin {path}", digest) for cls in classes]
+    with _theirs(f"Plugin {path} cannot be used"):
+        classes = mechanisms_of(module)
+        if not classes and not attacks_of(module) and not models.loaders_of(module):
+            raise PluginError(
+                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/adding.md."
+            )
+        return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 
 
 def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, RegisteredAttack]:
@@ -109,7 +117,9 @@ def load_attacks(plugins: Iterable[Path] = ()) -> dict[str, RegisteredAttack]:
         _add(found, RegisteredAttack(*attack), "attacks")
     for path in plugins:
         plugin, digest = _opened(path)
-        for cls in attacks_of(plugin) if plugin else ():
+        with _theirs(f"Plugin {path} cannot be used"):
+            classes = attacks_of(plugin) if plugin else []
+        for cls in classes:
             _add(found, RegisteredAttack(cls, f"plugin {path}", digest), "attacks")
     return found
 
@@ -176,20 +186,39 @@ def _opened(path: Path) -> tuple[ModuleType | None, str]:
             f"Plugin {path} is not there; give the path of a Python file with a mechanism, an attack or a model, or of"
             " a folder with a task.yaml."
         )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    name = f"dpicl_plugin_{digest[:16]}"
+    with _theirs(f"Plugin {path} cannot be read"):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"{MODULE}{digest[:16]}"
     module = sys.modules.get(name) or _import_file(name, path)
-    models.add(module, f"plugin {path}", digest)
+    with _theirs(f"Plugin {path} cannot be used"):
+        models.add(module, f"plugin {path}", digest)
     return module, digest
 
 
 def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
-    """The complete mechanism classes that a module itself defines, with a name and a knob (or knob = None)."""
+    """The complete mechanism classes that a module itself defines, with what every table and run asks a class for."""
     own = [cls for cls in _own_classes(module) if not inspect.isabstract(cls)]
     for cls in own:
-        if not isinstance(getattr(cls, "name", None), str) or not hasattr(cls, "knob"):
-            raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} needs `name` and `knob`.")
+        if lacking := _lacking(cls):
+            raise PluginError(f"Mechanism class {cls.__name__} in {module.__name__} {lacking}.")
     return own
+
+
+def _lacking(cls: type[Mechanism]) -> str:
+    """What is wrong with the attributes of a mechanism's class, or ""."""
+    if not hasattr(cls, "name") or not hasattr(cls, "knob"):
+        return "needs `name` and `knob`"
+    name = cls.name
+    if type(name) is not str or not _NAME.fullmatch(name):
+        return "needs a `name` of at most 100 letters, digits and . _ + = -, as suites and folders have it"
+    if not isinstance(cls.knob, Knob | None):
+        return "needs `knob`: a harness.mechanism.Knob, or None"
+    if type(cls.source) is not str:
+        return "needs a text as its `source`"
+    published = cls.published
+    if not isinstance(published, Mapping) or not all(isinstance(options, Mapping) for options in published.values()):
+        return "needs `published` to be a mapping: task -> option -> value"
+    return ""
 
 
 def _own_classes(module: ModuleType) -> list[type[Mechanism]]:
@@ -262,12 +291,26 @@ def _import_file(name: str, path: Path) -> ModuleType:
     before = {*sys.modules, name}
     sys.modules[name] = module  # dataclasses look their own module up by name
     try:
-        spec.loader.exec_module(module)
-        _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise PluginError(f"Plugin {path} fails to import: {_reason(error)}.") from error
+        with _theirs(f"Plugin {path} fails to import"):
+            spec.loader.exec_module(module)
+            _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     return module
+
+
+@contextmanager
+def _theirs(failure: str) -> Iterator[None]:
+    """Raises PluginError for whatever somebody's code raises while it is loaded or looked at; Ctrl-C alone passes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if type(error) is PluginError and not failure.endswith("import"):
+            raise  # it is a whole sentence of our own
+        raise PluginError(f"{failure}: {_reason(error)}.") from error
 
 
 def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
@@ -280,9 +323,9 @@ def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    if isinstance(error, DpiclError):
-        return str(error).rstrip(".")
-    return f"{type(error).__name__}: {error}".rstrip(".")
+    if type(error).__module__ == DpiclError.__module__:
+        return told(error).rstrip(".")
+    return f"{type(error).__name__}: {told(error, 500)}".rstrip(".")
 
 
 def _add(found: dict[str, Item], new: Item, kind: str = "mechanisms") -> None:

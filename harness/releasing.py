@@ -199,12 +199,13 @@ class Releaser:
         return Release(calibration, sizes, stated, [], answers, ledger, bounds)
 
     def _calibrate(self, mechanism: Mechanism, sizes: Sizes, terms: Terms) -> tuple[Calibration, Stated]:
+        delta, mode = terms.accounted_delta, terms.mode
         with self._phase("calibrate"):
-            calibration = calibrate(mechanism, sizes, terms.epsilon, terms.accounted_delta, mode=terms.mode)
+            calibration = named_failure(mechanism, lambda: calibrate(mechanism, sizes, terms.epsilon, delta, mode=mode))
         if terms.secure and math.isinf(calibration.bounds.upper) and not terms.reveal:
             raise UsageError(refusal(mechanism.name))
         with self._phase("account"):
-            return calibration, Stated.of(mechanism, calibration, sizes)
+            return calibration, named_failure(mechanism, lambda: Stated.of(mechanism, calibration, sizes))
 
     def _reporting(self, terms: Terms) -> Report:
         """With secure noise a release says nothing while it is made: how far it is may depend on the records."""

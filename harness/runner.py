@@ -18,6 +18,7 @@ from harness.cells import Cell, build
 from harness.fingerprints import task_of
 from harness.mechanism import Demonstration, Mechanism
 from harness.output_cache import OutputCache, outputs_folder
+from harness.outputs import named_failure
 from harness.registry import Registered, find_mechanism
 from harness.releasing import Releaser, Terms
 from harness.results import Cost, Result, SuiteReference
@@ -132,7 +133,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     mechanism = bench.mechanism(cell)
     with clock.phase("load"):
         task = bench.task(cell)
-        if reason := mechanism.skip(task.public_view()):
+        if reason := named_failure(mechanism, lambda: mechanism.skip(task.public_view())):
             raise Skipped(reason)
         model = bench.model(cell)
     tokens_before = model.usage.tokens_read

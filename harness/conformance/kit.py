@@ -24,7 +24,7 @@ from harness.conformance.checks.replay import no_crash, post_processing, public_
 from harness.conformance.checks.reproducible import non_private, seeds
 from harness.conformance.checks.sampling import sampling
 from harness.conformance.evidence import QUICK, Evidence
-from harness.conformance.guard import attempt, interruptible
+from harness.conformance.guard import RUN_SECONDS, attempt, interruptible
 from harness.conformance.transcript import Transcript
 from harness.conformance.variants import Variant, variants
 from harness.conformance.verdicts import Status, Verdict, failed, not_applicable, raised
@@ -91,7 +91,7 @@ def check_mechanism(
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
     with interruptible():
-        names, error = attempt(lambda: tasks_of(cls, task, options))
+        names, error = attempt(lambda: tasks_of(cls, task, options), RUN_SECONDS)
         if isinstance(error, DpiclError):
             raise error
         if names is None:
@@ -132,8 +132,9 @@ def _on_one_task(
     evidence = Evidence(bench)
     verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
-    if all(verdict.status != "failed" for verdict in verdicts.values()):
-        yield from _with_other_settings(place, evidence.plain, seen, report)
+    plain, _ = attempt(lambda: evidence.plain)
+    if plain is not None and all(verdict.status != "failed" for verdict in verdicts.values()):
+        yield from _with_other_settings(place, plain, seen, report)
 
 
 def _with_other_settings(
@@ -148,9 +149,11 @@ def _with_other_settings(
         if bench is None:
             continue  # the mechanism refuses it
         evidence = Evidence(bench, QUICK)
-        if isinstance(evidence.plain.error, DpiclError) and not isinstance(evidence.plain.error, BudgetExceeded):
+        run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
+        error = error or (run.error if run else None)
+        if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
             continue
-        differs = evidence.plain.public != plain.public
+        differs = run is None or run.public != plain.public
         if differs:
             seen.add(setting.key)
         elif not (setting.sure and place.first):

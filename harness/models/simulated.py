@@ -44,7 +44,7 @@ def load_simulated(option: str) -> SimulatedLM:
     """``sim`` (option ''), ``sim:SEED``, or ``sim:nan`` / ``sim:inf``, which answer with NaN or infinity."""
     if option in ("nan", "inf"):
         return SimulatedLM(broken=float(option))
-    if option and not option.isdecimal():
+    if option and not (option.isdecimal() and len(option) < 17):
         raise UsageError(f"sim:{option} is unknown; use sim, sim:SEED with a whole number, sim:nan or sim:inf.")
     return SimulatedLM(seed=int(option or 0))
 

@@ -11,7 +11,7 @@ import pytest
 
 from harness import registry
 from harness.errors import PluginError, UsageError
-from harness.mechanism import Mechanism
+from harness.mechanism import Knob, Mechanism
 
 PLUGIN = """\
 from __future__ import annotations
@@ -120,3 +120,80 @@ def test_a_built_in_module_that_fails_to_import_is_named(monkeypatch, tmp_path):
 def test_an_unknown_name_gets_a_suggestion():
     with pytest.raises(UsageError, match="Did you mean 'tang'"):
         registry.find_mechanism("tangg", registry.load_mechanisms())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class Own(BaseException):\n    pass\nraise Own('\\x1b[2J')",
+        "raise GeneratorExit",
+        "raise SystemExit(0)",
+        "class Own(Exception):\n    def __str__(self):\n        raise TypeError\nraise Own",
+        "from harness.errors import PluginError\n"
+        "class Own(PluginError):\n    def __str__(self):\n        raise TypeError\nraise Own",
+        "class Odd:\n    @property\n    def __class__(self):\n        raise RuntimeError('no')\nodd = Odd()\n" + PLUGIN,
+        PLUGIN.replace('name = "nothing"', "name = ''"),
+        PLUGIN.replace('name = "nothing"', "name = '../../x'"),
+        PLUGIN.replace('name = "nothing"', "name = 'x\\x1b[2J'"),
+        PLUGIN.replace('name = "nothing"', "name = type('S', (str,), {'__eq__': 1})('x')"),
+        PLUGIN.replace("knob = None", "knob = 'x'"),
+        PLUGIN.replace("knob = None", "knob = None\n    published = 3"),
+        PLUGIN.replace("knob = None", "knob = None\n    source = 3"),
+    ],
+)
+def test_whatever_a_plugin_raises_or_holds_is_one_error(tmp_path, text):
+    path = plugin(tmp_path, text)
+    modules = {name for name in sys.modules if name.startswith("dpicl_plugin_")}
+    with pytest.raises(PluginError) as error:
+        registry.load_mechanisms([path])
+    assert len(str(error.value)) > 40
+    assert "raise" in text or "nothing" in text.lower()
+    if text.startswith(("raise", "class Own", "from harness")):
+        assert {name for name in sys.modules if name.startswith("dpicl_plugin_")} == modules
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [("1", None, []), (100.0, 0.1, 0.0), (0.1, float("inf"), 0.0), (-5.0, 5.0, 0.0), (float("nan"), 1.0, 0.0)],
+)
+def test_a_knob_brackets_something(numbers):
+    with pytest.raises(UsageError, match="0 < low < high"):
+        Knob("noise_multiplier", *numbers)
+
+
+def test_a_message_of_any_length_is_cut(tmp_path):
+    with pytest.raises(PluginError) as error:
+        registry.load_mechanisms([plugin(tmp_path, "raise ValueError('x' * 10**7)")])
+    assert len(str(error.value)) < 1000
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "def skip(self, task):\n        raise RuntimeError('\\x1b[2J')",
+        "def skip(self, task):\n        raise SystemExit(0)",
+        "def paid(self, knob, sizes):\n        raise GeneratorExit",
+        "def __post_init__(self):\n        raise SystemExit(0)",
+    ],
+)
+@pytest.mark.parametrize("words", [["plan"], ["run", "--results", "R"]], ids=lambda words: words[0])
+def test_a_plugin_that_raises_anywhere_ends_in_a_sentence(dpicl, sim_suite, tmp_path, method, words):
+    path = plugin(tmp_path, PLUGIN.replace("words: int = 3", "words: int = 3\n\n    " + method))
+    if "paid" in method:
+        path.write_text(path.read_text().replace("return dp.NoOpDpEvent()", "return self.paid(knob, sizes)"))
+    command, *rest = (word.replace("R", str(tmp_path / "results")) if word == "R" else word for word in words)
+    answer = dpicl(command, sim_suite, "--plugin", str(path), "--mechanism", "nothing", *rest)
+    never_asked = command == "plan" and "skip" in method
+    assert answer.code == (0 if never_asked else 2)
+    assert "\x1b" not in answer.out + answer.err
+    assert never_asked or "my_method.py, line" in answer.err
+
+
+def test_a_plugin_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
+    def failing(self):
+        raise OSError(5, "Input/output error")
+
+    path = plugin(tmp_path)
+    monkeypatch.setattr(Path, "read_bytes", failing)
+    with pytest.raises(PluginError, match="cannot be read"):
+        registry.load_plugin(path)

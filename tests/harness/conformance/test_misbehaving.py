@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from dp_accounting import dp_event
 
 from harness.cli import main
 from harness.conformance.bench import set_up
@@ -51,6 +52,33 @@ def test_an_answer_that_raises_anything_fails_one_check(error):
 def test_any_method_that_raises_is_a_failure(method, error):
     cls = type("Raises", (SoundVoting,), {"name": "raises", method: raising(error)})
     assert type(error).__name__ in " ".join(failures(cls).values())
+
+
+@pytest.mark.parametrize("good_calls", [1, 2, 5])
+def test_events_that_fail_later_are_a_failure(good_calls):
+    calls = []
+
+    def events(self, knob, sizes):
+        calls.append(knob)
+        if len(calls) > good_calls:
+            raise RuntimeError("no")
+        return SoundVoting.events(self, knob, sizes)
+
+    assert "RuntimeError" in " ".join(
+        failures(type("Later", (SoundVoting,), {"name": "later", "events": events})).values()
+    )
+
+
+def test_events_that_are_nested_without_end_are_a_failure():
+    def events(self, knob, sizes):
+        event = SoundVoting.events(self, knob, sizes)
+        for _ in range(5000):
+            event = dp_event.ComposedDpEvent([event])
+        return event
+
+    assert "RecursionError" in " ".join(
+        failures(type("Deep", (SoundVoting,), {"name": "deep", "events": events})).values()
+    )
 
 
 @pytest.mark.parametrize("claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from harness import models
 from harness.errors import ModelError, PromptTooLong, UsageError
 from harness.models.base import ChatPrompt, LanguageModel
-from harness.models.simulated import SimulatedLM
+from harness.models.simulated import SimulatedLM, load_simulated
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +99,8 @@ def test_broken_models_answer_with_no_number(name: str) -> None:
 def test_unknown_option_is_an_error() -> None:
     with pytest.raises(UsageError, match="sim:SEED"):
         models.load("sim:fast")
+
+
+def test_a_seed_with_too_many_digits_is_refused():
+    with pytest.raises(UsageError, match="whole number"):
+        load_simulated("9" * 5000)
