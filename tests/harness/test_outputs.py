@@ -219,3 +219,26 @@ def test_a_record_that_is_kept_from_one_sample_to_the_next_cannot_be_read(agnews
 
     with pytest.raises(PluginError, match="closed sample"):
         release(Keeps(slots=4, examples_per_slot=2), agnews)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "instead"),
+    [(lambda context: context.noise, "permit"), (lambda context: context.task.train, "slots")],
+    ids=["noise", "train"],
+)
+def test_looking_for_noise_or_records_says_where_they_are(agnews, wrong, instead):
+    class Looks(OneDraw):
+        def says(self, label, sample, context):
+            return str(wrong(context))
+
+    with pytest.raises(PluginError, match=rf"AttributeError.*{instead}"):
+        release(Looks(), agnews)
+
+
+def test_other_attributes_of_those_names_get_no_advice(agnews):
+    class Looks(OneDraw):
+        def says(self, label, sample, context):
+            return str("".noise)
+
+    with pytest.raises(PluginError, match=r"'noise'$"):
+        release(Looks(), agnews)
