@@ -13,10 +13,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from harness.errors import DpiclError, PluginError, told
-from harness.mechanism import Demonstration, FinalPrompt, Mechanism
+from harness.mechanism import AnswerContext, Context, Demonstration, FinalPrompt, Mechanism
 from harness.models.base import LanguageModel
+from harness.task import PublicTask
 
 T = TypeVar("T")
+
+#: What authors look for in a task or a context, and what is there in its stead.
+_INSTEAD = {
+    "train": "a mechanism sees private records in the slots of its samples alone",
+    "noise": "noise is drawn by the primitives (`choose(rows, sample)`), or with the permit that `sample.spend` gives",
+}
 
 
 def checked_demonstrations(
@@ -84,9 +91,16 @@ def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
     except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
         *_, last = traceback.extract_tb(error.__traceback__)
         place = f"{Path(last.filename).name}, line {last.lineno}"
-        raise PluginError(
-            f"Mechanism '{mechanism.name}' fails ({place}): {type(error).__name__}: {told(error, 500)}"
-        ) from error
+        said = f"{type(error).__name__}: {told(error, 500)}{instead_of(error)}"
+        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
+
+
+def instead_of(error: BaseException) -> str:
+    """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
+        return ""
+    instead = _INSTEAD.get(error.name or "")
+    return f"; {instead} (docs/accounting.md)" if instead else ""
 
 
 def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:

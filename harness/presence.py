@@ -94,7 +94,7 @@ def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Resu
         if len(others) == len(own):
             kept += own
             notes.append(
-                f"{task}: the results are not of the records at hand ({said}); `dpicl run --again` makes new ones."
+                f"{task}: the results are not of the records at hand ({said}); `dpicl run` with --again makes new ones."
             )
             continue
         kept += [result for result in own if id(result) not in others]

@@ -61,8 +61,11 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         audit = audit_of(attacks[id(row)], external, row.proved, group.delta)
         known = evidence.defaults(row.mechanism, row.task)
         settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
-        wanted = 0 < row.epsilon < math.inf and not any(one.attack == "audit" for one in audit.attacks)
-        command = audit_command(group, row.results[0].cell, known) if wanted else ""
+        cell = row.results[0].cell
+        done = any(one.attack == "audit" for one in audit.attacks)
+        # An audit draws seeded noise and publishes what it finds: never advised on records that are kept private.
+        wanted = 0 < row.epsilon < math.inf and not done and not cell.secure
+        command = audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 
     return replace(

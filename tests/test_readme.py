@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.conformance.kit import TASKS
+from harness.task import PublicTask
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -60,6 +63,15 @@ def test_the_example_mechanisms_pass_the_conformance_kit(dpicl, tmp_path, page, 
     plugin.write_text(source, encoding="utf-8")
     checked = dpicl("check", plugin, "--task", "agnews")
     assert checked.code == 0, checked.out
+
+
+def test_the_example_mechanism_says_which_tasks_it_cannot_do():
+    text = (ROOT / "README.md").read_text("utf-8")
+    (source,) = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    example: dict[str, object] = {"__name__": "vote"}
+    exec(source, example)
+    skipped = {task: example["Vote"]().skip(PublicTask.without_records(task)) for task in TASKS}
+    assert {task for task, reason in skipped.items() if reason} == {"samsum"}
 
 
 def test_a_commit_holds_no_attack_result_that_cannot_be_read():

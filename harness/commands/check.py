@@ -55,10 +55,13 @@ def _check(arguments: argparse.Namespace) -> int:
             output.emit_table(columns, [[f.check, f.status, f.why] for f in findings], title=cls.name)
             failures = sum(finding.status == "failed" for finding in findings)
             end = "all checks passed" if passed else f"{output.count(failures, 'check')} failed"
-            output.emit(f"{cls.name}: {end} on {', '.join(seen)} in {output.duration(time.monotonic() - started)}")
+            where = f" on {', '.join(seen)}" if seen else ""
+            output.emit(f"{cls.name}: {end}{where} in {output.duration(time.monotonic() - started)}")
     digest = given[0].plugin_hash if given else None
     if digest and arguments.task is None and not arguments.option:
         _note(digest, good)
+    elif digest and good:
+        output.message("Rows of this file keep the mark ‡: only a check without --task and --option counts for them.")
     if arguments.json:
         output.emit_json({"ok": good, "seed": arguments.seed, "mechanisms": documents})
     return 0 if good else 1

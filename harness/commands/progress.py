@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from harness.commands.output import duration, message
+from harness.commands.output import count, duration, message
 from harness.engines import Done, Report, Step
 from harness.printable import printable
 
@@ -92,7 +92,7 @@ class _Lines:
         self._total, self._left = total, left
         self._finished = 0
         self._last = time.monotonic()
-        message(f"{total} cells to do, {left.text()}.")
+        message(f"{count(total, 'cell')} to do, {left.text()}.")
 
     def __call__(self, event: Step | Done) -> None:
         if isinstance(event, Done):

@@ -256,7 +256,8 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     _plan_table(selection, status, {key: value.tokens for key, value in estimates.items()})
     time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
-    cost = f" ({tokens / 1e6:.2g} million tokens, {time_text} in one process)" if missing else ""
+    which = " with the stale ones" if found.stale else ""
+    cost = f" ({tokens / 1e6:.2g} million tokens{which}, {time_text} in one process)" if missing else ""
     cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
     output.emit(f"\n{cells}: {len(found.there)} there{stale}, {len(found.missing)} to do{cost}.")
     if found.stale:

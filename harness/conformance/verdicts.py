@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from harness.outputs import instead_of
+
 Status = Literal["passed", "failed", "not applicable"]
 
 #: The false-alarm probability of every single statistical test, for a mechanism that does what it says.
@@ -45,4 +47,4 @@ def raised(error: BaseException) -> str:
         said = printable(str(error))[:200]
     except BaseException:  # its own __str__ fails
         said = "and its message cannot be read"
-    return f"{type(error).__name__}: {said}".rstrip(": ")
+    return f"{type(error).__name__}: {said}".rstrip(": ") + instead_of(error)

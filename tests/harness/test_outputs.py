@@ -265,3 +265,26 @@ def test_what_a_mechanism_changes_in_the_public_view_changes_nothing(agnews):
 
     release(Writes(), agnews)
     assert agnews.prompts_hash == before and agnews.stop_strings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "instead"),
+    [(lambda context: context.noise, "permit"), (lambda context: context.task.train, "slots")],
+    ids=["noise", "train"],
+)
+def test_looking_for_noise_or_records_says_where_they_are(agnews, wrong, instead):
+    class Looks(OneDraw):
+        def says(self, label, sample, context):
+            return str(wrong(context))
+
+    with pytest.raises(PluginError, match=rf"AttributeError.*{instead}"):
+        release(Looks(), agnews)
+
+
+def test_other_attributes_of_those_names_get_no_advice(agnews):
+    class Looks(OneDraw):
+        def says(self, label, sample, context):
+            return str("".noise)
+
+    with pytest.raises(PluginError, match=r"'noise'$"):
+        release(Looks(), agnews)

@@ -25,7 +25,7 @@ from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Kn
 from harness.privacy.events import parallel
 from harness.privacy.primitives import GaussianSum
 from harness.privacy.private_set import PrivateSet, sampling_rate
-from harness.task import Task
+from harness.task import PublicTask
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Vote(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return context.for_each_shot(lambda label: self._write(label, private, context))
 
-    def skip(self, task: Task) -> str | None:
+    def skip(self, task: PublicTask) -> str | None:
         return "its records are pairs of input and output" if task.kind == "generation" else None
 
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
