@@ -22,7 +22,7 @@ from harness.outputs import named_failure
 from harness.registry import Registered, find_mechanism
 from harness.releasing import Releaser, Terms
 from harness.results import Cost, Result, SuiteReference
-from harness.write_up import write_up
+from harness.write_up import manifest_of, write_up
 
 if TYPE_CHECKING:
     from harness.evaluation.lm_eval_bridge import Evaluation
@@ -136,6 +136,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         if reason := named_failure(mechanism, lambda: mechanism.skip(task.public_view())):
             raise Skipped(reason)
         model = bench.model(cell)
+    made_with = manifest_of(task, model, cell.secure, cell.plugin)  # before a mechanism gets hold of the model
     tokens_before = model.usage.tokens_read
     terms = Terms(cell.epsilon, cell.delta, cell.seed, cell.noise, cell.mode, cell.shots, cell.queries, bench.reveal)
     release = Releaser(model, bench.outputs, report, clock.phase).release(mechanism, task, terms)
@@ -150,4 +151,4 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         tokens_read=model.usage.tokens_read - tokens_before,
         peak_memory_mb=manifest.peak_memory_mb(),
     )
-    return write_up(cell, suite, mechanism, task, model, release, evaluation, cost)
+    return write_up(cell, suite, mechanism, task, made_with, release, evaluation, cost)

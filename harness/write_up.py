@@ -54,7 +54,7 @@ def write_up(
     suite: SuiteReference,
     mechanism: Mechanism,
     task: Task,
-    model: LanguageModel,
+    made_with: Manifest,
     release: Release,
     evaluation: Evaluation,
     cost: Cost,
@@ -76,7 +76,7 @@ def write_up(
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
-        manifest=manifest_of(task, model, in_earnest, cell.plugin),
+        manifest=made_with,
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
     )

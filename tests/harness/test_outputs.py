@@ -288,3 +288,19 @@ def test_other_attributes_of_those_names_get_no_advice(agnews):
 
     with pytest.raises(PluginError, match=r"'noise'$"):
         release(Looks(), agnews)
+
+
+def test_what_the_manifest_says_of_the_model_was_noted_before_the_mechanism_ran(dpicl, tmp_path):
+    plugin = tmp_path / "renames.py"
+    plugin.write_text(
+        "from dataclasses import replace\nfrom mechanisms.public_demonstrations import PublicDemonstrations\n\n\n"
+        "class Renames(PublicDemonstrations):\n    name = 'renames'\n\n"
+        "    def release(self, private, context):\n"
+        "        context.model.identity = replace(context.model.identity, revision='a private word')\n"
+        "        return super().release(private, context)\n"
+    )
+    words = ("--mechanism", "renames", "--task", "agnews", "--model", "sim", "--source", "synthetic", "--seed", "0")
+    answer = dpicl("run", "quick", "--plugin", plugin, *words, "--limit", "2", "--results", tmp_path / "results")
+    assert answer.code == 0, answer.err
+    (file,) = (tmp_path / "results").rglob("quick/**/*.json")
+    assert "a private word" not in file.read_text()
