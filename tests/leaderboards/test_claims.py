@@ -332,7 +332,7 @@ def sentences(board: Board) -> Iterator[str]:
 
 def test_pages_say_nothing_about_the_cause_of_what_was_only_seen():
     first = make_result("tang", 0.6)
-    entry = {**first.privacy.ledger[0], "count": 7}
+    entry = first.privacy.ledger[0].model_copy(update={"count": 7})
     other = make_result("tang", 0.6, seed=1)
     other = other.model_copy(update={"privacy": other.privacy.model_copy(update={"ledger": [entry]})})
     results = [*ends(), *ends(seed=1), first, other, make_result("tang", 0.9, mode="paper", proved=3.0)]

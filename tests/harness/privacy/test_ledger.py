@@ -24,15 +24,18 @@ def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
     ledger = Ledger(dp.GaussianDpEvent(10.0), epsilon=0.5, delta=1e-5)
     ledger.charge(dp.GaussianDpEvent(10.0))
     before = ledger.to_json()
-    with pytest.raises(BudgetExceeded, match=r"over the budget of 0\.5"):
+    with pytest.raises(BudgetExceeded, match="not among the releases"):
         ledger.charge(dp.GaussianDpEvent(1.0))
     assert ledger.to_json() == before
 
 
-def test_a_charge_outside_the_allowance_passes_when_the_accountants_prove_that_it_fits():
-    ledger = Ledger(None, epsilon=1.0, delta=1e-5)
-    ledger.charge(dp.GaussianDpEvent(10.0))
-    assert accountants.epsilon(ledger.event(), 1e-5).upper < 1.0
+def test_a_charge_outside_the_allowance_is_refused_even_where_it_would_fit_the_budget():
+    """What is charged may follow from what was read, and no theorem here composes events that are chosen so."""
+    for allowance in (None, dp.GaussianDpEvent(20.0)):
+        ledger = Ledger(allowance, epsilon=1.0, delta=1e-5)
+        with pytest.raises(BudgetExceeded, match="not among the releases"):
+            ledger.charge(dp.GaussianDpEvent(10.0))
+        assert ledger.event() == dp.NoOpDpEvent()
 
 
 def test_a_read_without_a_mechanism_makes_the_whole_ledger_infinite():
@@ -75,15 +78,14 @@ def test_a_negative_charge_is_refused_however_deep_it_hides():
     assert ledger.event() == RELEASE
 
 
-def test_a_charge_outside_one_groups_allowance_ends_the_counting_for_all_groups():
+def test_an_allowance_for_groups_covers_no_charge_to_all_records():
     group = dp.GaussianDpEvent(5.0)
-    allowance = events.parallel({"a": group, "b": group})
-    budget = accountants.epsilon(allowance, 1e-5).upper
-    ledger = Ledger(allowance, budget, 1e-5)
-    ledger.charge(group, None)
+    ledger = Ledger(events.parallel({"a": group, "b": group}), 1.0, 1e-5)
+    with pytest.raises(BudgetExceeded):
+        ledger.charge(group, None)
+    ledger.charge(group, "a")
     with pytest.raises(BudgetExceeded):
         ledger.charge(group, "a")
-    assert accountants.epsilon(ledger.event(), 1e-5).upper <= budget
 
 
 def test_a_run_inside_its_allowance_costs_all_of_it():
@@ -104,16 +106,8 @@ def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
     ledger.charge(RELEASE)
     ledger.charge(RELEASE, "a")
     ledger.charge(RELEASE, "b")
-    with pytest.raises(BudgetExceeded, match="not among those"):
+    with pytest.raises(BudgetExceeded, match="not among the releases"):
         ledger.charge(RELEASE, "b")
-
-
-def test_a_closed_ledger_admits_what_was_declared_and_nothing_else():
-    ledger = Ledger(RELEASE, epsilon=100.0, delta=1e-5)
-    with pytest.raises(BudgetExceeded, match="not among those"):
-        ledger.charge(dp.GaussianDpEvent(123456.0))
-    ledger.charge(RELEASE)
-    assert [row["count"] for row in ledger.to_json()] == [1]
 
 
 def test_nothing_declared_leaves_nothing_on_the_ledger():
