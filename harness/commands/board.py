@@ -49,7 +49,7 @@ def _board(arguments: argparse.Namespace) -> int:
     results, damaged = selection.store.load_all()
     report_damaged(damaged, moved=False)
     kept = [result for result in results if belongs(result, selection)]
-    submissions = submissions_of(arguments)
+    submissions = submissions_of(arguments, selection.suite.name)
     old = retired_results(results, selection)
     if left_out := len(results) - len(kept) - len(old):
         output.message(
@@ -97,8 +97,8 @@ def _board(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def submissions_of(arguments: argparse.Namespace) -> list[Submission]:
-    """The submissions that pass the gate's cheap checks; a sentence on stderr for each other one."""
+def submissions_of(arguments: argparse.Namespace, suite: str | None = None) -> list[Submission]:
+    """The submissions (to one suite) that pass the gate's cheap checks; a sentence on stderr for each other one."""
     from harness import registry
     from harness.errors import UsageError
     from harness.paths import find_suite
@@ -111,7 +111,7 @@ def submissions_of(arguments: argparse.Namespace) -> list[Submission]:
     gate = registry.leaderboards("gate")
     found: list[Submission]
     more = [] if arguments.suite == all_boards.ALL else [find_suite(arguments.suite)]
-    found, problems = gate.load_submissions(folder or gate.ROOT, gate.known_suites(more))
+    found, problems = gate.load_submissions(folder or gate.ROOT, gate.known_suites(more), suite)
     for problem in problems:
         output.message(f"dpicl: {problem}")
     return found

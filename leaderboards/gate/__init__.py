@@ -48,16 +48,19 @@ def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
 
 
 def load_submissions(
-    root: Path = ROOT, suites: Mapping[str, Suite] | None = None
+    root: Path = ROOT, suites: Mapping[str, Suite] | None = None, of: str | None = None
 ) -> tuple[list[Submission], list[str]]:
     """(submissions that may be shown, one sentence for each that may not). Never raises for what is in the folders.
 
+    of: the suite that is shown; submissions to another one are passed over. None: all of them.
     Only cheap checks: card, files, suite and settings, each result against itself, ledgers added up. That scores are
     measured on the right records is what the board itself looks at; the rest is for `examine`.
     """
     suites = known_suites() if suites is None else suites
     found, problems = [], []
     for contents in read_all(root):
+        if of is not None and contents.card is not None and contents.card.suite != of:
+            continue
         if problem := cheap_problem(contents, suites):
             said = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
             problems.append(visible(said))
