@@ -54,13 +54,13 @@ def warnings_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def dpicl(own_cache: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+def dpicl(own_cache: Path, capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
     """Runs a `dpicl` command in this process: dpicl("plan", suite, "--json")."""
 
     def run(*words: object) -> Answer:
-        capsys.readouterr()
+        capfd.readouterr()
         code = main([str(word) for word in words])
-        out, err = capsys.readouterr()
+        out, err = capfd.readouterr()
         return Answer(code, out, err)
 
     return run

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.commands import output
+from harness.commands.apart import Alive, run_apart
 from harness.commands.arguments import Subparsers, add_command, add_option_flag, add_plugin_flag, options_of, whole
 from harness.errors import ResultError
 
@@ -29,6 +30,11 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _check(arguments: argparse.Namespace) -> int:
+    """The checks run apart: whatever a plug-in does to its process, it passes only by a verdict of the kit."""
+    return run_apart(lambda alive: _check_here(arguments, alive))
+
+
+def _check_here(arguments: argparse.Namespace, alive: Alive) -> int:
     from harness.conformance.kit import check_mechanism
 
     documents, good = [], True
@@ -39,6 +45,7 @@ def _check(arguments: argparse.Namespace) -> int:
         seen: list[str] = []
 
         def report(task: str, check: str, name: str = cls.name, seen: list[str] = seen) -> None:
+            alive()
             if task not in seen:
                 seen.append(task)
                 output.message(f"{name} on {task}")

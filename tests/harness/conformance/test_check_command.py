@@ -11,18 +11,18 @@ from harness.conformance.kit import CHECKS
 BROKEN = Path(__file__).parent / "broken"
 
 
-def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capsys):
+def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capfd):
     assert main(["check", "public_demonstrations", "--task", "agnews"]) == 0
-    out, err = capsys.readouterr()
+    out, err = capfd.readouterr()
     assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(CHECKS)]] == list(CHECKS)
     assert "all checks passed on agnews" in out
     assert "public_demonstrations on agnews" in err
 
 
-def test_a_broken_file_exits_with_1_and_json_says_why(capsys):
+def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     path = str(BROKEN / "sensitivity_one_for_root_two.py")
     assert main(["check", path, "--json", "--seed", "2"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(capfd.readouterr().out)
     assert document["ok"] is False and document["seed"] == 2
     (found,) = document["mechanisms"]
     assert found["mechanism"] == "sensitivity_one_for_root_two" and found["tasks"] == ["agnews"]
@@ -44,12 +44,12 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capsys):
         (["voting", "--seed", "-1"], "whole number of at least 0"),
     ],
 )
-def test_a_bad_use_is_one_sentence(words, sentence, capsys):
+def test_a_bad_use_is_one_sentence(words, sentence, capfd):
     assert main(["check", *words]) == 2
-    assert sentence in capsys.readouterr().err
+    assert sentence in capfd.readouterr().err
 
 
-def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capsys):
+def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capfd):
     source = (
         "from mechanisms.zero_shot import ZeroShot\nfrom mechanisms.public_demonstrations import PublicDemonstrations\n"
     )
@@ -57,4 +57,4 @@ def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_pat
     path = tmp_path / "two.py"
     path.write_text(source, encoding="utf-8")
     assert main(["check", str(path), "--task", "agnews", "--option", "second.tokens=2", "--json"]) == 0
-    assert [found["mechanism"] for found in json.loads(capsys.readouterr().out)["mechanisms"]] == ["first", "second"]
+    assert [found["mechanism"] for found in json.loads(capfd.readouterr().out)["mechanisms"]] == ["first", "second"]

@@ -121,7 +121,7 @@ def test_a_mechanism_that_computes_for_ever_is_stopped(monkeypatch):
     assert "more than 0.2 s of processor time" in failures(cls)["no-crash"]
 
 
-def test_the_command_ends_with_1_and_a_sentence(tmp_path, capsys):
+def test_the_command_ends_with_1_and_a_sentence(tmp_path, capfd):
     path = tmp_path / "leaves.py"
     path.write_text(
         "import sys\nfrom mechanisms.voting import Voting\n"
@@ -130,11 +130,11 @@ def test_the_command_ends_with_1_and_a_sentence(tmp_path, capsys):
         encoding="utf-8",
     )
     assert main(["check", str(path), "--task", "agnews", "--json"]) == 1
-    (found,) = json.loads(capsys.readouterr().out)["mechanisms"]
+    (found,) = json.loads(capfd.readouterr().out)["mechanisms"]
     assert [check["check"] for check in found["checks"] if check["status"] == "failed"] == ["no-crash"]
 
 
-def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capsys):
+def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capfd):
     def answer(self, query, sample, context):
         sys.stderr.write("hello\n")
         return SoundVoting.answer(self, query, sample, context)
@@ -142,4 +142,4 @@ def test_what_a_run_prints_and_warns_of_is_noted_and_not_shown(capsys):
     cls = type("Talks", (SoundVoting,), {"name": "talks", "answer": answer})
     run = set_up(cls, "agnews", {}, seed=0).run()
     assert run.footprint.said == ["standard error: " + "hello\n" * 12]
-    assert capsys.readouterr().err == ""
+    assert capfd.readouterr().err == ""

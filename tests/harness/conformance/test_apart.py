@@ -1,0 +1,64 @@
+"""`dpicl check` passes a plug-in only by a verdict of the kit, whatever the plug-in does to its process."""
+
+import os
+import time
+
+import pytest
+
+from harness.commands import apart
+from harness.commands.apart import run_apart
+from harness.errors import PluginError, UsageError
+
+QUITS = "import os\nfrom mechanisms.zero_shot import ZeroShot\n\n\nclass Quits(ZeroShot):\n    name = 'quits'\n\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\nos._exit(0)\n",
+        QUITS + "    def skip(self, task):\n        os._exit(0)\n",
+        QUITS + "    def release(self, private, context):\n        os._exit(0)\n",
+        QUITS + "    def release(self, private, context):\n        os.kill(os.getpid(), 9)\n",
+    ],
+    ids=["import", "skip", "release", "killed"],
+)
+def test_a_plugin_that_ends_the_program_is_no_pass(dpicl, tmp_path, text):
+    (tmp_path / "quits.py").write_text(text)
+    answer = dpicl("check", tmp_path / "quits.py", "--task", "agnews")
+    assert answer.code == 2
+    assert "ended the program" in answer.err and "Traceback" not in answer.err
+
+
+def test_a_thread_that_fails_or_never_ends_is_no_traceback_and_keeps_nobody_waiting(dpicl, tmp_path):
+    text = QUITS.replace("import os\n", "import threading\nimport time\n") + (
+        "    def release(self, private, context):\n"
+        "        threading.Thread(target=lambda: time.sleep(10**6)).start()\n"
+        "        failing = threading.Thread(target=lambda: 1 / 0)\n"
+        "        failing.start()\n        failing.join()\n"
+        "        return []\n"
+    )
+    (tmp_path / "threads.py").write_text(text)
+    answer = dpicl("check", tmp_path / "threads.py", "--task", "agnews")
+    assert "ZeroDivisionError" in answer.err and "Traceback" not in answer.err
+
+
+def test_work_that_gives_no_sign_of_life_is_stopped():
+    with pytest.raises(PluginError, match="did not go on"):
+        run_apart(lambda alive: time.sleep(10**6) or 0, silence=0.2)
+
+
+def test_a_verdict_and_an_error_of_ours_come_through():
+    def refuses(alive):
+        raise UsageError("no such mechanism")
+
+    assert run_apart(lambda alive: 7) == 7
+    with pytest.raises(PluginError, match="no such mechanism"):
+        run_apart(refuses)
+
+
+def test_a_verdict_without_the_key_is_none():
+    ours, theirs = os.pipe()
+    os.write(theirs, b'["0", 0]\n0\n["", 0]\n')
+    os.close(theirs)
+    assert "ended the program" in apart._verdict(ours, "key", 1.0)
+    os.close(ours)
