@@ -23,10 +23,10 @@ COMMANDS = (
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_every_command_shows_an_example_and_json(dpicl, capsys, command):
+def test_help_of_every_command_shows_an_example_and_json(dpicl, capfd, command):
     with pytest.raises(SystemExit) as stop:
         dpicl(*command.split(), "--help")
-    text = capsys.readouterr().out
+    text = capfd.readouterr().out
     assert stop.value.code == 0
     assert f"example:\n  dpicl {command}" in text
     assert "--json" in text

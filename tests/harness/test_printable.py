@@ -30,11 +30,11 @@ def test_colours_stay_in_a_styled_text_and_nothing_else_does():
     assert printable("\x1b[1;31mred\x1b[0m \x1b[2J", styled=True) == "\x1b[1;31mred\x1b[0m ⟨U+001B⟩[2J"
 
 
-def test_answers_messages_and_tables_are_safe(capsys):
+def test_answers_messages_and_tables_are_safe(capfd):
     output.emit(EVIL)
     output.message(EVIL)
     output.emit_table(["name"], [[EVIL]], title=EVIL)
-    said = capsys.readouterr()
+    said = capfd.readouterr()
     assert harmless(said.out) and harmless(said.err)
     assert "⟨U+202E⟩" in said.out and "⟨U+202E⟩" in said.err
 

@@ -159,11 +159,11 @@ def results_folder(tmp_path):
     return folder
 
 
-def test_board_command_reads_attacks_and_external_evaluations(results_folder, tmp_path, capsys, monkeypatch):
+def test_board_command_reads_attacks_and_external_evaluations(results_folder, tmp_path, capfd, monkeypatch):
     monkeypatch.delenv("DPICL_DATA", raising=False)
     arguments = ["board", "quick", "--source", "synthetic", "--results", str(results_folder)]
     assert main([*arguments, "--html", str(tmp_path / "site")]) == 0
-    out, err = capsys.readouterr()
+    out, err = capfd.readouterr()
     assert "2.1 !" in out
     assert "shadow models" in out
     assert "half.json is no external evaluation" in err
@@ -171,16 +171,16 @@ def test_board_command_reads_attacks_and_external_evaluations(results_folder, tm
     assert "A. Author" in (tmp_path / "site" / "index.html").read_text()
 
 
-def test_board_attacks_command(results_folder, tmp_path, capsys):
+def test_board_attacks_command(results_folder, tmp_path, capfd):
     arguments = ["board", "attacks", "--results", str(results_folder)]
     assert main([*arguments, "--json", "--html", str(tmp_path / "site")]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(capfd.readouterr().out)
     assert [one["epsilon"] for one in document["attacks"]] == [2.1]
     assert document["external"][0]["attack"] == "shadow models"
     assert "audit on agnews" in (tmp_path / "site" / "index.html").read_text()
     assert main([*arguments, "--source", "local"]) == 0
-    out, err = capsys.readouterr()
+    out, err = capfd.readouterr()
     assert "white-box" not in out
     assert "1 attack with another model or source left out" in err
     assert main([*arguments, "--limit", "3"]) == 2
-    assert "--limit" in capsys.readouterr().err
+    assert "--limit" in capfd.readouterr().err
