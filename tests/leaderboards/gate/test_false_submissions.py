@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.conformance.kit import CHECKS
 from harness.errors import UsageError
 from harness.privacy.events import from_json
 from harness.results import from_text, to_text
@@ -236,7 +235,7 @@ def test_code_that_answers_for_the_conformance_kit_with_no_checks_fails(world: W
         move_cell(file, plugin=digest)
     found = conformance_check(read_contents(world.folder), run_code=True)
     assert found.status == "failed"
-    assert re.search(rf"did not answer (\d+ of )?{len(CHECKS)} ", found.why), found
+    assert "ended the program before the checks were done" in found.why
 
 
 def test_strays_below_the_root_are_refused(world: World, dpicl):
