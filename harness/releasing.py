@@ -150,7 +150,7 @@ class Releaser:
         shots = task.plan_shots(terms.shots, randomness.stream("shots"))
         sizes = task.sizes(shots)
         calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = _ledger(calibration, terms)
+        ledger = Ledger(calibration.event, terms.epsilon)
         coins = randomness.source("sampling")
         private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
         report = self._reporting(terms)
@@ -180,7 +180,7 @@ class Releaser:
         budget = terms.queries or len(queries)
         sizes = Sizes.of_queries(task.size, budget)
         calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = _ledger(calibration, terms)
+        ledger = Ledger(calibration.event, terms.epsilon)
         coins = _coins(mechanism, randomness)
         private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
         outputs = OutputCache(None) if randomness.secure else self._outputs()
@@ -227,11 +227,6 @@ class Releaser:
                 f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
             )
         return bounds
-
-
-def _ledger(calibration: Calibration, terms: Terms) -> Ledger:
-    """The ledger is published. So with secure noise it admits what was declared and nothing else."""
-    return Ledger(calibration.event, terms.epsilon, terms.accounted_delta)
 
 
 def _nothing(done: int, total: int, unit: str) -> None:

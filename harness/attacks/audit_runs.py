@@ -80,7 +80,7 @@ class AnswerRuns:
 
     def charged(self, calibration: Calibration) -> Ledger:
         """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
-        ledger = Ledger(calibration.event, calibration.epsilon, calibration.delta)
+        ledger = Ledger(calibration.event, calibration.epsilon)
         private = self._set(self._private, ledger, CoupledCoins(self._seed))
         self.mechanism.dealing.samples(private, self.mechanism.release(calibration.knob), 1)
         return ledger
@@ -156,7 +156,7 @@ class DemonstrationRuns:
 
     def charged(self, calibration: Calibration) -> Ledger:
         """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
-        ledger = Ledger(calibration.event, calibration.epsilon, calibration.delta)
+        ledger = Ledger(calibration.event, calibration.epsilon)
         self.release(self._private, calibration.knob, 0, Recording(), ledger=ledger)
         return ledger
 
@@ -205,4 +205,4 @@ def _at_rank(door: Door, rank: int) -> int:
 
 def _unlimited() -> Ledger:
     """A ledger that admits everything: an auditor's own runs have no budget."""
-    return Ledger(None, math.inf, 0.5)
+    return Ledger(None, math.inf)

@@ -150,7 +150,7 @@ class Bench:
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         private = PrivateSet(
             watched,
-            Ledger(None, math.inf, DELTA),
+            Ledger(None, math.inf),
             sizes=dict(self.sizes(how.single).records),
             coins=coins,
             noise=noise,

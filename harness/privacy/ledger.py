@@ -27,19 +27,18 @@ class Ledger:
     """Events charged so far, by partition.
 
     allowance: an event already proved to cost at most (epsilon, delta), or None.
-    epsilon, delta: what the allowance was calibrated to; epsilon = infinity admits everything.
+    epsilon: what the allowance was calibrated to; infinity admits everything.
     Charges to the partition None touch every record; charges to a named partition touch its own records only.
     """
 
-    def __init__(self, allowance: dp.DpEvent | None, epsilon: float, delta: float) -> None:
+    def __init__(self, allowance: dp.DpEvent | None, epsilon: float) -> None:
         self._allowed = _by_partition(allowance)
         self._spent: dict[Partition, Counter[dp.DpEvent]] = {}
         self._notes: dict[tuple[Partition, dp.DpEvent], str] = {}
         self.epsilon = epsilon
-        self.delta = delta
 
     def charge(self, event: dp.DpEvent, partition: Partition = None, note: str = "") -> None:
-        """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, when it would pass the budget."""
+        """Puts an event on the ledger. Raises BudgetExceeded, and records nothing, for what was not declared."""
         wanted = flatten(event)
         spent = self._spent.get(partition, Counter()) + wanted
         trial = {**self._spent, partition: spent}

@@ -44,7 +44,7 @@ _SECONDS = 180.0
 
 def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     """The rows of a file's ledger as one event."""
-    total = Ledger(None, math.inf, 1e-5)
+    total = Ledger(None, math.inf)
     for row in ledger:
         total.charge(dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition)
     return total.event()
@@ -54,7 +54,7 @@ def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answe
     """What a mechanism says that this run charges, as a ledger has it. events: `Mechanism.events`."""
     knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
     event = events(knob, sizes_of(result, answers))
-    total = Ledger(None, math.inf, result.cell.delta)
+    total = Ledger(None, math.inf)
     for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
         total.charge(branch, group)
     return total.event()

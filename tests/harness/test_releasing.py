@@ -77,7 +77,7 @@ def private_set(records, ledger, seed=0):
 
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
     def dealt(way, queries=3):
-        private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
+        private = private_set(agnews.train, Ledger(None, float("inf")))
         drawn = Dealing(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries)
         both = [(sample, contents(sample.slots)) for sample in drawn]
         return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
@@ -96,7 +96,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
     for seed in range(30):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
-            ledger = Ledger(None, float("inf"), 1e-5)
+            ledger = Ledger(None, float("inf"))
             coins, noise = StableCoins(seed), Streams(0).source("noise")
             private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, coins=coins, noise=noise)
             pair.append([contents(s.slots) for s in Dealing(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)])
@@ -108,7 +108,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
 
 
 def test_records_of_a_slot_come_in_random_order(agnews):
-    private = private_set(agnews.train, Ledger(None, float("inf"), 1e-5))
+    private = private_set(agnews.train, Ledger(None, float("inf")))
     (sample,) = Dealing(1, 1, "once").samples(private, dp.GaussianDpEvent(1.0), 1)
     places = [agnews.train.index(record) for record in contents(sample.slots)[0]]
     first_half = sum(place < len(places) / 2 for place in places[: len(places) // 2])
@@ -117,7 +117,7 @@ def test_records_of_a_slot_come_in_random_order(agnews):
 
 def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechanism=None):
     mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
-    ledger = Ledger(allowance, limit, 1e-5)
+    ledger = Ledger(allowance, limit)
     model = models.load("sim")
     reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
     context = AnswerContext(task.public_view(), reader, 1.0, Streams(0).public)
@@ -157,7 +157,7 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
         label: str = task.labels[0]
 
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
-    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger = Ledger(None, float("inf"))
     model = models.load("sim")
     reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
     context = AnswerContext(task.public_view(), reader, 0.0, Streams(0).public)

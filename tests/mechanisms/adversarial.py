@@ -121,7 +121,7 @@ class ForcedNoise:
 def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=None, task=None, size=None):
     """Releases from records of label 'a' with the given texts; answers (demonstrations, ledger, model)."""
     model, task = model or AdversarialModel(), task or TinyTask()
-    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger = Ledger(None, float("inf"))
     records = [Record(text=t, label="a") for t in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")

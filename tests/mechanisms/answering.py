@@ -127,7 +127,7 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
 
     Coins are those of `StableCoins`: a record that is added at the end changes nobody else's slot.
     """
-    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger = Ledger(None, float("inf"))
     records = [Record(text, "") for text in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")

@@ -69,7 +69,7 @@ def release(
 ) -> tuple[list[Demonstration], Ledger]:
     randomness = Streams(seed)
     plan = task.plan_shots(shots, randomness.stream("shots"))
-    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger = Ledger(None, float("inf"))
     private = PrivateSet(
         task.train,
         ledger,
@@ -144,7 +144,7 @@ def test_public_demonstrations_say_why_they_cannot(tasks):
     context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, Streams(0).public)
     coins = Streams(0).source("sampling")
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
-        mechanism.release(PrivateSet([], Ledger(None, 1.0, 1e-5), sizes={}, coins=coins, noise=coins), context)
+        mechanism.release(PrivateSet([], Ledger(None, 1.0), sizes={}, coins=coins, noise=coins), context)
 
 
 @pytest.mark.parametrize("name", WRITERS)
@@ -162,6 +162,6 @@ def test_demonstration_mechanisms_write_films_and_skip_pairs(tasks, name):
 
 
 def flat(event: dp.DpEvent) -> dp.DpEvent:
-    ledger = Ledger(None, float("inf"), 1e-5)
+    ledger = Ledger(None, float("inf"))
     ledger.charge(event, None, note="all of it")
     return ledger.event()

@@ -13,7 +13,7 @@ RELEASE = dp.PoissonSampledDpEvent(0.02, dp.GaussianDpEvent(1.0))
 
 
 def test_charges_inside_the_allowance_are_admitted_without_asking_an_accountant(monkeypatch):
-    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 3), epsilon=1.0, delta=1e-5)
+    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 3), epsilon=1.0)
     monkeypatch.setattr(accountants, "epsilon", lambda *a: pytest.fail("an accountant was asked"))
     for _ in range(3):
         ledger.charge(RELEASE)
@@ -21,7 +21,7 @@ def test_charges_inside_the_allowance_are_admitted_without_asking_an_accountant(
 
 
 def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
-    ledger = Ledger(dp.GaussianDpEvent(10.0), epsilon=0.5, delta=1e-5)
+    ledger = Ledger(dp.GaussianDpEvent(10.0), epsilon=0.5)
     ledger.charge(dp.GaussianDpEvent(10.0))
     before = ledger.to_json()
     with pytest.raises(BudgetExceeded, match="not among the releases"):
@@ -32,24 +32,24 @@ def test_a_charge_over_the_budget_is_refused_and_leaves_no_trace():
 def test_a_charge_outside_the_allowance_is_refused_even_where_it_would_fit_the_budget():
     """What is charged may follow from what was read, and no theorem here composes events that are chosen so."""
     for allowance in (None, dp.GaussianDpEvent(20.0)):
-        ledger = Ledger(allowance, epsilon=1.0, delta=1e-5)
+        ledger = Ledger(allowance, epsilon=1.0)
         with pytest.raises(BudgetExceeded, match="not among the releases"):
             ledger.charge(dp.GaussianDpEvent(10.0))
         assert ledger.event() == dp.NoOpDpEvent()
 
 
 def test_a_read_without_a_mechanism_makes_the_whole_ledger_infinite():
-    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE, "Sports")
     ledger.charge(dp.NonPrivateDpEvent())
     assert accountants.epsilon(ledger.event(), 1e-5).upper == math.inf
-    bounded = Ledger(None, epsilon=1.0, delta=1e-5)
+    bounded = Ledger(None, epsilon=1.0)
     with pytest.raises(BudgetExceeded):
         bounded.charge(dp.NonPrivateDpEvent())
 
 
 def test_groups_compose_in_parallel_and_charges_to_all_records_reach_every_group():
-    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE, "a")
     ledger.charge(RELEASE, "b")
     ledger.charge(RELEASE, "b")
@@ -60,7 +60,7 @@ def test_groups_compose_in_parallel_and_charges_to_all_records_reach_every_group
 
 
 def test_rows_for_the_result_file_count_every_charge():
-    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger = Ledger(None, epsilon=math.inf)
     for _ in range(4):
         ledger.charge(RELEASE, "a", note="Poisson sample")
     assert ledger.to_json() == [
@@ -69,7 +69,7 @@ def test_rows_for_the_result_file_count_every_charge():
 
 
 def test_a_negative_charge_is_refused_however_deep_it_hides():
-    ledger = Ledger(None, epsilon=math.inf, delta=1e-5)
+    ledger = Ledger(None, epsilon=math.inf)
     ledger.charge(RELEASE)
     negative = dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1)
     for event in (negative, dp.ComposedDpEvent((RELEASE, negative)), dp.PoissonSampledDpEvent(0.1, negative)):
@@ -80,7 +80,7 @@ def test_a_negative_charge_is_refused_however_deep_it_hides():
 
 def test_an_allowance_for_groups_covers_no_charge_to_all_records():
     group = dp.GaussianDpEvent(5.0)
-    ledger = Ledger(events.parallel({"a": group, "b": group}), 1.0, 1e-5)
+    ledger = Ledger(events.parallel({"a": group, "b": group}), 1.0)
     with pytest.raises(BudgetExceeded):
         ledger.charge(group, None)
     ledger.charge(group, "a")
@@ -93,7 +93,7 @@ def test_a_run_inside_its_allowance_costs_all_of_it():
     declared = dp.SelfComposedDpEvent(RELEASE, 3)
     seen = []
     for charged in range(4):
-        ledger = Ledger(declared, epsilon=1.0, delta=1e-5)
+        ledger = Ledger(declared, epsilon=1.0)
         for _ in range(charged):
             ledger.charge(RELEASE, note="Poisson sample")
         ledger.settle()
@@ -102,7 +102,7 @@ def test_a_run_inside_its_allowance_costs_all_of_it():
 
 
 def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
-    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0, delta=1e-5)
+    ledger = Ledger(dp.SelfComposedDpEvent(RELEASE, 2), epsilon=1.0)
     ledger.charge(RELEASE)
     ledger.charge(RELEASE, "a")
     ledger.charge(RELEASE, "b")
@@ -111,6 +111,6 @@ def test_an_allowance_for_all_records_covers_the_charges_of_a_group():
 
 
 def test_nothing_declared_leaves_nothing_on_the_ledger():
-    ledger = Ledger(dp.NoOpDpEvent(), epsilon=0.0, delta=1e-5)
+    ledger = Ledger(dp.NoOpDpEvent(), epsilon=0.0)
     ledger.settle()
     assert ledger.to_json() == [] and ledger.event() == dp.NoOpDpEvent()

@@ -34,7 +34,7 @@ class Scales(SeededNoise):
 
 
 def private_set(noise=None, observer=None):
-    ledger = Ledger(None, math.inf, 1e-5)
+    ledger = Ledger(None, math.inf)
     noise = noise or SeededNoise(np.random.default_rng(0))
     coins = SeededNoise(np.random.default_rng(1))
     return PrivateSet(RECORDS, ledger, sizes={"a": 12}, coins=coins, noise=noise, observer=observer)

@@ -25,7 +25,7 @@ class Row:
 
 
 def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True, coins=None):
-    ledger = Ledger(None, epsilon, 1e-5)
+    ledger = Ledger(None, epsilon)
     rows = [Row(str(i)) for i in range(n)]
     sizes = {"a" if partitioned else None: n}
     source = coins or SeededNoise(np.random.default_rng(seed))
@@ -120,7 +120,7 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
 
 def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     rows = [Row(str(i)) for i in range(51)]
-    ledger = Ledger(None, math.inf, 1e-5)
+    ledger = Ledger(None, math.inf)
     coins = SeededNoise(np.random.default_rng(0))
     private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=coins, noise=coins)
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
