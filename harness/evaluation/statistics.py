@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy import stats
@@ -39,8 +40,15 @@ def seeds_documents_interval(
     With one seed it is the bootstrap over documents, and says nothing about how other seeds would do.
     Raises UsageError when rows differ in length, are empty, hold a NaN, or the level is outside (0, 1).
     """
+    return percentile_interval(seeds_documents_means(outcomes, seed, draws), level)
+
+
+def percentile_interval(means: np.ndarray, level: float = 0.95) -> tuple[float, float]:
+    """The central `level` of bootstrap replicates[draws].
+
+    Raises UsageError when the level is outside (0, 1).
+    """
     _check_level(level)
-    means = seeds_documents_means(outcomes, seed, draws)
     low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
 
@@ -54,9 +62,8 @@ def seeds_documents_means(
     """
     matrix = _matrix(outcomes)
     seeds, documents = matrix.shape
-    generator = np.random.default_rng(seed)
-    sums = np.einsum("rd,rd->r", _resample(generator, seeds, draws) @ matrix, _resample(generator, documents, draws))
-    means: np.ndarray = sums / (seeds * documents)
+    drawn_seeds, drawn_documents = _weights(seeds, documents, seed, draws)
+    means: np.ndarray = np.einsum("rd,rd->r", drawn_seeds @ matrix, drawn_documents) / matrix.size
     return means
 
 
@@ -124,13 +131,21 @@ def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tup
     return float(array.mean()) - half, float(array.mean()) + half
 
 
-def _resample(generator: np.random.Generator, count: int, draws: int) -> np.ndarray:
-    """float64[draws, count]: how often each of `count` things is in a sample of that size with replacement."""
-    return generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
+@lru_cache(maxsize=1)
+def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
+    """How often every seed and every document is in each replicate: float64[draws, S] and float64[draws, D]."""
+    generator = np.random.default_rng(seed)
+    drawn = [
+        generator.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float64)
+        for count in (seeds, documents)
+    ]
+    for weights in drawn:
+        weights.setflags(write=False)
+    return drawn[0], drawn[1]
 
 
 def _drawn(generator: np.random.Generator, count: int, draws: int) -> np.ndarray:
-    """As `_resample`, by counting indices: many times as fast for a large count."""
+    """float64[draws, count]: as multinomial weights, by counting indices: many times as fast for a large count."""
     cells = generator.integers(count, size=(draws, count)) + count * np.arange(draws)[:, None]
     return np.bincount(cells.ravel(), minlength=draws * count).reshape(draws, count).astype(np.float64)
 

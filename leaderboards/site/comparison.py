@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 from itertools import combinations
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from harness.evaluation.statistics import percentile_interval, seeds_documents_means
 from leaderboards.audits import attack_name
 from leaderboards.board import Board, Section
 from leaderboards.metrics import metric_name
@@ -50,8 +50,7 @@ def paired_differences(rows: Sequence[Row], level: float = 0.95) -> dict[tuple[i
 
     def means(i: int, seeds: tuple[int, ...]) -> np.ndarray:
         if (i, seeds) not in known:
-            matrix = np.array([outcomes[i][seed][1] for seed in seeds])
-            known[i, seeds] = replicates(matrix, *_weights(*matrix.shape))
+            known[i, seeds] = seeds_documents_means([outcomes[i][seed][1] for seed in seeds], draws=DRAWS)
         return known[i, seeds]
 
     found = {}
@@ -59,24 +58,11 @@ def paired_differences(rows: Sequence[Row], level: float = 0.95) -> dict[tuple[i
         seeds = tuple(sorted(outcomes[i].keys() & outcomes[j].keys()))
         if not seeds or any(outcomes[i][seed][0] != outcomes[j][seed][0] for seed in seeds):
             continue
-        low, high = np.quantile(means(i, seeds) - means(j, seeds), [(1 - level) / 2, (1 + level) / 2])
+        differences = np.round(means(i, seeds) - means(j, seeds), 12)  # rounding errors make no steps
+        low, high = percentile_interval(differences, level)
         both = [fmean(fmean(outcomes[k][seed][1]) for seed in seeds) for k in (i, j)]
-        found[i, j] = (both[0] - both[1], float(low), float(high), len(seeds))
+        found[i, j] = (both[0] - both[1], low, high, len(seeds))
     return found
-
-
-def replicates(outcomes: np.ndarray, seeds: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """float64[draws]: means of outcomes[S, D], drawn as often as seeds[draws, S] and documents[draws, D] say."""
-    means: np.ndarray = ((documents @ outcomes.T) * seeds).sum(axis=1) / outcomes.size
-    return means
-
-
-@lru_cache(maxsize=2)
-def _weights(seeds: int, documents: int) -> tuple[np.ndarray, np.ndarray]:
-    """How often every seed and every document is in each replicate: [draws, S] and [draws, D]."""
-    generator = np.random.default_rng(0)
-    drawn = [generator.multinomial(count, np.full(count, 1 / count), size=DRAWS) for count in (seeds, documents)]
-    return drawn[0].astype(np.float64), drawn[1].astype(np.float64)
 
 
 def comparison(board: Board, addresses: Addresses) -> dict[str, Any]:
