@@ -23,7 +23,7 @@ MOST_CHARACTERS = 5000
 
 def text_of(row: Mapping[str, Any]) -> str:
     """One line of JSON of a data row with the four fields. Raises ValueError for a missing field or a wrong type."""
-    film = {field: row.get(field) for field in FIELDS}
+    film: dict[str, Any] = {field: row.get(field) for field in FIELDS}
     if not has_schema(film):
         raise ValueError("needs title (text), year (whole number), genres and cast (lists of texts)")
     return json.dumps({**film, "cast": film["cast"][:MOST_CAST]}, ensure_ascii=False)

@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
-from harness.attacks.targets import Target
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Mechanism
-from harness.record_sets import Record
-from harness.task import Task
+from dpicl import (
+    AnswerMechanism,
+    Attack,
+    Finding,
+    Mechanism,
+    Record,
+    Scene,
+    Target,
+    Task,
+    UsageError,
+    membership_finding,
+    scored,
+    shown_finding,
+    shows_records,
+)
 
 
 @dataclass(frozen=True)

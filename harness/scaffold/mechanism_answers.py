@@ -15,10 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import Sample
-from harness.task import PublicTask
+from dpicl import AnswerContext, AnswerMechanism, GaussianSum, Knob, PublicTask, Query, Sample
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.errors import PromptTooLong, UsageError
-from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
-from harness.models.decoding import Writer
+from dpicl import (
+    Broken,
+    ChatPrompt,
+    Decoder,
+    LanguageModel,
+    ModelIdentity,
+    Prefix,
+    PromptTooLong,
+    Tokens,
+    Usage,
+    UsageError,
+    Writer,
+)
 
 PUBLIC_TEXT = "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. " * 4
 

@@ -20,12 +20,21 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.generation import PromptWriter, ReleasedText, public_vocabulary
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy.events import parallel
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import PrivateSet, sampling_rate
-from harness.task import PublicTask
+from dpicl import (
+    Context,
+    Demonstration,
+    DemonstrationMechanism,
+    GaussianSum,
+    Knob,
+    PrivateSet,
+    PromptWriter,
+    PublicTask,
+    ReleasedText,
+    Sizes,
+    parallel,
+    public_vocabulary,
+    sampling_rate,
+)
 
 
 @dataclass(frozen=True)
