@@ -11,7 +11,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check --constraint constraints
 CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
 IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: setup leaderboard test test-all check format clean
+.PHONY: setup leaderboard site docs test test-all check format clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -41,8 +41,16 @@ leaderboard: setup
 	$(DPICL) board quick --html site
 	@echo
 	@echo "The page is $(CURDIR)/site/index.html; open it in a browser, no server is needed."
-	@echo "Next: '$(DPICL) plan classification' shows what the larger suite would do,"
+	@echo "Next: '$(DPICL) plan classification' shows what the larger suite would do, 'make site' all committed results,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
+
+# The site of all suites, from the committed results; needs neither data nor a model.
+site: setup
+	$(DPICL) board all --html site
+
+# The pages of docs/ that are made from the code.
+docs: setup
+	$(PY) docs/command_line.py
 
 # One process for each core, each with one thread; a file's tests stay together.
 test: setup

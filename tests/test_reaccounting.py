@@ -1,4 +1,4 @@
-"""docs/reaccounting.md: every figure on the page is what the command beside it answers, to the printed digits."""
+"""docs/re-accounting.md: every figure on the page is what the command beside it answers, to the printed digits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reaccounting.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")
 METHODS = ("Tang", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin", "instead")
 

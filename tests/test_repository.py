@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -29,10 +30,15 @@ def test_the_readme_sets_everything_up_with_exactly_two_commands():
     assert commands == ["make leaderboard", "make test"]
 
 
-def test_both_commands_set_up_first():
+def test_commands_set_up_first():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in ("leaderboard", "test"):
+    for target in ("leaderboard", "test", "site", "docs"):
         assert re.search(rf"^{target}: setup$", makefile, re.MULTILINE)
+
+
+def test_the_page_of_the_command_line_is_current():
+    made = runpy.run_path(str(ROOT / "docs" / "command_line.py"))["page"]()
+    assert made == (ROOT / "docs" / "command-line.md").read_text("utf-8"), "run `make docs`"
 
 
 def test_the_gate_is_executable_and_runs_checks_and_tests():
@@ -40,8 +46,7 @@ def test_the_gate_is_executable_and_runs_checks_and_tests():
     assert os.access(gate, os.X_OK)
     subprocess.run(["bash", "-n", str(gate)], check=True)
     text = gate.read_text(encoding="utf-8")
-    assert "make check" in text
-    assert "make test" in text
+    assert all(command in text for command in ("make check", "make test", "make site"))
 
 
 def test_every_dependency_has_an_exact_version():
@@ -53,7 +58,7 @@ def test_every_dependency_has_an_exact_version():
 
 
 def test_files_of_the_repository_name_no_machine():
-    names = ("README.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
+    names = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "constraints.txt", ".ci/run")
     for path in [*(ROOT / name for name in names), *ROOT.glob("leaderboards/**/*.yaml"), *ROOT.glob("docs/*.md")]:
         assert not re.search(r"/(work|home|root)/|file://|--index-url|https?://[^\s)]*pypi", path.read_text("utf-8")), (
             path

@@ -6,7 +6,8 @@ known, turn its rates into a lower bound on epsilon that holds at the stated con
 
 White-box sees what leaves the doors: noisy sums and choices. A sum's clean value is known to the auditor and its noise
 is Gaussian, so the rates given the clean values are exact, and only the deals are random. Black-box sees the released
-answer or text. After Xia et al. 2025, whose mistakes docs/attacks.md lists; demonstration mechanisms are beyond them.
+answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration mechanisms are
+beyond them.
 
 Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
 """

@@ -129,7 +129,7 @@ Short = Annotated[str, AfterValidator(_short)]
 
 
 class External(Part):
-    """Somebody else's attack on a row of a board: results/external/<suite>/<anything>.json (docs/board.md).
+    """Somebody else's attack on a row of a board: results/external/<suite>/<any>.json (docs/attacks-and-audits.md).
 
     suite, version, task, label, model, epsilon: name the row. audited: their lower bound at `delta` and `confidence`.
     reference: where it is described. code: where it can be run again.

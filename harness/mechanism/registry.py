@@ -104,7 +104,7 @@ def load_plugin(path: Path) -> list[Registered]:
         classes = mechanisms_of(module)
         if not classes and not attacks_of(module) and not models.loaders_of(module):
             raise PluginError(
-                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/adding.md."
+                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-method.md."
             )
         return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 

@@ -195,7 +195,7 @@ def load_suite(path: Path) -> Suite:
     """Reads a suite file. Raises UsageError naming file, line and key for anything that is not as it should be."""
     document = read(path)
     if not isinstance(document.data, dict):
-        raise document.error((), "a suite is a set of keys; see docs/command-line.md for an example.")
+        raise document.error((), "a suite is a set of keys; see docs/quickstart.md for an example.")
     data = dict(document.data)
     if "model" in data:
         if "models" in data:

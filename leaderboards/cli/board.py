@@ -92,7 +92,7 @@ def _board(arguments: argparse.Namespace) -> int:
         (f"{board_command(arguments)} --html site", "this board as a page, with plots and what was released"),
         (board_command(arguments, "plan"), "which cells are done, which are left, and what they cost"),
         ("dpicl board attacks", "every attack and audit, also of what has no row here"),
-        ("dpicl list mechanisms", "what else can be compared; docs/board.md says how to read the columns"),
+        ("dpicl list mechanisms", "what else can be compared; docs/reading-the-board.md says how to read the columns"),
     ):
         output.emit(f"  {command:<36}  {what}")
     return 0

@@ -1,4 +1,4 @@
-"""A comparison as one JSON document: names, numbers and verdicts (docs/regressions.md describes every field)."""
+"""A comparison as one JSON document: names, numbers and verdicts (docs/releases.md describes every field)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: what a submission must be before it stands on the board. docs/submitting.md is its reference.
+"""The gate: what a submission must be before it stands on the board. docs/add-a-method.md is its reference.
 
 `load_submissions` is what the board needs: all that pass the cheap checks. `examine` is the whole gate for one of them.
 No check runs code that was sent, unless it is told to (`run_code`), and then in a process of its own.

@@ -10,7 +10,7 @@ from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.card import CARD, is_name
 
 _CARD = """\
-# What a reader must know about this submission; docs/submitting.md explains every key.
+# What a reader must know about this submission; docs/add-a-method.md explains every key.
 schema_version: 1
 version: 1                # raise it when scores move
 team: {team}

@@ -96,7 +96,7 @@ class Reported(BaseModel):
 
 
 class Card(BaseModel):
-    """A parsed submission.yaml; docs/submitting.md explains every key. footnote, unreliable: the maintainers write."""
+    """A parsed submission.yaml (docs/add-a-method.md). The maintainers write footnote and unreliable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -174,7 +174,7 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
         fields = Reported.model_fields if place[0] == "reported" else Card.model_fields
         return document.error(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
-        return document.error(place, f"the key '{place[-1]}' is missing; docs/submitting.md explains it.")
+        return document.error(place, f"the key '{place[-1]}' is missing; docs/add-a-method.md explains it.")
     message = problem["msg"].removeprefix("Value error, ")
     shown = ".".join(map(str, place))
     return document.error(

@@ -201,7 +201,7 @@ def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
     if parts[0] == "results":
         return "" if len(parts) == _DEPTH and name.endswith(".json") else f"{name} is not where a result is; remove it."
     if len(parts) > 1 or (name.endswith((".yaml", ".json", ".md")) and name not in (CARD, REPRODUCED, README)):
-        return f"{name} belongs to no submission; remove it, docs/submitting.md lists the files."
+        return f"{name} belongs to no submission; remove it, docs/add-a-method.md lists the files."
     return ""
 
 

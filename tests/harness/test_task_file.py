@@ -131,7 +131,7 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
     assert not (meals / "ran").exists()
     answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
     assert answer.code == 2 and "lm-eval cannot load" in answer.err
-    assert (meals / "ran").exists()  # which is why docs/adding.md says that a task folder is code
+    assert (meals / "ran").exists()  # which is why docs/add-a-method.md says that a task folder is code
 
 
 def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals: Path, monkeypatch):

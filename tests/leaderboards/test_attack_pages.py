@@ -1,15 +1,12 @@
 """Attacks on pages and in `dpicl board`: complete, safe whatever external files say, damaged files named."""
 
 import json
-import re
-from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
 
 from dpicl.cli import main
 from dpicl.harness.attacks import store
-from dpicl.harness.attacks.results import external_from_text
 from dpicl.harness.core.paths import find_suite
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import resolve_options
@@ -134,12 +131,6 @@ def test_attacks_as_json_are_strict_json():
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"
     assert document["external"][0]["date"] == "2026-05-01"
-
-
-def test_the_example_in_the_documentation_is_an_external_evaluation():
-    page = (Path(__file__).parents[2] / "docs" / "board.md").read_text("utf-8")
-    (example,) = re.findall(r"```json\n(.*?)```", page, re.DOTALL)
-    assert external_from_text(example).label == "tang"
 
 
 def test_no_attacks_make_a_board_that_says_what_to_run():

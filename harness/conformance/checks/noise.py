@@ -15,7 +15,7 @@ _SOURCE = "let the permit that `sample.spend` gives draw it"
 
 
 def noise(evidence: Evidence) -> Verdict:
-    """See docs/conformance.md."""
+    """See docs/add-a-method.md."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
     seen: set[bytes] = set()

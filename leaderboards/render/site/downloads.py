@@ -1,4 +1,4 @@
-"""The board as files: board.csv with one line a row (docs/site.md lists its columns), board.json with everything.
+"""The board as files: board.csv with one line a row (columns: docs/reading-the-board.md), board.json with everything.
 
 Texts in the CSV may come from strangers. A spreadsheet takes a cell that starts with = + - @ for a formula, so such a
 text gets an apostrophe in front (OWASP, "CSV injection"); control characters are written out as on the pages.

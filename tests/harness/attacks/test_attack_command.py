@@ -189,7 +189,7 @@ def test_what_was_made_before_a_failure_is_kept(dpicl, results):
 
 
 def test_the_documented_external_evaluation_can_be_read():
-    page = (Path(__file__).parents[3] / "docs" / "attacks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "attacks-and-audits.md").read_text(encoding="utf-8")
     found = external_from_text(page.partition("```json\n")[2].partition("```")[0])
     assert (found.suite, found.label, found.audited) == ("quick", "tang", 1.7)
 

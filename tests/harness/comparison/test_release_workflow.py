@@ -1,4 +1,4 @@
-"""The GitHub Actions example of docs/regressions.md: sound YAML, few rights, and commands that `dpicl` understands."""
+"""The GitHub Actions example of docs/releases.md: sound YAML, few rights, and commands that `dpicl` understands."""
 
 from __future__ import annotations
 
