@@ -12,7 +12,7 @@ from dpicl.harness.data.task import PublicTask
 ROOT = Path(__file__).resolve().parent.parent
 SUBMISSIONS = ROOT / "leaderboards" / "submissions"
 PAGES = [*ROOT.glob("*.md"), *sorted((ROOT / "docs").glob("*.md")), *sorted(SUBMISSIONS.rglob("*.md"))]
-EXAMPLES = {"ballots": "README.md", "shares": "docs/add-a-method.md", "vote": "docs/add-a-method.md"}
+EXAMPLES = {"ballots": "README.md", "vote": "docs/add-a-method.md"}
 
 
 def prose(path: Path) -> str:
@@ -52,11 +52,7 @@ def test_every_link_leads_somewhere(path):
 
 @pytest.mark.parametrize(
     ("plugin", "options", "queries"),
-    [
-        ("ballots", ["slots=4"], 12),
-        ("shares", ["slots=4"], 12),
-        ("vote", ["slots=8", "tokens=4"], None),
-    ],
+    [("ballots", ["slots=4"], 12), ("vote", ["slots=8", "tokens=4"], None)],
     indirect=["plugin"],
 )
 def test_the_example_mechanisms_run_at_their_proved_epsilon(dpicl, sim_suite, tmp_path, plugin, options, queries):

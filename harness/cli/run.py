@@ -53,7 +53,7 @@ def add(subparsers: Subparsers) -> None:
         help="this process, worker processes, or Ray (default: inline)",
     )
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
-    run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/publishing.md)")
+    run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
     add_wandb_flags(run, "wandb-")
     plan = add_command(
         subparsers,

@@ -1,7 +1,7 @@
 """How wandb is set up here: what it must not collect, how long it may wait, where its files are, online or offline.
 
 Nothing about the machine, its user or the program may leave: no console, git, code, host, hardware, packages or command
-line, and no error reports to wandb's own makers. What remains is in docs/publishing.md.
+line, and no error reports to wandb's own makers. What remains is in docs/releases.md.
 """
 
 from __future__ import annotations
