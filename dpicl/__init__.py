@@ -10,6 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpicl.harness.api.functions import account as account
+    from dpicl.harness.api.functions import calibrate as calibrate
+    from dpicl.harness.api.functions import check as check
+    from dpicl.harness.api.functions import evaluate as evaluate
+    from dpicl.harness.api.lists import list_attacks as list_attacks
+    from dpicl.harness.api.lists import list_mechanisms as list_mechanisms
+    from dpicl.harness.api.lists import list_models as list_models
+    from dpicl.harness.api.lists import list_suites as list_suites
+    from dpicl.harness.api.lists import list_tasks as list_tasks
     from dpicl.harness.attacks.base import (
         Attack as Attack,
     )
@@ -166,6 +175,8 @@ if TYPE_CHECKING:
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
+    "dpicl.harness.api.functions": "account calibrate check evaluate",
+    "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
     "dpicl.harness.attacks.base": "Attack Finding Scene",
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",

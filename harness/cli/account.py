@@ -68,12 +68,10 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _account(arguments: argparse.Namespace) -> int:
-    names = [field.name for field in dataclasses.fields(Setting)]
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    setting = Setting(**given)
-    from dpicl.harness.reaccounting.table import reaccount
+    from dpicl.harness.api.functions import account
 
-    answer = {"setting": given, **reaccount(setting)}
+    names = [field.name for field in dataclasses.fields(Setting)]
+    answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
     if arguments.json:
         output.emit_json(answer)
     else:

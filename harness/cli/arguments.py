@@ -7,13 +7,16 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.paths import DEFAULT_RESULTS
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 ENGINES = ("inline", "local", "ray")
@@ -243,3 +246,25 @@ def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -
         if target not in (None, mechanism):
             raise unknown("mechanism", str(target), [mechanism])
     return {name: value for _, name, value in options}
+
+
+def selected(arguments: argparse.Namespace) -> Selection:
+    """What the flags of a command select; a command without --reveal-records makes no release: it shows what is there.
+
+    Raises UsageError for anything that is not known or does not fit.
+    """
+    from dpicl.harness.run.selection import select
+    from dpicl.harness.run.suite import Changes, OptionChange
+
+    changes = Changes(
+        tasks=getattr(arguments, "task", []),
+        mechanisms=getattr(arguments, "mechanism", []),
+        models=arguments.model,
+        epsilons=getattr(arguments, "epsilon", []),
+        seeds=getattr(arguments, "seed", []),
+        source=arguments.source,
+        test_records=arguments.limit,
+    )
+    options = [OptionChange(*item) for item in getattr(arguments, "option", [])]
+    reveal = getattr(arguments, "reveal_records", True)
+    return select(arguments.suite, arguments.results, arguments.plugin, changes, options, reveal)

@@ -111,9 +111,9 @@ def _attack(arguments: argparse.Namespace) -> int:
 def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> Setting:
     """The task is loaded, the model is not."""
     from dpicl.harness.attacks.driver import MEMBERS, Setting
-    from dpicl.harness.cli.selection import task_facts
     from dpicl.harness.core.errors import unknown
     from dpicl.harness.data.task import Task
+    from dpicl.harness.run.selection import task_facts
 
     if not arguments.mechanism or not arguments.task:
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")

@@ -61,6 +61,11 @@ class RegisteredAttack:
     plugin_hash: str | None = None
 
 
+#: The origin of what the program that runs registered.
+HERE = "this program"
+#: Name -> what the program that runs registered.
+_registered: dict[str, Registered] = {}
+
 Item = TypeVar("Item", Registered, RegisteredAttack)
 Class = TypeVar("Class")
 
@@ -79,10 +84,31 @@ def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered]:
             _add(found, Registered(cls, "built in"))
     for mechanism in _of_entry_points(ENTRY_POINTS, Mechanism, mechanisms_of, "mechanism"):
         _add(found, Registered(*mechanism))
+    for item in _registered.values():
+        _add(found, item)
     for path in plugins:
         for item in load_plugin(path):
             _add(found, item)
     return found
+
+
+def register(cls: type[Mechanism]) -> Registered:
+    """Makes a class of the program that runs known to this process; a later one of the same name and place replaces it.
+
+    Raises PluginError for a class that is no complete mechanism, or has the name of another one.
+    """
+    missing = ", ".join(sorted(cls.__abstractmethods__))
+    if lacking := f"lacks {missing}" if missing else _lacking(cls):
+        raise PluginError(f"Mechanism class {cls.__name__} {lacking}.")
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # typed into a prompt
+        source = f"{cls.__module__}.{cls.__qualname__}"
+    new = Registered(cls, HERE, hashlib.sha256(source.encode()).hexdigest())
+    _registered.pop(cls.name, None)
+    _add(load_mechanisms(), new)
+    _registered[cls.name] = new
+    return new
 
 
 def find_mechanism(name: str, mechanisms: dict[str, Registered]) -> type[Mechanism]:

@@ -268,6 +268,27 @@ def _import_ray() -> Any:
     return ray
 
 
+def work(
+    engine: Engine, cells: Sequence[Cell], job: Job, report: Report, waiting: Callable[[int], None] = lambda cells: None
+) -> list[Done]:
+    """How every cell ended, in the order in which they did. Cells that another run is doing are waited for, at the end.
+
+    waiting: called with their number before that.
+    """
+    finished: list[Done] = []
+
+    def note(event: Step | Done) -> None:
+        report(event)
+        if isinstance(event, Done):
+            finished.append(event)
+
+    engine.run(cells, job, note)
+    if busy := [done.cell for done in finished if done.status == "busy"]:
+        waiting(len(busy))
+        engine.run(busy, job, note, wait_for_locks=True)
+    return [done for done in finished if done.status != "busy"]
+
+
 def make_engine(name: str, workers: int | None) -> Engine:
     """The engine of a name; workers: None means one worker for two cores (local, Ray)."""
     if name == "inline":

@@ -12,10 +12,10 @@ from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
     from dpicl.harness.mechanism.registry import Registered
     from dpicl.harness.run.expand import Cell
     from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.suite import Source, Suite
 
 #: What stands for a suite in `dpicl board all`.
@@ -71,13 +71,13 @@ def _results(
     arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered]
 ) -> tuple[list[Result], list[Result], list[Selection]]:
     """(results of the suite as it is now, results of retired versions, a selection for every source of records)."""
-    from dpicl.harness.cli.selection import Selection, report_damaged
+    from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.store import Store
     from dpicl.leaderboards.cli.board import belongs, retired_results
 
     store = Store(arguments.results, suite.name)
     results, damaged = store.load_all()
-    report_damaged(damaged, moved=False)
+    output.report_damaged(damaged, moved=False)
     current = [result for result in results if result.suite.hash == suite.hash]
     models = sorted({result.cell.model for result in current})
     selections: list[Selection] = []
@@ -96,9 +96,9 @@ def _results(
 
 def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered]) -> list[Cell]:
     """The cells of a suite on one source, whether its records are here or not."""
-    from dpicl.harness.cli.selection import facts_of
     from dpicl.harness.data.task import list_tasks
     from dpicl.harness.run.expand import TaskFacts, expand
+    from dpicl.harness.run.selection import facts_of
 
     def facts(name: str) -> Callable[[str], TaskFacts]:
         return lambda _: facts_of(name, source)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, add_results_flags, board_command
+from dpicl.harness.cli.arguments import Subparsers, add_command, add_results_flags, board_command, selected
 from dpicl.leaderboards.cli import all_boards, evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
     from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
     from dpicl.leaderboards.model.submissions import Submission
 
 
@@ -36,7 +36,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _board(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.cli.selection import report_damaged, select
     from dpicl.harness.core.errors import ResultError
     from dpicl.harness.mechanism import registry
     from dpicl.harness.run.fingerprints import Fingerprints
@@ -46,9 +45,9 @@ def _board(arguments: argparse.Namespace) -> int:
         return evidence.show(arguments)
     if arguments.suite == all_boards.ALL:
         return all_boards.show(arguments)
-    selection = select(arguments)
+    selection = selected(arguments)
     results, damaged = selection.store.load_all()
-    report_damaged(damaged, moved=False)
+    output.report_damaged(damaged, moved=False)
     kept = [result for result in results if belongs(result, selection)]
     submissions = submissions_of(arguments, selection.suite.name)
     old = retired_results(results, selection)

@@ -238,13 +238,12 @@ def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
 
 
 def _load(folder: Path, suites: Sequence[str]) -> list[Result]:
-    from dpicl.harness.cli.selection import report_damaged
     from dpicl.harness.run.store import Store
 
     results = []
     for suite in suites:
         found, damaged = Store(folder, suite).load_all()
-        report_damaged(damaged, moved=False)
+        output.report_damaged(damaged, moved=False)
         results += found
     return results
 

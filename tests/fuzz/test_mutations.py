@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.cli.selection import task_facts
 from dpicl.harness.core.errors import DataError, DpiclError, UsageError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
@@ -27,6 +26,7 @@ from dpicl.harness.data.task_file import read_task_file
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.scaffold.writing import TASK, write_example
 from dpicl.leaderboards.compare.sides import parse

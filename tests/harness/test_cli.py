@@ -10,8 +10,8 @@ import pytest
 
 from dpicl.cli import build_parser
 from dpicl.harness.cli.output import duration, plain
-from dpicl.harness.cli.progress import TimeLeft
 from dpicl.harness.run.engines import Done
+from dpicl.harness.run.progress import TimeLeft
 from tests.harness.test_registry import PLUGIN
 from tests.leaderboards.factory import make_result
 

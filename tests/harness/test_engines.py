@@ -120,7 +120,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path):
-    from dpicl.harness.cli.selection import task_facts
+    from dpicl.harness.run.selection import task_facts
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]

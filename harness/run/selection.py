@@ -1,13 +1,12 @@
-"""From flags to cells: the suite, what the command line changes, the registry, and the results that are there."""
+"""From a suite to its cells: what is changed in it, the registry, and the store of its results."""
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dpicl.harness import models
-from dpicl.harness.cli.output import message
 from dpicl.harness.core.errors import unknown
 from dpicl.harness.core.paths import find_suite
 from dpicl.harness.data.config import source_spec
@@ -16,7 +15,7 @@ from dpicl.harness.data.task import list_tasks, load_config
 from dpicl.harness.mechanism.registry import Registered, load_mechanisms
 from dpicl.harness.run.expand import Cell, TaskFacts, expand
 from dpicl.harness.run.results import SuiteReference
-from dpicl.harness.run.store import Damaged, Store
+from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 
@@ -35,28 +34,35 @@ class Selection:
         return SuiteReference(name=self.suite.name, version=self.suite.version, hash=self.suite.hash)
 
 
-def select(arguments: argparse.Namespace) -> Selection:
-    """Reads the suite and expands it. Raises UsageError for anything that is not known or does not fit."""
-    mechanisms = load_mechanisms(arguments.plugin)
-    suite = load_suite(find_suite(arguments.suite))
-    options = [OptionChange(*item) for item in getattr(arguments, "option", [])]
-    suite = changed(
-        suite,
-        Changes(
-            tasks=getattr(arguments, "task", []),
-            mechanisms=getattr(arguments, "mechanism", []),
-            models=arguments.model,
-            epsilons=getattr(arguments, "epsilon", []),
-            seeds=getattr(arguments, "seed", []),
-            source=arguments.source,
-            test_records=arguments.limit,
-        ),
-        mechanisms,
-    )
+def select(
+    suite: str,
+    results: Path,
+    plugins: Sequence[Path] = (),
+    changes: Changes | None = None,
+    options: Sequence[OptionChange] = (),
+    reveal: bool = False,
+) -> Selection:
+    """Reads the suite of that name or path and expands it; see `expand` for reveal.
+
+    Raises UsageError for anything that is not known or does not fit.
+    """
+    mechanisms = load_mechanisms(plugins)
+    read = load_suite(find_suite(suite))
+    return selection_of(changed(read, changes or Changes(), mechanisms), mechanisms, results, options, reveal, suite)
+
+
+def selection_of(
+    suite: Suite,
+    mechanisms: dict[str, Registered],
+    results: Path,
+    options: Sequence[OptionChange] = (),
+    reveal: bool = False,
+    asked: str = "",
+) -> Selection:
+    """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
     check_models(suite)
-    # a command without the flag makes no release: it shows what is there
-    cells = expand(suite, mechanisms, task_facts(), options, reveal=getattr(arguments, "reveal_records", True))
-    return Selection(arguments.suite, suite, mechanisms, cells, Store(arguments.results, suite.name))
+    cells = expand(suite, mechanisms, task_facts(), options, reveal)
+    return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name))
 
 
 def check_models(suite: Suite) -> None:
@@ -80,13 +86,3 @@ def facts_of(name: str, source: str) -> TaskFacts:
     """What task.yaml says of a task, with the source of its records."""
     config = load_config(name)
     return TaskFacts(config["metadata"]["version"], source, source_spec(config).labels)
-
-
-def report_damaged(damaged: list[Damaged], moved: bool) -> None:
-    """One sentence about the files that are no results, on stderr."""
-    if not damaged:
-        return
-    first = damaged[0]
-    what = "set aside (kept in a folder set_aside beside it)" if moved else "ignored (`dpicl run` sets it aside)"
-    more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
-    message(f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}.")

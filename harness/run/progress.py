@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from dpicl.harness.cli.output import count, duration, message
+from dpicl.harness.core.messages import count, duration, message
 from dpicl.harness.core.printable import printable
 from dpicl.harness.run.engines import Done, Report, Step
 
@@ -63,8 +63,10 @@ class TimeLeft:
 @contextmanager
 def shown(total: int, left: TimeLeft) -> Iterator[Report]:
     """The function that an engine reports to, while a bar or lines are shown."""
-    if sys.stderr.isatty():
-        with _bar(total, left) as report:
+    # this stderr, also while dpicl.harness.data.concealed turns sys.stderr away
+    console = Console() if Console().is_jupyter else Console(file=sys.stderr)
+    if console.is_jupyter or sys.stderr.isatty():
+        with _bar(total, left, console) as report:
             yield report
     else:
         yield _Lines(total, left)
@@ -108,7 +110,7 @@ class _Lines:
 
 
 @contextmanager
-def _bar(total: int, left: TimeLeft) -> Iterator[Report]:
+def _bar(total: int, left: TimeLeft, console: Console) -> Iterator[Report]:
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -116,7 +118,6 @@ def _bar(total: int, left: TimeLeft) -> Iterator[Report]:
         TextColumn("{task.fields[note]}", markup=False),
         TimeElapsedColumn(),
     )
-    console = Console(file=sys.stderr)  # this one, also while dpicl.harness.data.concealed turns sys.stderr away
     with Progress(*columns, console=console, transient=True) as progress:
         whole = progress.add_task("cells", total=total, note=left.text())
         rows: dict[str, TaskID] = {}
