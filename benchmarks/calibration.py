@@ -21,9 +21,9 @@ from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.dpsgd import find_noise_multiplier
 
 from benchmarks._report import main, report
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy.calibration import calibrate
-from harness.privacy.private_set import PrivateSet
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.privacy.private_set import PrivateSet
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02

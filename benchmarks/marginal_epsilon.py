@@ -17,12 +17,12 @@ import tempfile
 from typing import Any
 
 from benchmarks._report import main, report
-from harness.cells import Cell, resolve_options
-from harness.mechanism import Mechanism
-from harness.registry import load_mechanisms
-from harness.results import Result, SuiteReference
-from harness.runner import Workbench, run_cell
-from harness.task import load_config
+from dpicl.harness.data.task import load_config
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import Cell, resolve_options
+from dpicl.harness.run.results import Result, SuiteReference
+from dpicl.harness.run.runner import Workbench, run_cell
 
 TASK = "agnews"
 OPTIONS = {"slots": 10, "examples_per_slot": 2, "record_tokens": 32, "sampling_seed": 0}
@@ -32,7 +32,7 @@ PROMISED_SHARE = 0.05
 
 def run() -> dict[str, Any]:
     """Two cells of one collection, in a cache of their own."""
-    from harness.data_sources import resolve
+    from dpicl.harness.data.sources import resolve
 
     with tempfile.TemporaryDirectory() as folder:
         bench = Workbench(load_mechanisms())

@@ -19,10 +19,10 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from benchmarks._report import main, report
-from harness import models
-from harness.evaluation.prefix_cached_lm import PrefixCachedLM
-from harness.models.transformers import TransformersLM
-from harness.task import CONTENT_FREE, Task
+from dpicl.harness import models
+from dpicl.harness.data.task import CONTENT_FREE, Task
+from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
+from dpicl.harness.models.transformers import TransformersLM
 
 TOLERANCE = 1e-3
 SHOTS = 4

@@ -15,8 +15,8 @@ Nothing is planted in it.
 
 The drop is planted in 3 of the 10 cells. "False alarms" is the share of comparisons with a regression or an improvement
 in any cell without one; "gate" the share that would stop a release; "found" the share of planted cells found. The tests
-are harness.comparison's own, with 1,999 random draws instead of 9,999. Other tests run on the same comparisons where
-nothing is planted: they are why the crossed test is the default.
+are dpicl.leaderboards.compare's own, with 1,999 random draws instead of 9,999. Other tests run on the same comparisons
+where nothing is planted: they are why the crossed test is the default.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ import numpy as np
 from scipy import special
 
 from benchmarks._report import machine
-from harness.comparison.cell_tests import DEFAULTS, Family, Method, family_of, p_value
-from harness.comparison.paired_tests import holm, sign_flip_test
-from harness.evaluation.statistics import wilson_interval
+from dpicl.harness.evaluation.statistics import wilson_interval
+from dpicl.leaderboards.compare.cell_tests import DEFAULTS, Family, Method, family_of, p_value
+from dpicl.leaderboards.compare.paired_tests import holm, sign_flip_test
 
 PLANTED, DRAWS = 3, 1_999
 SEEDS = (1, 2, 3, 5)

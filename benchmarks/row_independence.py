@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from benchmarks._report import main, report
-from harness import models
-from harness.models.base import LanguageModel
-from harness.task import Task
+from dpicl.harness import models
+from dpicl.harness.data.task import Task
+from dpicl.harness.models.base import LanguageModel
 
 LABEL = "Village"
 PROMPTS = 16

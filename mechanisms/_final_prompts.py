@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.mechanism import FinalPrompt, Query
-from harness.task import Record
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import FinalPrompt, Query
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 
 def asking(task: PublicTask, query: Query, request: str, examples: Sequence[Record] = ()) -> FinalPrompt:

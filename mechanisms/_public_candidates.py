@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.mechanism import AnswerContext, FinalPrompt, Query
-from harness.task import Record
-from mechanisms._final_prompts import asking
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import AnswerContext, FinalPrompt, Query
+from dpicl.mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 #: Which public records: of the task's own distribution, or of another one.
 KINDS = ("in", "out")

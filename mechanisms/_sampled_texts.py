@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from harness.generation import PromptWriter, ReleasedText
-from harness.mechanism import Context, Demonstration
+from dpicl.harness.mechanism.bases import Context, Demonstration
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
 
 if TYPE_CHECKING:
-    from harness.privacy.private_set import PrivateRecord
+    from dpicl.harness.privacy.private_set import PrivateRecord
 
 
 def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:

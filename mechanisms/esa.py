@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from harness.errors import UsageError
-from harness.generation import check_positive
-from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from harness.models.embeddings import check_name
-from harness.privacy import accountants
-from harness.privacy.primitives import NearestToMean
-from harness.privacy.private_set import Sample
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.models.embeddings import check_name
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.primitives import NearestToMean
+from dpicl.harness.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 
 @dataclass(frozen=True)

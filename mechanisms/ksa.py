@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.generation import check_positive
-from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
-from harness.privacy.private_set import Sample, sampling_rate
-from harness.privacy.renyi import sampled_exponential_epsilon
-from harness.privacy.top_k import NoisyTopK
-from mechanisms._final_prompts import asking
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query, Sizes
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.privacy.private_set import Sample, sampling_rate
+from dpicl.harness.privacy.top_k import NoisyTopK
+from dpicl.harness.reaccounting.renyi import sampled_exponential_epsilon
+from dpicl.mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 #: How the paper asks, by task; other tasks are asked as the last one.
 REQUESTS = {

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from harness.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy.events import parallel
-from harness.privacy.primitives import BoundedRangeChoice
-from harness.privacy.private_set import PrivateSet, sampling_rate
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
+from dpicl.harness.privacy.events import parallel
+from dpicl.harness.privacy.primitives import BoundedRangeChoice
+from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from harness.errors import DataError
-from harness.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
-from harness.privacy.private_set import PrivateSet
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
+from dpicl.harness.privacy.private_set import PrivateSet
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 
 @dataclass(frozen=True)

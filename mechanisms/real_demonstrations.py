@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import DataError
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Sizes
-from harness.privacy.private_set import PrivateRecord, PrivateSet
-from mechanisms._sampled_texts import sampled_texts
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet
+from dpicl.mechanisms._sampled_texts import sampled_texts
 
 #: Private records in the prompt of each text of a JSON task.
 EXAMPLES = 4

@@ -7,7 +7,8 @@ For every query:
    of their embeddings, and the radius of the ball that holds them all are the space in which private answers are seen;
 2. sample private records and deal them into M slots; every slot writes an answer, whose embedding is projected into
    this space and clipped to the ball;
-3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means (harness.privacy.cluster_tree);
+3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means
+   (dpicl.harness.privacy.cluster_tree);
 4. from the heaviest cluster on, the candidate nearest to its noisy mean is released, each once, k at most;
 5. the model picks among them, in public, after one public example.
 
@@ -27,16 +28,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import unknown
-from harness.generation import check_positive
-from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
-from harness.models.embeddings import check_name
-from harness.privacy.cluster_tree import ClusterTree
-from harness.privacy.private_set import Sample
-from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.models.embeddings import check_name
+from dpicl.harness.privacy.cluster_tree import ClusterTree
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 #: Directions of which public answers have less spread than this are drawn at random instead.
 _FLAT = 1e-9

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import unknown
-from harness.generation import check_positive
-from harness.mechanism import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
-from harness.models.embeddings import check_name
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import Sample
-from mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.models.embeddings import check_name
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import unknown
-from harness.generation import check_positive
-from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query, Sizes
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import Sample
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query, Sizes
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.privacy.private_set import Sample
 
 if TYPE_CHECKING:
-    from harness.task import PublicTask
+    from dpicl.harness.data.task import PublicTask
 
 CANDIDATES = ("spans", "keywords")
 

@@ -10,18 +10,18 @@ from typing import Any
 
 import datasets
 
-from harness.concealed import load_task
-from harness.errors import UsageError
-from harness.task import served
-from harness.task_config import load_config, source_spec
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.concealed import load_task
+from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.data.task import served
 
 
 def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
     """{'test': documents of the task}; lm-eval passes everything under `metadata` of task.yaml.
 
-    Inside `harness.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or `source` from
-    `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there as well. With
-    $DPICL_NOISE = secure an error tells nothing about a record.
+    Inside `dpicl.harness.data.task.serving(task)` they are that task's. Otherwise the source is $DPICL_SOURCE, or
+    `source` from `lm_eval --metadata '{"source": "synthetic"}'`, or 'auto'; `limit_test` and `seed` may be given there
+    as well. With $DPICL_NOISE = secure an error tells nothing about a record.
     """
     up = served()
     if up is not None:

@@ -1,7 +1,7 @@
 """Metrics of the tasks, in the two steps of lm-eval: one item a document, then one number over all items.
 
 Classification scores every label word by its full log-probability after the prompt (the sum over its tokens) and
-normalises over the labels; `harness.evaluation.calibration` holds the arithmetic of contextual calibration.
+normalises over the labels; `dpicl.harness.evaluation.calibration` holds the arithmetic of contextual calibration.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.evaluation import calibration, text_metrics
+from dpicl.harness.evaluation import calibration, text_metrics
 
 #: One document: gold (index of its label, -1 if none), content_free, log_probs (one a label, natural logarithm).
 Item = Mapping[str, Any]
@@ -34,7 +34,7 @@ def extraction_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[s
 
 
 def generation_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
-    """Scores of the first line of the answer against the reference (see harness.evaluation.text_metrics).
+    """Scores of the first line of the answer against the reference (see dpicl.harness.evaluation.text_metrics).
 
     The prompt opens a quotation mark, so one at the end of the answer is not part of it.
     'similarity' holds the two texts: embeddings are made for all documents at once, by the aggregation. A metric that

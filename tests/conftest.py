@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
+from dpicl.cli import main
 
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
@@ -48,7 +48,7 @@ def own_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def warnings_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's warnings reach caplog, or the stderr of this test's first command: `main` sets its log up once."""
-    log = logging.getLogger("harness")
+    log = logging.getLogger("dpicl")
     monkeypatch.setattr(log, "handlers", [])
     monkeypatch.setattr(log, "propagate", True)
 
@@ -75,7 +75,7 @@ def dpicl_process(own_cache: Path) -> Callable[..., subprocess.Popen[str]]:
 
     def start(*words: object, **how: Any) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [sys.executable, "-m", "harness", *map(str, words)],
+            [sys.executable, "-m", "dpicl", *map(str, words)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,6 +1,6 @@
 """Samples as plain records: a sample can be read only while it is open."""
 
-from harness.record_sets import Record
+from dpicl.harness.data.splits import Record
 
 
 def contents(slots):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.conformance.kit import TASKS
-from harness.task import PublicTask
+from dpicl.harness.conformance.kit import TASKS
+from dpicl.harness.data.task import PublicTask
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -75,7 +75,7 @@ def test_the_example_mechanism_says_which_tasks_it_cannot_do():
 
 
 def test_a_commit_holds_no_attack_result_that_cannot_be_read():
-    from harness.attacks.store import load_attacks
+    from dpicl.harness.attacks.store import load_attacks
 
     results, damaged = load_attacks(ROOT / "results")
     assert damaged == []

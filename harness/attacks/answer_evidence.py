@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.audit_rules import (
+from dpicl.harness.attacks.audit_rules import (
     SIDES,
     Evidence,
     Fit,
@@ -18,22 +18,22 @@ from harness.attacks.audit_rules import (
     reference_vector,
     table,
 )
-from harness.attacks.audit_runs import AnswerRuns, Seen
-from harness.attacks.canaries import canary
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, FinalPrompt
-from harness.models.embeddings import EmbeddingModel, load_embeddings
-from harness.output_cache import OutputCache
-from harness.privacy.calibration import Calibration
-from harness.privacy.events import is_gaussian
-from harness.privacy.ledger import Ledger
-from harness.releasing import Report
-from harness.task import Record
+from dpicl.harness.attacks.audit_runs import AnswerRuns, Seen
+from dpicl.harness.attacks.canaries import canary
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import AnswerMechanism, FinalPrompt
+from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
+from dpicl.harness.privacy.calibration import Calibration
+from dpicl.harness.privacy.events import is_gaussian
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Report
 
 if TYPE_CHECKING:
-    from harness.attacks.audit import Audit
-    from harness.models.base import LanguageModel
-    from harness.task import Task
+    from dpicl.harness.attacks.audit import Audit
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.models.base import LanguageModel
 
 
 class AnswerEvidence:

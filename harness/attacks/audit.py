@@ -21,29 +21,29 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from harness import manifest
-from harness.attacks.answer_evidence import AnswerEvidence
-from harness.attacks.audit_rules import Evidence
-from harness.attacks.canaries import held_out
-from harness.attacks.demonstration_evidence import DemonstrationEvidence
-from harness.attacks.lower_bounds import Bound, split_bounds
-from harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
-from harness.attacks.paired import PairedBound, paired_bounds
-from harness.attacks.results import Access, AttackResult, Decision, LowerBound, Subject, attack_id
-from harness.cells import sized_options
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, DemonstrationMechanism, Mechanism, Sizes
-from harness.output_cache import OutputCache
-from harness.privacy import accountants
-from harness.privacy.calibration import Calibration, calibrate
-from harness.releasing import Release, Report, Stated
-from harness.results import Cost, storable
-from harness.seeds import streams
-from harness.write_up import manifest_of, privacy_of
+from dpicl.harness.attacks.answer_evidence import AnswerEvidence
+from dpicl.harness.attacks.audit_rules import Evidence
+from dpicl.harness.attacks.canaries import held_out
+from dpicl.harness.attacks.demonstration_evidence import DemonstrationEvidence
+from dpicl.harness.attacks.lower_bounds import Bound, split_bounds
+from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
+from dpicl.harness.attacks.paired import PairedBound, paired_bounds
+from dpicl.harness.attacks.results import Access, AttackResult, Decision, LowerBound, Subject, attack_id
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism, Sizes
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.calibration import Calibration, calibrate
+from dpicl.harness.run import manifest
+from dpicl.harness.run.expand import sized_options
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Release, Report, Stated
+from dpicl.harness.run.results import Cost, storable
+from dpicl.harness.run.write_up import manifest_of, privacy_of
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
-    from harness.task import PublicTask, Task
+    from dpicl.harness.data.task import PublicTask, Task
+    from dpicl.harness.models.base import LanguageModel
 
 
 #: Draws of the noise of the published bootstrap.
@@ -223,7 +223,7 @@ def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str
     """The bound, and those of both methods from limits of TPR and FPR on their own.
 
     Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of redraws of the
-    noise, pairs of runs say more (harness.attacks.paired).
+    noise, pairs of runs say more (dpicl.harness.attacks.paired).
     """
     rule, gaussian = evidence.rule, evidence.gaussian
     if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):

@@ -1,5 +1,5 @@
 """How an auditor turns what was seen of a run into a score: rules that are fitted on the runs that choose, and used as
-they are on the runs that judge (harness.attacks.lower_bounds, strategy split).
+they are on the runs that judge (dpicl.harness.attacks.lower_bounds, strategy split).
 
 A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
 runs too: half of these fit, the others compare.
@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from harness.attacks.lower_bounds import score_thresholds, shares_above
-from harness.attacks.mixtures import exceedance
-from harness.attacks.watchers import Passage
-from harness.privacy.ledger import Ledger
+from dpicl.harness.attacks.lower_bounds import score_thresholds, shares_above
+from dpicl.harness.attacks.mixtures import exceedance
+from dpicl.harness.attacks.watchers import Passage
+from dpicl.harness.privacy.ledger import Ledger
 
 #: With the canary, and without.
 SIDES: Final = (True, False)

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.canaries import Canary
-from harness.attacks.views import with_records
-from harness.attacks.watchers import CoupledCoins, Forcing, Passage, Recording
-from harness.errors import UsageError
-from harness.mechanism import (
+from dpicl.harness.attacks.canaries import Canary
+from dpicl.harness.attacks.views import with_records
+from dpicl.harness.attacks.watchers import CoupledCoins, Forcing, Passage, Recording
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import (
     AnswerContext,
     AnswerMechanism,
     Context,
@@ -28,20 +30,18 @@ from harness.mechanism import (
     FinalPrompt,
     Sizes,
 )
-from harness.output_cache import OutputCache
-from harness.outputs import checked_answer, checked_demonstrations
-from harness.privacy.calibration import Calibration
-from harness.privacy.doors import Door, Watcher, watching
-from harness.privacy.ledger import Ledger, Partition
-from harness.privacy.private_set import PrivateSet, Sample
-from harness.seeds import streams
-from harness.slot_reader import SlotReader
-from harness.task import Record
+from dpicl.harness.mechanism.outputs import checked_answer, checked_demonstrations
+from dpicl.harness.privacy.calibration import Calibration
+from dpicl.harness.privacy.ledger import Ledger, Partition
+from dpicl.harness.privacy.private_set import PrivateSet, Sample
+from dpicl.harness.privacy.release_hooks import Door, Watcher, watching
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.reader import SlotReader
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
-    from harness.privacy.private_set import PrivateRecord
-    from harness.task import Task
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.models.base import LanguageModel
+    from dpicl.harness.privacy.private_set import PrivateRecord
 
 Slots = tuple[tuple["PrivateRecord", ...], ...]
 

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from harness.attacks.results import Access, Estimate, LowerBound
-from harness.mechanism import Partition
+from dpicl.harness.attacks.results import Access, Estimate, LowerBound
+from dpicl.harness.mechanism.bases import Partition
 
 if TYPE_CHECKING:
-    from harness.attacks.targets import Target
-    from harness.mechanism import Mechanism
-    from harness.models.base import LanguageModel
-    from harness.record_sets import Record
-    from harness.releasing import Terms
-    from harness.task import Task
+    from dpicl.harness.attacks.targets import Target
+    from dpicl.harness.data.splits import Record
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.mechanism.bases import Mechanism
+    from dpicl.harness.models.base import LanguageModel
+    from dpicl.harness.run.releasing import Terms
 
 Report = Callable[[int, int, str], None]
 
@@ -37,7 +37,7 @@ class Scene:
     """Everything that an attack works with.
 
     members: the private set. others: records of the same distribution that are not in it.
-    canaries: those of both whose membership an independent fair coin decided (see harness.attacks.one_run).
+    canaries: those of both whose membership an independent fair coin decided (see dpicl.harness.attacks.one_run).
     sizes: n_y of each group that is released from, as public constants: what the coins give on average.
     face: makes a target from any private set (`target` makes it from the members).
     again: the same scene with other coins: other records, another deal, other noise.

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from harness.errors import UsageError
-from harness.mechanism import Mechanism
-from harness.task import Record, Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.mechanism.bases import Mechanism
 
 #: Stands for the text where the task's own words around it are wanted.
 _MARK = "\x00"

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from harness.attacks.views import NO, YES, free_text, yes_or_no
-from harness.errors import UsageError, unknown
-from harness.mechanism import Query
-from harness.slot_prompts import label_endings
-from harness.task import Record
+from dpicl.harness.attacks.views import NO, YES, free_text, yes_or_no
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.run.prompts import label_endings
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
-    from harness.models.embeddings import EmbeddingModel
-    from harness.task import Task
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.models.base import LanguageModel
+    from dpicl.harness.models.embeddings import EmbeddingModel
 
 Question = Literal["inquiry", "lookup"]
 QUESTIONS: Final = ("inquiry", "lookup")

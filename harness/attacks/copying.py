@@ -21,8 +21,8 @@ from functools import cache, lru_cache
 from nltk.stem.porter import PorterStemmer
 from rouge_score import tokenize
 
-from harness.errors import UsageError
-from harness.evaluation.statistics import wilson_interval
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import wilson_interval
 
 #: Words in a row that make a copied span (Zeng et al.).
 SPAN = 20

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import softmax
 
-from harness.attacks.audit_rules import SIDES, Evidence, Fit, Rule, as_it_is, linear, reference_vector
-from harness.attacks.audit_runs import DemonstrationRuns
-from harness.attacks.canaries import held_out
-from harness.mechanism import DemonstrationMechanism
-from harness.privacy.calibration import Calibration
-from harness.privacy.doors import Door
-from harness.privacy.events import is_gaussian
-from harness.privacy.ledger import Ledger
-from harness.releasing import Report
-from harness.seeds import streams
-from harness.task import NEUTRAL_LABEL, Record
+from dpicl.harness.attacks.audit_rules import SIDES, Evidence, Fit, Rule, as_it_is, linear, reference_vector
+from dpicl.harness.attacks.audit_runs import DemonstrationRuns
+from dpicl.harness.attacks.canaries import held_out
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.task import NEUTRAL_LABEL, Record
+from dpicl.harness.mechanism.bases import DemonstrationMechanism
+from dpicl.harness.privacy.calibration import Calibration
+from dpicl.harness.privacy.events import is_gaussian
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.release_hooks import Door
+from dpicl.harness.run.releasing import Report
 
 if TYPE_CHECKING:
-    from harness.attacks.audit import Audit
-    from harness.models.base import LanguageModel
-    from harness.task import Task
+    from dpicl.harness.attacks.audit import Audit
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.models.base import LanguageModel
 
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000

@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
-The model is read once for all of them, and what slots answer is kept (harness.output_cache). The private set, and who
-is not in it, come from the task's train records by public coins (harness.attacks.games).
+The model is read once for all of them, and what slots answer is kept (dpicl.harness.run.output_cache). The private set,
+and who is not in it, come from the task's train records by public coins (dpicl.harness.attacks.games).
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from harness import manifest
-from harness.attacks.base import Attack, Report, Scene
-from harness.attacks.games import Game, deal
-from harness.attacks.results import AttackResult, Subject, attack_id
-from harness.attacks.targets import Target, target
-from harness.cells import build, fixed_epsilon, sized_options
-from harness.errors import ResultError, UsageError, unknown
-from harness.mechanism import AnswerMechanism, Mechanism, Partition
-from harness.output_cache import OutputCache, outputs_folder
-from harness.registry import Registered, RegisteredAttack, find_mechanism
-from harness.releasing import Terms
-from harness.results import Cost, storable
-from harness.task import Record
-from harness.write_up import manifest_of, privacy_of
+from dpicl.harness.attacks.base import Attack, Report, Scene
+from dpicl.harness.attacks.games import Game, deal
+from dpicl.harness.attacks.results import AttackResult, Subject, attack_id
+from dpicl.harness.attacks.targets import Target, target
+from dpicl.harness.core.errors import ResultError, UsageError, unknown
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Partition
+from dpicl.harness.mechanism.registry import Registered, RegisteredAttack, find_mechanism
+from dpicl.harness.run import manifest
+from dpicl.harness.run.expand import build, fixed_epsilon, sized_options
+from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+from dpicl.harness.run.releasing import Terms
+from dpicl.harness.run.results import Cost, storable
+from dpicl.harness.run.write_up import manifest_of, privacy_of
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
-    from harness.task import Task
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.models.base import LanguageModel
 
 #: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
 #: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.
@@ -211,7 +211,7 @@ class Attacker:
         )
 
     def _loaded(self) -> LanguageModel:
-        from harness import models
+        from dpicl.harness import models
 
         if self._model is None:
             self._model = models.load(self._name)

@@ -1,8 +1,8 @@
 """Who is in and who is out: the public coins of a membership attack.
 
 Candidates are train records. A canary is in by a fair coin of its own, so that one release already bounds epsilon
-(harness.attacks.one_run); where more members than others are asked for, or more others than members, the surplus is in,
-or out, for sure. Where records of different labels are disjoint groups, candidates have the labels of the
+(dpicl.harness.attacks.one_run); where more members than others are asked for, or more others than members, the surplus
+is in, or out, for sure. Where records of different labels are disjoint groups, candidates have the labels of the
 demonstrations to be released: no other group is touched.
 """
 
@@ -12,18 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from harness.errors import UsageError
-from harness.mechanism import Partition
-from harness.seeds import streams
-from harness.task import Record
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Partition
 
 if TYPE_CHECKING:
-    from harness.task import Task
+    from dpicl.harness.data.task import Task
 
 
 @dataclass(frozen=True)
 class Game:
-    """members, others, canaries: as in `harness.attacks.base.Scene`. sizes: members to be expected, by group."""
+    """members, others, canaries: as in `dpicl.harness.attacks.base.Scene`. sizes: members to be expected, by group."""
 
     members: tuple[Record, ...] = field(repr=False)
     others: tuple[Record, ...] = field(repr=False)
@@ -34,7 +34,7 @@ class Game:
 def deal(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
     """About ``members`` records in and ``others`` out, exactly members + others in all.
 
-    shots: of the release, whose labels are those of `harness.releasing` for this seed.
+    shots: of the release, whose labels are those of `dpicl.harness.run.releasing` for this seed.
     Raises UsageError when the task has too few records, or there are fewer members than labels.
     """
     randomness = streams(seed)

@@ -12,11 +12,11 @@ from functools import cache
 
 from rouge_score.rouge_scorer import RougeScorer
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from harness.errors import UsageError
-from harness.mechanism import Mechanism
-from harness.task import Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from harness.attacks.views import YES, free_text, yes_or_no
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Mechanism
-from harness.task import Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.attacks.views import YES, free_text, yes_or_no
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 
 _QUESTION = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
 _SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from scipy.special import log_softmax
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import (
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import (
     Scores,
     cannot_answer,
     first_words,
@@ -31,12 +31,12 @@ from harness.attacks.membership import (
     shown_finding,
     shows_records,
 )
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Mechanism
-from harness.task import Record, Task
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 
 if TYPE_CHECKING:
-    from harness.attacks.targets import Target
+    from dpicl.harness.attacks.targets import Target
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainccinv, betaincinv
 
-from harness.errors import UsageError
+from dpicl.harness.core.errors import UsageError
 
 #: A bet stakes at most this part of what keeps the capital positive. Waudby-Smith & Ramdas use 1/2 or 3/4; more
 #: narrows the limits for values that vary little, which are the ones that an audit with known noise sees.

@@ -4,7 +4,7 @@ A larger score speaks for membership ("the canary is in"). A rule says "in" abov
 scores point the other way, at or below it (score <= t): equal scores always fall on the same side, and swapping the
 labels together with the rule changes nothing.
 
-`audit_bound` answers with two bounds, because they say different things (see `harness.attacks.trade_offs`):
+`audit_bound` answers with two bounds, because they say different things (see `dpicl.harness.attacks.trade_offs`):
 
 * gdp: the mechanism is not mu-GDP for a smaller mu. This needs no assumption. Its epsilon at delta is right only for a
   mechanism whose curve is Gaussian, such as a composition of Gaussian releases without subsampling.
@@ -30,9 +30,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper, rate_limits
-from harness.attacks.trade_offs import check_delta, epsilon_of_mu, log_ratio, mu_lower, pure_epsilon_lower
-from harness.errors import UsageError
+from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper, rate_limits
+from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, log_ratio, mu_lower, pure_epsilon_lower
+from dpicl.harness.core.errors import UsageError
 
 Method = Literal["gdp", "pure"]
 

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks import rates
-from harness.attacks.base import Finding
-from harness.attacks.one_run import OneRun, one_run_bound
-from harness.attacks.results import Estimate, LowerBound
-from harness.cells import fixed_epsilon
-from harness.errors import ModelError, UsageError
-from harness.mechanism import AnswerMechanism, Mechanism, Partition, Query
-from harness.seeds import streams
+from dpicl.harness.attacks import rates
+from dpicl.harness.attacks.base import Finding
+from dpicl.harness.attacks.one_run import OneRun, one_run_bound
+from dpicl.harness.attacks.results import Estimate, LowerBound
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Partition, Query
+from dpicl.harness.run.expand import fixed_epsilon
 
 if TYPE_CHECKING:
-    from harness.attacks.base import Scene
-    from harness.attacks.targets import Look, Target
-    from harness.record_sets import Record
-    from harness.task import Task
+    from dpicl.harness.attacks.base import Scene
+    from dpicl.harness.attacks.targets import Look, Target
+    from dpicl.harness.data.splits import Record
+    from dpicl.harness.data.task import Task
 
 #: What a candidate is asked about: one or more texts of queries.
 Questions = Callable[["Record"], Sequence[str]]

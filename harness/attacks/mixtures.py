@@ -24,8 +24,8 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import expit, logit, ndtr, ndtri
 
-from harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
-from harness.attacks.lower_bounds import (
+from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from dpicl.harness.attacks.lower_bounds import (
     Bound,
     LowerBounds,
     Method,
@@ -38,7 +38,7 @@ from harness.attacks.lower_bounds import (
     score_thresholds,
     split_bounds,
 )
-from harness.errors import UsageError
+from dpicl.harness.core.errors import UsageError
 
 #: Thresholds of the closed forms, from REACH standard deviations below the smallest clean value to as many above.
 GRID = 4001

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from harness.errors import UsageError
+from dpicl.harness.core.errors import UsageError
 
 #: Rules that are tried, fixed before any score is seen: the share of the candidates with the largest scores that is
 #: guessed to be in, and the share with the smallest scores that is guessed to be out. The level is divided by their

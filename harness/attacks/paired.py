@@ -25,10 +25,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from harness.attacks.limits import mean_lower, mean_upper
-from harness.attacks.lower_bounds import checked_alpha, halves
-from harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
-from harness.errors import UsageError
+from dpicl.harness.attacks.limits import mean_lower, mean_upper
+from dpicl.harness.attacks.lower_bounds import checked_alpha, halves
+from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
+from dpicl.harness.core.errors import UsageError
 
 #: Epsilons that are tested in this order, so many at a time.
 _TESTED = np.arange(1501) / 100

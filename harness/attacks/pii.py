@@ -17,20 +17,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.copying import copied_spans, overlaps
-from harness.attacks.membership import cannot_answer, shows_records
-from harness.attacks.pii_patterns import Extraction, extraction, found
-from harness.attacks.results import Estimate
-from harness.attacks.targets import Target
-from harness.attacks.views import free_text
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Query
-from harness.registry import find_mechanism, load_mechanisms
-from harness.task import Record, Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.copying import copied_spans, overlaps
+from dpicl.harness.attacks.membership import cannot_answer, shows_records
+from dpicl.harness.attacks.pii_patterns import Extraction, extraction, found
+from dpicl.harness.attacks.results import Estimate
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.attacks.views import free_text
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Demonstration, Mechanism, Query
+from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
+    from dpicl.harness.models.base import LanguageModel
 
 #: PRISM's question, the same for numbers, and the addition by which Zeng et al. make a model repeat its context. Each
 #: with the first words of the answer (ours): a small model otherwise answers all of them with a line break.

@@ -28,8 +28,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from harness.errors import UsageError
-from harness.evaluation.statistics import wilson_interval
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import wilson_interval
 
 # The look-ahead bounds what is read from each start to 64 characters, which is what makes it linear.
 _ADDRESS = re.compile(

@@ -18,10 +18,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
-from harness.attacks.lower_bounds import LowerBounds, audit_bound, checked_runs, halves, score_thresholds
-from harness.errors import UsageError
-from harness.evaluation.statistics import wilson_interval
+from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from dpicl.harness.attacks.lower_bounds import LowerBounds, audit_bound, checked_runs, halves, score_thresholds
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import wilson_interval
 
 #: The false positive rates at which `membership` reports the TPR (Carlini et al. 2022, "Membership Inference Attacks
 #: From First Principles", section III: average measures say nothing about the few who are surely exposed).

@@ -13,28 +13,28 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from harness.attacks import rates
-from harness.attacks.answer_evidence import AnswerEvidence
-from harness.attacks.audit import Audit, bounds_of, release_of
-from harness.attacks.audit_rules import Evidence, reference_vector
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.lower_bounds import halves
-from harness.attacks.membership import CONFIDENCE, measures_of
-from harness.attacks.results import Access
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism
-from harness.privacy.calibration import calibrate
-from harness.seeds import streams
+from dpicl.harness.attacks import rates
+from dpicl.harness.attacks.answer_evidence import AnswerEvidence
+from dpicl.harness.attacks.audit import Audit, bounds_of, release_of
+from dpicl.harness.attacks.audit_rules import Evidence, reference_vector
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.lower_bounds import halves
+from dpicl.harness.attacks.membership import CONFIDENCE, measures_of
+from dpicl.harness.attacks.results import Access
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.privacy.calibration import calibrate
 
 if TYPE_CHECKING:
-    from harness.mechanism import Mechanism
-    from harness.task import Task
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.mechanism.bases import Mechanism
 
 
 @dataclass(frozen=True)
 class ReferenceVector(Attack):
     """runs: with the canary, and as many without; each deals the members anew. question: what is asked, see
-    harness.attacks.canaries. words: of the canary that are asked about."""
+    dpicl.harness.attacks.canaries. words: of the canary that are asked about."""
 
     name: ClassVar[str] = "reference_vector"
     access: ClassVar[Access] = "white-box"

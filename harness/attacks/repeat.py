@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from harness.attacks.views import free_text
-from harness.errors import UsageError
-from harness.mechanism import Mechanism
-from harness.models.embeddings import check_name, load_embeddings
-from harness.task import Record, Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.attacks.views import free_text
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.models.embeddings import check_name, load_embeddings
 
 _QUESTION = "Complete the following text as in the examples above.\nText: {start}"
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from harness.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
-from harness.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
+from dpicl.harness.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
+from dpicl.harness.run.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
 
 ATTACK_SCHEMA: Final = 1
 
@@ -22,7 +22,8 @@ Access = Literal["black-box", "white-box"]
 
 
 class Subject(Part):
-    """What was attacked: one mechanism at one epsilon on one private set. Field names as in `harness.cells.Cell`.
+    """What was attacked: one mechanism at one epsilon on one private set. Field names as in
+    `dpicl.harness.run.expand.Cell`.
 
     members: number of private records. options: all of them.
     """
@@ -75,7 +76,7 @@ class LowerBound(Part):
 
     epsilon: the audited epsilon at `delta`. method: 'gaussian' (the release is a composition of Gaussian releases, so a
     lower bound on mu is one on epsilon), 'rates' (ln((TPR - delta)/FPR), true of every mechanism) or 'one run' (how
-    many guesses about records in by fair coins are right, true of every mechanism: harness.attacks.one_run).
+    many guesses about records in by fair coins are right, true of every mechanism: dpicl.harness.attacks.one_run).
     mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
     """
 

@@ -9,12 +9,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from harness import json_text
-from harness.attacks.results import AttackResult, External, Subject, attack_from_text, external_from_text, to_text
-from harness.errors import ResultError
-from harness.files import write_whole
-from harness.paths import slug
-from harness.store import ASIDE, Damaged, Store, readable
+from dpicl.harness.attacks.results import (
+    AttackResult,
+    External,
+    Subject,
+    attack_from_text,
+    external_from_text,
+    to_text,
+)
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.files import write_whole
+from dpicl.harness.core.paths import slug
+from dpicl.harness.run.store import ASIDE, Damaged, Store, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from harness.attacks.views import with_records
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Demonstration, Mechanism, Partition, Query
-from harness.models.reading import common_prefix_length
-from harness.models.weights import not_finite
-from harness.output_cache import OutputCache
-from harness.releasing import Release, Releaser, Terms
-from harness.slot_prompts import label_endings
+from dpicl.harness.attacks.views import with_records
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.bases import AnswerMechanism, Demonstration, Mechanism, Partition, Query
+from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.weights import not_finite
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.prompts import label_endings
+from dpicl.harness.run.releasing import Release, Releaser, Terms
 
 if TYPE_CHECKING:
-    from harness.models.base import LanguageModel
-    from harness.task import Record, Task
+    from dpicl.harness.data.task import Record, Task
+    from dpicl.harness.models.base import LanguageModel
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
 Look = Callable[["Task"], "Task"]

@@ -20,8 +20,8 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from harness.errors import UsageError
-from harness.privacy.fixed_sampling import gaussian_delta
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.privacy.fixed_sampling import gaussian_delta
 
 #: Accuracy of `epsilon_of_mu`; it is rounded down by this much.
 EPSILON_ERROR = 1e-11

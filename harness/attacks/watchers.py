@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from harness.privacy.doors import Door
+from dpicl.harness.privacy.release_hooks import Door
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
-from harness.conformance.transcript import Script, Shape
-from harness.record_sets import Record
-from harness.task import Task
+from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
+from dpicl.harness.conformance.transcript import Script, Shape
+from dpicl.harness.data.splits import Record
+from dpicl.harness.data.task import Task
 
 #: A word that no public text holds: it stands for what only records know.
 PLANTED = "zqxjkvwq"

@@ -1,8 +1,8 @@
 """The bench: one mechanism on one small task with the hostile model, and runs of it under watch.
 
-A run here does what harness.releasing does (same classes, same order), with three differences: the private set, the
-noise and the doors write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be looked at
-(the check `budget` uses the real thing); and the noise may be replaced by a script.
+A run here does what dpicl.harness.run.releasing does (same classes, same order), with three differences: the private
+set, the noise and the doors write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
+looked at (the check `budget` uses the real thing); and the noise may be replaced by a script.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.answering import answer_all, queries_of
-from harness.cells import build, option_types, resolve_options
-from harness.conformance.dictionary import TRIGGERS, constants, modules_of
-from harness.conformance.footprint import observed
-from harness.conformance.guard import RUN_SECONDS, attempt
-from harness.conformance.hostile_model import HostileModel, marked
-from harness.conformance.transcript import Item, Script, Transcript
-from harness.conformance.watched import (
+from dpicl.harness.conformance.dictionary import TRIGGERS, constants, modules_of
+from dpicl.harness.conformance.footprint import observed
+from dpicl.harness.conformance.guard import RUN_SECONDS, attempt
+from dpicl.harness.conformance.hostile_model import HostileModel, marked
+from dpicl.harness.conformance.transcript import Item, Script, Transcript
+from dpicl.harness.conformance.watched import (
     DoorKeeper,
     Presence,
     RecordingNoise,
@@ -35,17 +33,27 @@ from harness.conformance.watched import (
     WatchedReader,
     WatchedRecord,
 )
-from harness.errors import PluginError, UsageError
-from harness.mechanism import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism, Query, Sizes
-from harness.output_cache import OutputCache
-from harness.outputs import checked_demonstrations, plain_text
-from harness.privacy.calibration import calibrate
-from harness.privacy.doors import watching
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
-from harness.record_sets import Record
-from harness.seeds import Streams
-from harness.task import Task
+from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.splits import Record
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    DemonstrationMechanism,
+    Mechanism,
+    Query,
+    Sizes,
+)
+from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
+from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import watching
+from dpicl.harness.run.answering import answer_all, queries_of
+from dpicl.harness.run.expand import build, option_types, resolve_options
+from dpicl.harness.run.output_cache import OutputCache
 
 EPSILON, DELTA = 1.0, 1e-5
 #: Options of these names are made this small where nobody sets them: what they scale is not what is checked.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 
-from harness.mechanism import Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 
 #: Kinds of strings that code treats apart from ordinary text.
 TRIGGERS = (
@@ -53,7 +53,7 @@ _MOST, _LONGEST = 60, 40
 def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
     """The modules of a mechanism's class and of those that it is made from, the harness's own left out."""
     names = dict.fromkeys(base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism))
-    return {name: sys.modules[name] for name in names if not name.startswith("harness.") and name in sys.modules}
+    return {name: sys.modules[name] for name in names if not name.startswith("dpicl.harness.") and name in sys.modules}
 
 
 def constants(cls: type[Mechanism]) -> list[str]:

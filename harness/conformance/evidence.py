@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
-from harness.conformance.adversaries import SCRIPTS, additions, echoes, few_texts, other_sets, scripted
-from harness.conformance.bench import Bench, Run, other_corpus
-from harness.conformance.transcript import Passage, Transcript
-from harness.conformance.watched import Presence
-from harness.record_sets import Record
+from dpicl.harness.conformance.adversaries import SCRIPTS, additions, echoes, few_texts, other_sets, scripted
+from dpicl.harness.conformance.bench import Bench, Run, other_corpus
+from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.watched import Presence
+from dpicl.harness.data.splits import Record
 
 #: So many of the other sets are replayed by every script.
 THOROUGH = 6

@@ -19,9 +19,9 @@ from types import FrameType
 
 import numpy as np
 
-from harness.data_sources import RECORDS_READ, data_folder
-from harness.errors import DataError
-from harness.paths import cache_folder
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.core.paths import cache_folder
+from dpicl.harness.data.sources import RECORDS_READ, data_folder
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Audit events, or what their names begin with, that reach the world outside; what is said of them.
@@ -210,7 +210,7 @@ def _opened(footprint: Footprint, path: object, mode: object = None, flags: obje
     if isinstance(flags, int) and flags & _WRITING:
         if path != os.devnull and not _allowed(path):
             footprint.acts.append(f"opens a file for writing ({_name(path)})")
-    elif _is_data(path) and not _caller().startswith("harness."):
+    elif _is_data(path) and not _caller().startswith("dpicl.harness."):
         footprint.reaching.append(f"reads the data set's own file {_name(path)}")
 
 
@@ -237,7 +237,7 @@ def _allowed(path: object) -> bool:
     if path == ":memory:":
         return True
     caller = _caller()
-    return caller == "import" or (caller.startswith("harness.") and _inside(path, cache_folder()))
+    return caller == "import" or (caller.startswith("dpicl.harness.") and _inside(path, cache_folder()))
 
 
 def _caller() -> str:

@@ -14,8 +14,8 @@ from typing import TypeVar
 
 import numpy as np
 
-from harness.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
-from harness.models.simulated import SimulatedLM
+from dpicl.harness.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
+from dpicl.harness.models.simulated import SimulatedLM
 
 #: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
 #: probability 1, or with the end of the text.

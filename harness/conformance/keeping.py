@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 
-from harness.conformance.watched import WatchedRecord
+from dpicl.harness.conformance.watched import WatchedRecord
 
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, MappingProxyType, CellType, MethodType, GeneratorType)
 _CACHED = type(functools.lru_cache(lambda: None))
@@ -58,4 +58,4 @@ def _own(value: object, modules: Mapping[str, ModuleType]) -> bool:
 
 
 def _from(cls: type, modules: Mapping[str, ModuleType]) -> bool:
-    return cls.__module__ in modules or cls.__module__.startswith("harness.") or cls.__module__ == "functools"
+    return cls.__module__ in modules or cls.__module__.startswith("dpicl.harness.") or cls.__module__ == "functools"

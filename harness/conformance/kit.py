@@ -13,24 +13,24 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from harness.cells import build, resolve_options
-from harness.conformance.bench import Bench, set_up
-from harness.conformance.checks.accounting import budget, ledger
-from harness.conformance.checks.audit import audit
-from harness.conformance.checks.effects import side_effects
-from harness.conformance.checks.neighbours import private_reads, sensitivity
-from harness.conformance.checks.noise import noise
-from harness.conformance.checks.replay import no_crash, post_processing, public_labels
-from harness.conformance.checks.reproducible import non_private, seeds
-from harness.conformance.checks.sampling import sampling
-from harness.conformance.evidence import QUICK, Evidence
-from harness.conformance.guard import RUN_SECONDS, attempt, interruptible
-from harness.conformance.transcript import Transcript
-from harness.conformance.variants import Variant, variants
-from harness.conformance.verdicts import Status, Verdict, failed, not_applicable, raised
-from harness.errors import BudgetExceeded, DpiclError, UsageError
-from harness.mechanism import Mechanism
-from harness.task import Task
+from dpicl.harness.conformance.bench import Bench, set_up
+from dpicl.harness.conformance.checks.accounting import budget, ledger
+from dpicl.harness.conformance.checks.audit import audit
+from dpicl.harness.conformance.checks.effects import side_effects
+from dpicl.harness.conformance.checks.neighbours import private_reads, sensitivity
+from dpicl.harness.conformance.checks.noise import noise
+from dpicl.harness.conformance.checks.replay import no_crash, post_processing, public_labels
+from dpicl.harness.conformance.checks.reproducible import non_private, seeds
+from dpicl.harness.conformance.checks.sampling import sampling
+from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.guard import RUN_SECONDS, attempt, interruptible
+from dpicl.harness.conformance.transcript import Transcript
+from dpicl.harness.conformance.variants import Variant, variants
+from dpicl.harness.conformance.verdicts import Status, Verdict, failed, not_applicable, raised
+from dpicl.harness.core.errors import BudgetExceeded, DpiclError, UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.run.expand import build, resolve_options
 
 Check = Callable[[Evidence], Verdict]
 

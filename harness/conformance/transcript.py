@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.conformance.footprint import Footprint
-from harness.privacy.doors import Door, Permit
-from harness.privacy.ledger import Partition
+from dpicl.harness.conformance.footprint import Footprint
+from dpicl.harness.privacy.ledger import Partition
+from dpicl.harness.privacy.release_hooks import Door, Permit
 
 #: What leaves a door in place of the noise: a function of the door's number and of what is public about it (`Shape`).
 Script = Callable[[int, "Shape"], np.ndarray]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.outputs import instead_of
+from dpicl.harness.mechanism.outputs import instead_of
 
 Status = Literal["passed", "failed", "not applicable"]
 

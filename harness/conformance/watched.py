@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.conformance.transcript import Drawn, Noise, Passage, Script, Shape, Spend, Transcript
-from harness.privacy.doors import Door, Permit
-from harness.privacy.ledger import Partition
-from harness.privacy.private_set import Dealt
-from harness.record_sets import Record
-from harness.seeds import NoiseSource, SecureNoise, SeededNoise
-from harness.slot_reader import SlotReader
+from dpicl.harness.conformance.transcript import Drawn, Noise, Passage, Script, Shape, Spend, Transcript
+from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
+from dpicl.harness.data.splits import Record
+from dpicl.harness.privacy.ledger import Partition
+from dpicl.harness.privacy.private_set import Dealt
+from dpicl.harness.privacy.release_hooks import Door, Permit
+from dpicl.harness.run.reader import SlotReader
 
 #: Whether the added record is in the sample of that number.
 Presence = Callable[[int], bool]

@@ -22,19 +22,19 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from harness.data_sources import function_of
-from harness.errors import DataError, DpiclError, PromptTooLong, ResultError, UsageError
-from harness.evaluation import calibration, text_metrics
-from harness.evaluation.mechanism_lm import MechanismLM
-from harness.evaluation.request_scoring import PrefixScoring
-from harness.models.base import LanguageModel
-from harness.models.transformers import TransformersLM
-from harness.task import CONTENT_FREE, Documents, Task, sample_documents, serving
-from harness.task_config import folder_of, include_paths
+from dpicl.harness.core.errors import DataError, DpiclError, PromptTooLong, ResultError, UsageError
+from dpicl.harness.data.config import folder_of, include_paths
+from dpicl.harness.data.sources import function_of
+from dpicl.harness.data.task import CONTENT_FREE, Documents, Task, sample_documents, serving
+from dpicl.harness.evaluation import calibration, text_metrics
+from dpicl.harness.evaluation.mechanism_lm import MechanismLM
+from dpicl.harness.evaluation.request_scoring import PrefixScoring
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.transformers import TransformersLM
 
 if TYPE_CHECKING:
-    from harness.data_sources import Record
-    from harness.mechanism import Demonstration
+    from dpicl.harness.data.sources import Record
+    from dpicl.harness.mechanism.bases import Demonstration
 
 
 @dataclass(frozen=True)
@@ -89,9 +89,9 @@ def evaluate(
     """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
 
     Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
-    harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is asked.
-    Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that are not
-    finite, UsageError when a JSON task gets no text.
+    dpicl.harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is
+    asked. Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that
+    are not finite, UsageError when a JSON task gets no text.
     """
     if limit is not None and limit < 1:
         raise UsageError(f"The number of test records must be at least 1, not {limit}.")
@@ -241,7 +241,7 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
 def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
     """The model as one of lm-eval's, with everything that contexts share read once."""
     if isinstance(model, TransformersLM):
-        from harness.evaluation.prefix_cached_lm import PrefixCachedLM
+        from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
 
         return PrefixCachedLM(model)
     return LanguageModelLM(model)

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
 
-from harness.cells import refusal
-from harness.concealed import load_task
-from harness.errors import UsageError, unknown
-from harness.evaluation.lm_eval_bridge import as_lm_eval_model
-from harness.evaluation.mechanism_lm import MechanismLM, refuse_several_processes
-from harness.mechanism import AnswerMechanism, Query
-from harness.output_cache import OutputCache, outputs_folder
-from harness.releasing import Release, Releaser, Terms
-from harness.task import TASKS as TASKS
-from harness.task import Task, list_tasks, load_config
-from harness.task_config import source_spec
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.data.concealed import load_task
+from dpicl.harness.data.config import source_spec
+from dpicl.harness.data.task import TASKS as TASKS
+from dpicl.harness.data.task import Task, list_tasks, load_config
+from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
+from dpicl.harness.evaluation.mechanism_lm import MechanismLM, refuse_several_processes
+from dpicl.harness.mechanism.bases import AnswerMechanism, Query
+from dpicl.harness.run.expand import refusal
+from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+from dpicl.harness.run.releasing import Release, Releaser, Terms
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
 
-    from harness.mechanism import Mechanism
-    from harness.models.base import LanguageModel
+    from dpicl.harness.mechanism.bases import Mechanism
+    from dpicl.harness.models.base import LanguageModel
 
 #: Its name in lm-eval.
 NAME = "dpicl"
@@ -56,7 +56,7 @@ class MechanismRun:
 
     def release(self, lm_eval_name: str, queries: Sequence[Query] | None = None) -> Release:
         """Releases for one of our tasks. Raises UsageError for another task, and where the mechanism cannot do it."""
-        from harness.cells import build, resolve_options
+        from dpicl.harness.run.expand import build, resolve_options
 
         names = {load_config(name)["task"]: name for name in list_tasks()}
         if lm_eval_name not in names:
@@ -159,9 +159,9 @@ class DpiclModel(LM):
 
 def make_run(settings: Mapping[str, Any], device: str | None = None) -> MechanismRun:
     """The run that model arguments ask for. Raises UsageError or ModelError for what is not there."""
-    from harness import models
-    from harness.privacy.accountants import check_delta, check_epsilon
-    from harness.registry import find_mechanism, load_mechanisms
+    from dpicl.harness import models
+    from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
+    from dpicl.harness.privacy.accountants import check_delta, check_epsilon
 
     mechanism = find_mechanism(
         str(settings["mechanism"]), load_mechanisms([Path(path) for path in settings.get("plugins", ())])

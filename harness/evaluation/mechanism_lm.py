@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from lm_eval.api.model import LM
 
-from harness.errors import UsageError
-from harness.mechanism import Query
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.bases import Query
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

@@ -6,11 +6,11 @@ from typing import Any
 
 from lm_eval.models.huggingface import HFLM
 
-from harness.errors import UsageError
-from harness.evaluation.request_scoring import PrefixScoring
-from harness.models.base import ModelIdentity
-from harness.models.transformers import TransformersLM
-from harness.models.weights import dtype_name
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.request_scoring import PrefixScoring
+from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.weights import dtype_name
 
 
 class PrefixCachedLM(PrefixScoring, HFLM):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.model import TemplateLM
 
-from harness.errors import UsageError
-from harness.models.base import LanguageModel, Tokens
-from harness.models.reading import common_prefix_length
-from harness.models.tree import ScoredEnding
-from harness.models.weights import not_finite
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.models.base import LanguageModel, Tokens
+from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.tree import ScoredEnding
+from dpicl.harness.models.weights import not_finite
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

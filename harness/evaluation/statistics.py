@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import stats
 
-from harness.errors import UsageError
+from dpicl.harness.core.errors import UsageError
 
 #: Bootstrap replicates. The ends of a 95% interval then move by well under a hundredth of its width between seeds.
 DRAWS = 10_000

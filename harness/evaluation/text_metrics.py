@@ -18,7 +18,7 @@ from nltk.translate.bleu_score import sentence_bleu
 from nltk.translate.meteor_score import single_meteor_score
 from rouge_score.rouge_scorer import RougeScorer
 
-from harness.errors import ModelError
+from dpicl.harness.core.errors import ModelError
 
 ROUGE = ("rouge1", "rouge2", "rougeL")
 
@@ -91,7 +91,7 @@ def _similarities(pairs: tuple[Pair, ...]) -> tuple[float, ...]:
 
 def _embed(texts: Sequence[str]) -> np.ndarray:
     """float64[n, d]: rows of length 1, or 0 for a blank text."""
-    from harness.models.embeddings import load_embeddings
+    from dpicl.harness.models.embeddings import load_embeddings
 
     model = load_embeddings("embedded")
     return model.encode(texts) if texts else np.zeros((0, model.dimension))

@@ -14,8 +14,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from harness.errors import DpiclError, ModelError, PluginError, UsageError, unknown
-from harness.models.base import LanguageModel, ModelIdentity
+from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
+from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
 __all__ = ["known", "load"]
 
@@ -65,15 +65,15 @@ def load(
     """
     kind, _, rest = name.partition(":")
     if kind == "sim":
-        from harness.models.simulated import load_simulated
+        from dpicl.harness.models.simulated import load_simulated
 
         return load_simulated(rest)
     if kind == "hf" and rest:
-        from harness.models.huggingface import load_huggingface
+        from dpicl.harness.models.huggingface import load_huggingface
 
         return load_huggingface(rest, _device(device), _dtype(dtype), trust_remote_code)
     if name in ("embedded", FLOAT32):
-        from harness.models.embedded import load_embedded
+        from dpicl.harness.models.embedded import load_embedded
 
         if name == FLOAT32 and dtype not in (None, "float32"):
             raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
@@ -163,7 +163,7 @@ def _of_packages(search_path: tuple[str, ...]) -> tuple[tuple[str, PluginModel],
 
     An entry point that fails is a warning that names it.
     """
-    from harness import registry
+    from dpicl.harness.mechanism import registry
 
     found = []
     for entry in registry.entries(ENTRY_POINTS):

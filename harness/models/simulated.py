@@ -13,10 +13,10 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from harness.errors import PromptTooLong, UsageError
-from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
-from harness.models.decoding import Writer
-from harness.models.tree import ScoredEnding
+from dpicl.harness.core.errors import PromptTooLong, UsageError
+from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.harness.models.decoding import Writer
+from dpicl.harness.models.tree import ScoredEnding
 
 WORDS = """
 a about actor after album also an and animal answer article artist as at athlete award band based be been book born

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache
 
-from harness.errors import ModelError, PromptTooLong
-from harness.models import tree
-from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
-from harness.models.decoding import Writer
-from harness.models.reading import (
+from dpicl.harness.core.errors import ModelError, PromptTooLong
+from dpicl.harness.models import tree
+from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.harness.models.decoding import Writer
+from dpicl.harness.models.reading import (
     KeyValues,
     Rows,
     batches,

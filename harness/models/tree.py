@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 if TYPE_CHECKING:
-    from harness.models.reading import Layout
+    from dpicl.harness.models.reading import Layout
 
 
 class ScoredEnding(NamedTuple):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from harness.errors import ModelError
+from dpicl.harness.core.errors import ModelError
 
 
 def preferred_dtype(device: str) -> torch.dtype:

@@ -29,12 +29,10 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from harness.errors import UsageError
-from harness.privacy import gaussians, parameters, sampled_composites
-from harness.privacy.bounds import Bounds
-from harness.privacy.events import BoundedRangeDpEvent, bounded_range
-from harness.privacy.fixed_sampling import fixed_replace_one
-from harness.privacy.leaves import (
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.privacy import gaussians, parameters, sampled_composites
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.decomposition import (
     NON_PRIVATE,
     Leaves,
     gaussian_multiplier,
@@ -43,7 +41,9 @@ from harness.privacy.leaves import (
     leaves,
     recompose,
 )
-from harness.privacy.parameters import FULL
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, bounded_range
+from dpicl.harness.privacy.fixed_sampling import fixed_replace_one
+from dpicl.harness.privacy.parameters import FULL
 
 __all__ = [
     "Bounds",

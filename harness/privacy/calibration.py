@@ -16,13 +16,13 @@ from typing import Final
 
 from dp_accounting import dp_event as dp
 
-from harness.errors import AccountantsDisagree, UnsupportedEvent, UsageError
-from harness.mechanism import Knob, Mechanism, Sizes
-from harness.privacy import calibration_cache
-from harness.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
-from harness.privacy.bounds import Bounds
-from harness.privacy.events import to_json
-from harness.privacy.search import Meeting, meet, round_up
+from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError
+from dpicl.harness.mechanism.bases import Knob, Mechanism, Sizes
+from dpicl.harness.privacy import calibration_cache
+from dpicl.harness.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.events import to_json
+from dpicl.harness.privacy.search import Meeting, meet, round_up
 
 MODES: Final = ("proved", "paper")
 #: Grid cells of the rough accountant, and how close below the target its search ends.
@@ -60,7 +60,7 @@ def calibrate(
 ) -> Calibration:
     """The least knob value (rounded up to 6 digits) at which a run costs at most ``epsilon`` at ``delta``.
 
-    mode: "proved" bounds the cost by `harness.privacy.accountants`; "paper" by ``mechanism.paper_epsilon``.
+    mode: "proved" bounds the cost by `dpicl.harness.privacy.accountants`; "paper" by ``mechanism.paper_epsilon``.
     epsilon = inf gives ``knob.non_private``; a mechanism without a knob gives its event as it is.
     cache: folder of stored answers; None stores nothing.
     Raises UsageError when epsilon or delta make no sense, when the mechanism has no paper accounting, and when the

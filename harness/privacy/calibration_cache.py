@@ -22,13 +22,13 @@ from typing import Any
 
 from dp_accounting import dp_event as dp
 
-from harness import json_text
-from harness.errors import UnsupportedEvent
-from harness.locks import remove_abandoned, temporary_folder
-from harness.mechanism import Mechanism, Sizes
-from harness.paths import calibration_folder
-from harness.privacy.bounds import Bounds
-from harness.privacy.events import from_json, to_json
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import UnsupportedEvent
+from dpicl.harness.core.locks import remove_abandoned, temporary_folder
+from dpicl.harness.core.paths import calibration_folder
+from dpicl.harness.mechanism.bases import Mechanism, Sizes
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.events import from_json, to_json
 
 logger = logging.getLogger(__name__)
 

@@ -31,10 +31,10 @@ from typing import Final
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.doors import Permit
-from harness.privacy.events import bounded_range_choice, compose, gaussian
-from harness.privacy.primitives import clip_norm
-from harness.privacy.private_set import Sample
+from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
+from dpicl.harness.privacy.primitives import clip_norm
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.harness.privacy.release_hooks import Permit
 
 #: DPM's constants: the outer quantile q earns the share t of the centreness; weights of the two scores.
 OUTER_QUANTILE: Final = 1 / 12

@@ -16,7 +16,7 @@ from typing import Any
 import attr
 from dp_accounting import dp_event as dp
 
-from harness.errors import UnsupportedEvent
+from dpicl.harness.core.errors import UnsupportedEvent
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)

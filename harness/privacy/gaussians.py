@@ -21,10 +21,10 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.privacy_random_variables.gaussian_mechanism import GaussianMechanism
 
-from harness.errors import AccountantsDisagree, UnsupportedEvent
-from harness.privacy import time_limit
-from harness.privacy.bounds import Bounds
-from harness.privacy.leaves import gaussian_multiplier
+from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent
+from dpicl.harness.privacy import time_limit
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.decomposition import gaussian_multiplier
 
 #: (rate, noise multiplier, count) of each part; a rate of 1 is a Gaussian without subsampling.
 Parts = tuple[tuple[float, float, int], ...]

@@ -14,8 +14,8 @@ from typing import Any
 
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded
-from harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
+from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
 
 #: The note of a charge that is not called anything else.
 SAMPLED = "Poisson sample"

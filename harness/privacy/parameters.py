@@ -20,10 +20,10 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from harness.privacy import gaussians
-from harness.privacy.bounds import Bounds
-from harness.privacy.events import EpsilonDeltaDpEvent
-from harness.privacy.leaves import is_sampled_gaussian
+from dpicl.harness.privacy import gaussians
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.decomposition import is_sampled_gaussian
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 
 #: Shares of delta that the parts may take; the rest is left to the composition.
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)

@@ -1,12 +1,13 @@
 """What mechanisms release their noisy sums and choices with. Each primitive bounds its input itself, spends what was
-charged for it, and draws with the permit that it gets (harness.privacy.doors): noise is added nowhere else.
+charged for it, and draws with the permit that it gets (dpicl.harness.privacy.release_hooks): noise is added nowhere
+else.
 
 Rows are per slot: adding or removing one record changes one row at most (or adds one). Whatever a row holds, NaN and
 infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
 set and never of the data, and no private value can make a run fail.
 
 Floating point: noise is drawn in float64 and only a choice or a ranking leaves a primitive here, never a noisy number.
-Two more are in files of their own: harness.privacy.top_k and harness.privacy.cluster_tree.
+Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.events import bounded_range, gaussian
-from harness.privacy.private_set import Sample
+from dpicl.harness.privacy.events import bounded_range, gaussian
+from dpicl.harness.privacy.private_set import Sample
 
 #: L2 diameter of {x >= 0, sum(x) <= 1}: two corners. How far one record can move one slot's distribution.
 SIMPLEX_DIAMETER = math.sqrt(2.0)

@@ -15,11 +15,11 @@ from typing import Protocol
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded, DataError, PluginError, UsageError
-from harness.privacy.doors import Permit
-from harness.privacy.events import flatten
-from harness.privacy.ledger import SAMPLED, Ledger, Partition
-from harness.seeds import Coins, NoiseSource
+from dpicl.harness.core.errors import BudgetExceeded, DataError, PluginError, UsageError
+from dpicl.harness.core.seeds import Coins, NoiseSource
+from dpicl.harness.privacy.events import flatten
+from dpicl.harness.privacy.ledger import SAMPLED, Ledger, Partition
+from dpicl.harness.privacy.release_hooks import Permit
 
 
 class PrivateRecord(Protocol):

@@ -24,12 +24,12 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from harness.errors import UnsupportedEvent
-from harness.privacy import gaussians
-from harness.privacy.bounded_range import choice_pld, choices_pld
-from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
-from harness.privacy.leaves import gaussian_multiplier, leaves
-from harness.privacy.parameters import of_parameters
+from dpicl.harness.core.errors import UnsupportedEvent
+from dpicl.harness.privacy import gaussians
+from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld
+from dpicl.harness.privacy.decomposition import gaussian_multiplier, leaves
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.parameters import of_parameters
 
 #: Grid steps for the standard deviation of an average leaf: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32

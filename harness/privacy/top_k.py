@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.privacy.events import bounded_range_choice
-from harness.privacy.private_set import Sample
+from dpicl.harness.privacy.events import bounded_range_choice
+from dpicl.harness.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding, Scene
-from harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
-from harness.attacks.targets import Target
-from harness.errors import UsageError
-from harness.mechanism import AnswerMechanism, Mechanism
-from harness.record_sets import Record
-from harness.task import Task
+from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.splits import Record
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import AnswerContext, AnswerMechanism, Knob, Query
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import Sample
-from harness.task import PublicTask
+from dpicl.harness.data.task import PublicTask
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Knob, Query
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.privacy.private_set import Sample
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.errors import PromptTooLong, UsageError
-from harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
-from harness.models.decoding import Writer
+from dpicl.harness.core.errors import PromptTooLong, UsageError
+from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.harness.models.decoding import Writer
 
 PUBLIC_TEXT = "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. " * 4
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
+from dpicl.harness.core.errors import UsageError
 
 _HERE = Path(__file__).resolve().parent
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from harness.paths import shipped_suites
-from harness.suite import Suite, load_suite
-from leaderboards.gate.examination import (
+from dpicl.harness.core.paths import shipped_suites
+from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.leaderboards.gate.examination import (
     Examination,
     Request,
     cheap_problem,
@@ -21,8 +21,8 @@ from leaderboards.gate.examination import (
     read_all,
     read_contents,
 )
-from leaderboards.submitted import Submission
-from leaderboards.text import visible
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.model.text import visible
 
 __all__ = [
     "ROOT",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.errors import UsageError
-from harness.files import write_whole
-from harness.suite import Suite
-from leaderboards.gate.card import CARD, is_name
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.files import write_whole
+from dpicl.harness.run.suite import Suite
+from dpicl.leaderboards.gate.card import CARD, is_name
 
 _CARD = """\
 # What a reader must know about this submission; docs/submitting.md explains every key.

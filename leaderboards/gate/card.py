@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from harness.errors import ResultError, UsageError, unknown
-from harness.files import write_whole
-from harness.results import lines, read_part
-from harness.strict_yaml import Document, Place, parse, read
-from harness.suite import number
-from leaderboards.submitted import Reproduction
-from leaderboards.text import names_text
+from dpicl.harness.core.errors import ResultError, UsageError, unknown
+from dpicl.harness.core.files import write_whole
+from dpicl.harness.core.strict_yaml import Document, Place, parse, read
+from dpicl.harness.run.results import lines, read_part
+from dpicl.harness.run.suite import number
+from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.leaderboards.model.text import names_text
 
 CARD = "submission.yaml"
 REPRODUCED = "reproduced.json"
@@ -183,7 +183,7 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
 
 
 class _Again(BaseModel):
-    """One re-run cell as reproduced.json has it; see `leaderboards.submitted.Reproduction`."""
+    """One re-run cell as reproduced.json has it; see `dpicl.leaderboards.model.submissions.Reproduction`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

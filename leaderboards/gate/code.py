@@ -20,15 +20,15 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from harness import json_text
-from harness.errors import DpiclError, PluginError, UnsupportedEvent
-from harness.privacy.events import from_json, to_json
-from harness.registry import load_mechanisms
-from harness.results import Result, to_text
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.gate.folder import read_plain
-from leaderboards.gate.ledgers import events_of
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import DpiclError, PluginError, UnsupportedEvent
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy.events import from_json, to_json
+from dpicl.harness.run.results import Result, to_text
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.folder import read_plain
+from dpicl.leaderboards.gate.ledgers import events_of
 
 #: Seconds that the conformance kit, and the declared events, may take.
 CONFORMANCE_SECONDS = 900.0
@@ -113,10 +113,10 @@ def run_apart(words: Sequence[str], folder: Path, seconds: float, more: Mapping[
 
 
 def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mapping[str, str] | None = None) -> Any:
-    """What leaderboards.gate.worker answers. Raises PluginError with its sentence where it fails."""
+    """What dpicl.leaderboards.gate.worker answers. Raises PluginError with its sentence where it fails."""
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
     answer = folder / "answer.json"
-    run_apart(["-m", "leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
+    run_apart(["-m", "dpicl.leaderboards.gate.worker", str(folder / "job.json"), str(answer)], folder, seconds, more)
     try:
         document = json_text.loads(read_plain(answer, _LARGEST_ANSWER) or b"")
         if "error" in document:
@@ -151,7 +151,7 @@ def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFO
                 problems.append(f"There is no mechanism '{name}' in the package; send its file.")
                 continue
             try:
-                checks = _answers(run_apart(["-m", "harness", "check", name, "--json"], folder, seconds))
+                checks = _answers(run_apart(["-m", "dpicl", "check", name, "--json"], folder, seconds))
             except PluginError as error:
                 problems.append(str(error))
                 continue
@@ -189,7 +189,7 @@ def _answers(text: str) -> list[tuple[str, _Check]]:
 
 def _unanswered(checks: Sequence[tuple[str, _Check]], mechanisms: Sequence[str]) -> list[str]:
     """Mechanisms of the results for which `dpicl check` did not answer every check of the kit."""
-    from harness.conformance.kit import CHECKS  # loads torch
+    from dpicl.harness.conformance.kit import CHECKS  # loads torch
 
     problems = []
     for mechanism in mechanisms:

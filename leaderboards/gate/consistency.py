@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from harness.results import Result
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.gate.paid import missing_texts
-from leaderboards.rows import REAL_DATA, ZERO_SHOT
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.paid import missing_texts
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
 #: Metrics whose outcomes are right or wrong.

@@ -1,7 +1,7 @@
 """The files of a submission, read without trust and without running anything.
 
-`leaderboards.gate.folder` says what may be read; here it becomes a card, results and records of re-runs, each file that
-is none of them with its reason. A submission has few kinds of files:
+`dpicl.leaderboards.gate.folder` says what may be read; here it becomes a card, results and records of re-runs, each
+file that is none of them with its reason. A submission has few kinds of files:
 
     <team>/<method>/submission.yaml, README.md, reproduced.json, <method>.py
     <team>/<method>/results/<suite>/<model>/<row>/<task>/<cell id>.json
@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from harness.errors import DpiclError
-from harness.results import Result, from_text
-from harness.store import Store
-from leaderboards.gate.card import CARD, REPRODUCED, Card, is_name, read_card, read_reproduced
-from leaderboards.gate.findings import fault
-from leaderboards.gate.folder import README, survey
-from leaderboards.submitted import Reproduction, Submission
-from leaderboards.text import visible
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.gate.card import CARD, REPRODUCED, Card, is_name, read_card, read_reproduced
+from dpicl.leaderboards.gate.findings import fault
+from dpicl.leaderboards.gate.folder import README, survey
+from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.model.text import visible
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import DpiclError
-from harness.git import GitError
-from harness.results import Result
-from harness.suite import Suite
-from leaderboards.gate import code, history, ledgers, paid, records, reproductions
-from leaderboards.gate.card import PLACEHOLDER, Card
-from leaderboards.gate.consistency import consistency_check, duplicates_check
-from leaderboards.gate.contents import Contents, read_contents
-from leaderboards.gate.findings import Finding, fault, not_checked, verdict
-from leaderboards.gate.folder import README, repository_mark
-from leaderboards.gate.references import data_check, load_reference
-from leaderboards.gate.rerun import Again, rerun, rerun_check, sample
-from leaderboards.gate.settings import seeds_check, suite_check
-from leaderboards.gate.table import Line, lines_of
-from leaderboards.text import visible
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.core.git import GitError
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.suite import Suite
+from dpicl.leaderboards.gate import code, history, ledgers, paid, records, reproductions
+from dpicl.leaderboards.gate.card import PLACEHOLDER, Card
+from dpicl.leaderboards.gate.consistency import consistency_check, duplicates_check
+from dpicl.leaderboards.gate.contents import Contents, read_contents
+from dpicl.leaderboards.gate.findings import Finding, fault, not_checked, verdict
+from dpicl.leaderboards.gate.folder import README, repository_mark
+from dpicl.leaderboards.gate.references import data_check, load_reference
+from dpicl.leaderboards.gate.rerun import Again, rerun, rerun_check, sample
+from dpicl.leaderboards.gate.settings import seeds_check, suite_check
+from dpicl.leaderboards.gate.table import Line, lines_of
+from dpicl.leaderboards.model.text import visible
 
 _REFUSED = "its files are refused, so nothing is started for it; mend the size first"
 

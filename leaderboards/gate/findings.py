@@ -8,7 +8,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Literal
 
-from leaderboards.text import visible
+from dpicl.leaderboards.model.text import visible
 
 Status = Literal["ok", "failed", "not checked"]
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from leaderboards.gate.card import CARD, REPRODUCED, reserved
+from dpicl.leaderboards.gate.card import CARD, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE = 200_000

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from harness import git
-from harness.errors import DpiclError, UsageError
-from harness.results import Result, from_text
-from harness.suite import Suite
-from leaderboards.gate.card import CARD, keys_of
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, not_checked, verdict
-from leaderboards.gate.folder import read_plain
-from leaderboards.gate.settings import is_retired
+from dpicl.harness.core import git
+from dpicl.harness.core.errors import DpiclError, UsageError
+from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.run.suite import Suite
+from dpicl.leaderboards.gate.card import CARD, keys_of
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, not_checked, verdict
+from dpicl.leaderboards.gate.folder import read_plain
+from dpicl.leaderboards.gate.settings import is_retired
 
 #: A score may move by this much without a new version.
 TOLERANCE = 1e-3

@@ -1,9 +1,9 @@
 """Is the epsilon of a result what its ledger costs? Read from the file, parsed strictly, and accounted for again.
 
-The file's ledger is added up, must be the event that the file names, and goes through `harness.privacy.accountants`,
-which asks two accountants wherever two have a theorem; where one alone answers, dp_accounting's own accountants are
-asked here. That the ledger is *complete* is another question: `compare_events` puts it beside what the mechanism
-declares that a run charges, which needs the mechanism's code.
+The file's ledger is added up, must be the event that the file names, and goes through
+`dpicl.harness.privacy.accountants`, which asks two accountants wherever two have a theorem; where one alone answers,
+dp_accounting's own accountants are asked here. That the ledger is *complete* is another question: `compare_events` puts
+it beside what the mechanism declares that a run charges, which needs the mechanism's code.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_privacy_accountant as pld
 from dp_accounting.rdp import rdp_privacy_accountant as rdp
 
-from harness.cells import build, resolve_options
-from harness.errors import DpiclError, PluginError, UsageError
-from harness.mechanism import AnswerMechanism, Mechanism, Sizes
-from harness.privacy import accountants
-from harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
-from harness.privacy.ledger import Ledger
-from harness.privacy.time_limit import TookTooLong, within
-from harness.registry import find_mechanism, load_mechanisms
-from harness.results import LedgerRow, Result
-from harness.seeds import accounted_delta, streams
-from harness.task import Task
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.gate.paid import asserted, queries_problem, unpaid, unspent
-from leaderboards.text import epsilon_text
+from dpicl.harness.core.errors import DpiclError, PluginError, UsageError
+from dpicl.harness.core.seeds import accounted_delta, streams
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.time_limit import TookTooLong, within
+from dpicl.harness.run.expand import build, resolve_options
+from dpicl.harness.run.results import LedgerRow, Result
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.paid import asserted, queries_problem, unpaid, unspent
+from dpicl.leaderboards.model.text import epsilon_text
 
 #: Relative difference between two numbers that are one and the same.
 SAME = 1e-6
@@ -156,7 +156,7 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     if branches and (free := {one.label for one in result.released} - set(branches)):
         return (
             f"it released texts for labels ({len(free)}) whose records are not on the ledger; charge what was read"
-            " (harness.privacy.private_set does)."
+            " (dpicl.harness.privacy.private_set does)."
         )
     everybody = sum(sizes.values())
     for group, branch in branches.items() or ((None, event),):
@@ -165,7 +165,7 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
             if isinstance(leaf, dp.PoissonSampledDpEvent) and not _whole(leaf.sampling_probability * records):
                 return (
                     f"its sampling rate {leaf.sampling_probability:.6g} expects no whole number of {records} records;"
-                    " use the rate of the samplers in harness.privacy.private_set."
+                    " use the rate of the samplers in dpicl.harness.privacy.private_set."
                 )
     return unpaid(result)
 

@@ -10,13 +10,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from harness.errors import DpiclError
-from harness.results import Result
-from harness.task import Task
-from leaderboards.text import epsilon_text
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.data.task import Task
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.text import epsilon_text
 
-#: Kinds of events that the primitives of `harness.privacy` charge. Others are somebody's word (PRIVACY: no theorem of
-#: ours proves them), for instance `epsilon_delta`.
+#: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others are somebody's word (PRIVACY: no
+#: theorem of ours proves them), for instance `epsilon_delta`.
 PRIMITIVES = frozenset(
     {"none", "non_private", "gaussian", "zcdp", "bounded_range", "poisson", "repeat", "compose", "parallel"}
 )
@@ -72,7 +72,8 @@ def missing_texts(result: Result) -> str:
 
 
 def is_restricted(result: Result) -> bool:
-    """Whether released texts of this task and source may not be published (harness.write_up withholds them)."""
+    """Whether released texts of this task and source may not be published (dpicl.harness.run.write_up withholds
+    them)."""
     if result.cell.source == "synthetic":
         return False
     try:

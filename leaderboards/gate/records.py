@@ -24,22 +24,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.data_sources import data_folder
-from harness.errors import DpiclError
-from harness.record_sets import normalised
-from harness.results import Result
-from harness.task import Task
-from leaderboards.gate.card import CARD
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, not_checked, verdict
-from leaderboards.text import names_text
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.data.sources import data_folder
+from dpicl.harness.data.splits import normalised
+from dpicl.harness.data.task import Task
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.gate.card import CARD
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, not_checked, verdict
+from dpicl.leaderboards.model.text import names_text
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
 RUN, WHOLE, BOILERPLATE = 8, 4, 3
 _WORD = re.compile(r"\w+")
 #: Fields that other checks pin: a hash, a time, and the ids of the reference's test records.
 _PINNED = {("cell_id",), ("created",)}
-#: Harness's record seed: see harness.runner.
+#: Harness's record seed: see dpicl.harness.run.runner.
 _SEED = 0
 
 

@@ -1,7 +1,8 @@
 """Was a submission measured on the same records, prompts, test records and model as the results of record?
 
 The reference is what both ends of the scale were measured on (`zero_shot`, `real_demonstrations`): every recovery on
-the board is a place between those two. Records do not depend on the seed (harness.runner): one reference serves all.
+the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.runner): one reference
+serves all.
 """
 
 from __future__ import annotations
@@ -9,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.results import Result
-from harness.store import Store
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.rows import REAL_DATA, ZERO_SHOT
-from leaderboards.text import names_text
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.text import names_text
 
 Facts = Mapping[str, object]
 

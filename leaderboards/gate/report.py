@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboards.gate.examination import Examination
-from leaderboards.gate.findings import Finding
-from leaderboards.gate.table import COLUMNS, cells_of
+from dpicl.leaderboards.gate.examination import Examination
+from dpicl.leaderboards.gate.findings import Finding
+from dpicl.leaderboards.gate.table import COLUMNS, cells_of
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from harness.results import Result
-from leaderboards.gate.card import CARD, REPRODUCED
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, verdict
-from leaderboards.gate.history import Base, card_before, hash_of
-from leaderboards.gate.rerun import allowed_difference
-from leaderboards.submitted import Reproduction
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.gate.card import CARD, REPRODUCED
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, verdict
+from dpicl.leaderboards.gate.history import Base, card_before, hash_of
+from dpicl.leaderboards.gate.rerun import allowed_difference
+from dpicl.leaderboards.model.submissions import Reproduction
 
 #: Keys of the card that maintainers write.
 OURS = ("footnote", "unreliable")

@@ -15,15 +15,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from statistics import pstdev
 
-from harness.errors import PluginError, UsageError
-from harness.results import Result, from_text
-from leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
-from leaderboards.gate.consistency import contradiction
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, verdict
-from leaderboards.gate.folder import LARGEST_FILE, read_plain
-from leaderboards.gate.ledgers import SAME, problem_of
-from leaderboards.submitted import Reproduction
+from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.run.results import Result, from_text
+from dpicl.leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
+from dpicl.leaderboards.gate.consistency import contradiction
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, verdict
+from dpicl.leaderboards.gate.folder import LARGEST_FILE, read_plain
+from dpicl.leaderboards.gate.ledgers import SAME, problem_of
+from dpicl.leaderboards.model.submissions import Reproduction
 
 #: Seconds for one cell; smallest difference of scores that counts on another machine.
 CELL_SECONDS = 3600.0

@@ -1,7 +1,7 @@
 """Do the results belong to the suite that they name: its version, settings, tasks, epsilons, and enough seeds?
 
 A version that is no longer the shipped one is retired: its results stay as they were, and nothing is added. What was
-there before is the business of `leaderboards.gate.history`.
+there before is the business of `dpicl.leaderboards.gate.history`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from harness.cells import Cell, declared_sizes
-from harness.errors import unknown
-from harness.results import Result
-from harness.suite import Suite
-from harness.task_config import load_config, source_spec
-from leaderboards.gate.contents import Contents
-from leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from leaderboards.rows import REAL_DATA, ZERO_SHOT
-from leaderboards.text import names_text, seeds_text
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.run.expand import Cell, declared_sizes
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.suite import Suite
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.text import names_text, seeds_text
 
 #: Fewest seeds of a row at one epsilon on one task.
 SEEDS = 5

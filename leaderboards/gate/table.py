@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from harness.results import Result
-from leaderboards.board import build_board
-from leaderboards.gate.contents import Contents
-from leaderboards.rows import Row
-from leaderboards.submitted import Reproduction
-from leaderboards.text import epsilon_text, recovery_text, score_text, seeds_text, visible
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.submissions import Reproduction
+from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, seeds_text, visible
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""A process of its own for code that was sent: `python -m leaderboards.gate.worker JOB ANSWER`, two JSON files.
+"""A process of its own for code that was sent: `python -m dpicl.leaderboards.gate.worker JOB ANSWER`, two JSON files.
 
 Jobs: "events" (what a mechanism says that each run charges) and "rerun" (cells, run again). The gate starts it with
-an empty environment and a time limit (leaderboards.gate.code). It is no sandbox: it can read what its user can.
+an empty environment and a time limit (dpicl.leaderboards.gate.code). It is no sandbox: it can read what its user can.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from harness.cells import Cell
-from harness.errors import DpiclError
-from harness.registry import load_mechanisms
-from harness.results import Result, SuiteReference
-from harness.store import Store
-from leaderboards.gate.ledgers import events_of
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.results import Result, SuiteReference
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.gate.ledgers import events_of
 
 Job = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ def _events(job: Job) -> list[Any]:
 
 def _rerun(job: Job) -> list[str]:
     """Runs each cell into job["results"]; the answer is the files."""
-    from harness.runner import Workbench, run_cell  # loads torch, which the other job does without
+    from dpicl.harness.run.runner import Workbench, run_cell  # loads torch, which the other job does without
 
     mechanisms = load_mechanisms(Path(plugin) for plugin in job["plugins"])
     bench = Workbench(mechanisms)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from tasks.synthetic.grammar import Grammar, coins
+from dpicl.tasks.synthetic.grammar import Grammar, coins
 
 GRAMMAR = Grammar.read("lexicon", "enron")
 LABEL = "email"

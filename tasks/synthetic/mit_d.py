@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.synthetic.movies import sentences
+from dpicl.tasks.synthetic.movies import sentences
 
 
 def records(label: str | None, split: str, seed: int) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.task import keywords
-from tasks.synthetic.grammar import Grammar, coins
+from dpicl.harness.data.task import keywords
+from dpicl.tasks.synthetic.grammar import Grammar, coins
 
 GRAMMAR = Grammar(Grammar.read("movies").rules | {"genre": keywords("mit_g"), "director": keywords("mit_d")})
 

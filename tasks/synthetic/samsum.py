@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.synthetic.grammar import Grammar
-from tasks.synthetic.pairs import pairs
+from dpicl.tasks.synthetic.grammar import Grammar
+from dpicl.tasks.synthetic.pairs import pairs
 
 GRAMMAR = Grammar.read("samsum")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.synthetic.grammar import Grammar, coins
+from dpicl.tasks.synthetic.grammar import Grammar, coins
 
 GRAMMAR = Grammar.read("lexicon", "names", "trec")
 

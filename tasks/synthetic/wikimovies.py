@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tasks.films import text_of
-from tasks.synthetic.grammar import Grammar, coins
+from dpicl.tasks.films import text_of
+from dpicl.tasks.synthetic.grammar import Grammar, coins
 
 GRAMMAR = Grammar.read("lexicon", "wikimovies")
 LABEL = "movie"

@@ -16,24 +16,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness import data_sources, task_config
-from harness.attacks.results import attack_from_text, external_from_text
-from harness.cells import expand
-from harness.commands.selection import task_facts
-from harness.comparison.sides import parse
-from harness.errors import DataError, DpiclError, UsageError
-from harness.registry import load_mechanisms
-from harness.results import from_text, to_text
-from harness.scaffold.writing import TASK, write_example
-from harness.suite import load_suite
-from harness.task import PublicTask
-from harness.task_config import TASKS, public_labels, source_spec
-from harness.task_file import read_task_file
-from leaderboards.attack_board import build_attacks
-from leaderboards.board import board_json, build_board
-from leaderboards.gate.card import read_card, read_reproduced
-from leaderboards.terminal import render_terminal
-from leaderboards.terminal_attacks import render_attacks
+from dpicl.harness.attacks.results import attack_from_text, external_from_text
+from dpicl.harness.core.errors import DataError, DpiclError, UsageError
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data.config import TASKS, public_labels, source_spec
+from dpicl.harness.data.task import PublicTask
+from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.selection import task_facts
+from dpicl.harness.run.suite import load_suite
+from dpicl.harness.scaffold.writing import TASK, write_example
+from dpicl.leaderboards.compare.sides import parse
+from dpicl.leaderboards.gate.card import read_card, read_reproduced
+from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.leaderboards.render.terminal_attacks import render_attacks
 from tests.fuzz.mutations import Mutator, json_mutated, jsonl_mutated, yaml_mutated
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result

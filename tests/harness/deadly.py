@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.cache_file import CacheFile
-from harness.cli import main
+from dpicl.cli import main
+from dpicl.harness.core.cache_file import CacheFile
 
 #: Calls that change a file, make or remove one, or take a lock.
 _CALLS = ("open", "close", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")

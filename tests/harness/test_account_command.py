@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from harness.commands.output import plain
-from harness.privacy.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
-from harness.privacy.reaccounting import reaccount
-from harness.privacy.settings import FAMILIES, Setting
+from dpicl.harness.cli.output import plain
+from dpicl.harness.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
+from dpicl.harness.reaccounting.settings import FAMILIES, Setting
+from dpicl.harness.reaccounting.table import reaccount
 from tests.harness.test_bad_input import refuse
 
 KSA = ("--rate", "400/14732", "--steps", 100, "--delta", "5e-5")

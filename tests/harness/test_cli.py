@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from harness.cli import build_parser
-from harness.commands.output import duration, plain
-from harness.commands.progress import TimeLeft
-from harness.engines import Done
+from dpicl.cli import build_parser
+from dpicl.harness.cli.output import duration, plain
+from dpicl.harness.run.engines import Done
+from dpicl.harness.run.progress import TimeLeft
 from tests.harness.test_registry import PLUGIN
 from tests.leaderboards.factory import make_result
 
@@ -38,7 +38,7 @@ def test_every_command_of_the_reference_is_there():
 
 def test_help_needs_no_heavy_library():
     code = (
-        "import sys\nfrom harness.cli import main\n"
+        "import sys\nfrom dpicl.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
         "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy'} & set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.store import Store
+from dpicl.harness.run.store import Store
 from tests.leaderboards.factory import make_result
 
 SEEDS = 12

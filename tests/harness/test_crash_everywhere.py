@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from harness.store import Store
+from dpicl.harness.run.store import Store
 from tests.harness.deadly import MAY_DIFFER, run_forked
 from tests.harness.test_crash import children
 
@@ -30,7 +30,7 @@ PLUGIN = """\
 import os
 from dataclasses import dataclass
 
-from harness.mechanism import Demonstration, DemonstrationMechanism
+from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
 from dp_accounting import dp_event as dp
 
 
@@ -143,7 +143,7 @@ class Undisturbed:
 @pytest.fixture
 def undisturbed(place: Callable[..., Place]) -> Undisturbed:
     calm = place("calm")
-    import harness.evaluation.lm_eval_bridge  # noqa: F401  loaded before the fork, once for all children
+    import dpicl.harness.evaluation.lm_eval_bridge  # noqa: F401  loaded before the fork, once for all children
 
     code, points = run_forked(calm.words(), calm.folder)
     assert code == 0, (calm.folder / "said").read_text()
@@ -273,7 +273,7 @@ def test_a_run_of_the_embedded_model_that_is_killed_loses_nothing(dpicl_process,
 @pytest.fixture(scope="session")
 def weights(session_cache: Path) -> Path:
     """The folder of converted weights that the session's tests share."""
-    from harness.models.embedded import cached_model
+    from dpicl.harness.models.embedded import cached_model
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPICL_CACHE", str(session_cache))

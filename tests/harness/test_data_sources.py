@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import data_sources
-from harness.errors import DataError, UsageError
-from harness.record_sets import normalised
-from harness.task import Task, load_config
+from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data.splits import normalised
+from dpicl.harness.data.task import Task, load_config
 
 AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import nltk
 import pytest
 
-from harness import doctor
-from harness.doctor import Check
-from harness.models import embeddings
+from dpicl.harness.cli import diagnosis as doctor
+from dpicl.harness.cli.diagnosis import Check
+from dpicl.harness.models import embeddings
 
 
 def found(name: str, checks: list[Check]) -> Check:

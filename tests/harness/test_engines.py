@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from harness import engines
-from harness.cells import Cell, expand
-from harness.engines import Done, Inline, Job, Local, Ray, Step, Worker, make_engine
-from harness.errors import DataError, ResultError, UsageError
-from harness.fingerprints import Fingerprints
-from harness.registry import load_mechanisms
-from harness.results import Result, SuiteReference
-from harness.runner import Skipped
-from harness.store import Store
-from harness.suite import load_suite
-from harness.worker_process import TRIES
+from dpicl.harness.core.errors import DataError, ResultError, UsageError
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run import engines
+from dpicl.harness.run.engines import Done, Inline, Job, Local, Ray, Step, Worker, make_engine
+from dpicl.harness.run.expand import Cell, expand
+from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.results import Result, SuiteReference
+from dpicl.harness.run.runner import Skipped
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import load_suite
+from dpicl.harness.run.worker_process import TRIES
 from tests.harness.deadly import MAY_DIFFER
 from tests.leaderboards.factory import make_result
 
@@ -120,7 +120,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path):
-    from harness.commands.selection import task_facts
+    from dpicl.harness.run.selection import task_facts
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]
@@ -148,7 +148,7 @@ from pathlib import Path
 
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import Demonstration, DemonstrationMechanism
+from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import git, manifest
+from dpicl.harness.core import git
+from dpicl.harness.run import manifest
 from tests.attacks_on_git import ATTACKS, MISSING, arm, command_for, new_repository, plain_git
 
 ROOT = Path(__file__).parents[2]
 #: Modules that may start programs: git, and code that was sent, in a process of its own.
-STARTERS = {"harness/git.py", "leaderboards/gate/code.py"}
+STARTERS = {"harness/core/git.py", "leaderboards/gate/code.py"}
 
 
 @pytest.fixture

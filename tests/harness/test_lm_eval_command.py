@@ -6,9 +6,9 @@ import lm_eval
 import pytest
 from lm_eval.tasks import TaskManager
 
-import harness.evaluation.lm_eval_model  # noqa: F401  registers the model
-from harness.errors import UsageError
-from harness.task import TASKS
+import dpicl.harness.evaluation.lm_eval_model  # noqa: F401  registers the model
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import TASKS
 
 SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}
 

@@ -7,7 +7,7 @@ import os
 import signal
 from pathlib import Path
 
-from harness.locks import abandoned, acquire, remove_abandoned, temporary_folder
+from dpicl.harness.core.locks import abandoned, acquire, remove_abandoned, temporary_folder
 
 fork = multiprocessing.get_context("fork")
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from harness import models, task_config
-from harness.errors import PromptTooLong
-from harness.models.base import ChatPrompt
-from harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
+from dpicl.harness import models
+from dpicl.harness.core.errors import PromptTooLong
+from dpicl.harness.data import config as task_config
+from dpicl.harness.models.base import ChatPrompt
+from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
 
 #: Options that make the example mechanisms small enough for a test.
 SMALL = {"demonstrations": ["slots=8", "tokens=4"], "answers": ["slots=4", "examples_per_slot=1"]}
@@ -227,7 +228,7 @@ def test_a_new_task_runs_and_is_on_its_board(dpicl, monkeypatch):
 
 def test_the_examples_are_not_imported_by_anything(dpicl):
     for stem in ("mechanism_demonstrations", "mechanism_answers", "attack", "model"):
-        assert f"harness.scaffold.{stem}" not in sys.modules
+        assert f"dpicl.harness.scaffold.{stem}" not in sys.modules
     assert "my_method" not in dpicl("list", "mechanisms").out
 
 

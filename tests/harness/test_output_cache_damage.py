@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import cache_file
-from harness.errors import ResultError
-from harness.output_cache import OutputCache, clear, collections, key_of
-from harness.store import Store
+from dpicl.harness.core import cache_file
+from dpicl.harness.core.errors import ResultError
+from dpicl.harness.run.output_cache import OutputCache, clear, collections, key_of
+from dpicl.harness.run.store import Store
 from tests.harness.deadly import MAY_DIFFER
 
 #: What a model says: the only right answers. Two kinds, several pages of the file.

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness import models
-from harness.errors import Concealed, PluginError
-from harness.mechanism import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
-from harness.output_cache import OutputCache
-from harness.outputs import checked_answer
-from harness.privacy.events import gaussian, parallel
-from harness.privacy.private_set import sampling_rate
-from harness.releasing import Releaser, Terms
-from harness.seeds import streams
-from harness.task import PublicTask, Task
+from dpicl.harness import models
+from dpicl.harness.core.errors import Concealed, PluginError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.task import PublicTask, Task
+from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism, FinalPrompt, Knob, Sizes
+from dpicl.harness.mechanism.outputs import checked_answer
+from dpicl.harness.privacy.events import gaussian, parallel
+from dpicl.harness.privacy.private_set import sampling_rate
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Releaser, Terms
 from tests.harness.parrot import Parrot
 
 
@@ -293,7 +293,7 @@ def test_other_attributes_of_those_names_get_no_advice(agnews):
 def test_what_the_manifest_says_of_the_model_was_noted_before_the_mechanism_ran(dpicl, tmp_path):
     plugin = tmp_path / "renames.py"
     plugin.write_text(
-        "from dataclasses import replace\nfrom mechanisms.public_demonstrations import PublicDemonstrations\n\n\n"
+        "from dataclasses import replace\nfrom dpicl.mechanisms.public_demonstrations import PublicDemonstrations\n\n\n"
         "class Renames(PublicDemonstrations):\n    name = 'renames'\n\n"
         "    def release(self, private, context):\n"
         "        context.model.identity = replace(context.model.identity, revision='a private word')\n"

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import models, registry, task_config
-from harness.errors import PluginError
-from harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
+from dpicl.harness import models
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.data import config as task_config
+from dpicl.harness.mechanism import registry
+from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
 
 Package = Callable[..., Path]
 
@@ -22,7 +24,7 @@ def no_plugins_before(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCapture
     monkeypatch.setattr(task_config, "_given", {})
     monkeypatch.setattr(models, "_given", {})
     monkeypatch.delenv("DPICL_DATA", raising=False)
-    log = logging.getLogger("harness")
+    log = logging.getLogger("dpicl")
     log.addHandler(caplog.handler)
     yield
     log.removeHandler(caplog.handler)

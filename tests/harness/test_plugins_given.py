@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness import models, registry, task_config
-from harness.errors import ModelError, PluginError, UsageError
-from harness.scaffold.writing import TASK, write_example
-from harness.task import Task
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, PluginError, UsageError
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism import registry
+from dpicl.harness.scaffold.writing import TASK, write_example
 from tests.harness.test_plugins import listed
 
 
@@ -86,7 +88,7 @@ def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tm
 
 MODEL_PLUGIN = """\
 from dataclasses import replace
-from harness.models.simulated import load_simulated
+from dpicl.harness.models.simulated import load_simulated
 
 
 def load(rest, device, dtype):

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import fingerprints
-from harness.cells import Cell
-from harness.engines import Job, Worker
-from harness.fingerprints import Fingerprints, fingerprint_of
-from harness.paths import private_folder
-from harness.presence import at_hand
-from harness.results import SuiteReference
-from harness.store import Store
-from harness.task import Task
+from dpicl.harness.core.paths import private_folder
+from dpicl.harness.data.task import Task
+from dpicl.harness.run import fingerprints
+from dpicl.harness.run.engines import Job, Worker
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
+from dpicl.harness.run.presence import at_hand
+from dpicl.harness.run.results import SuiteReference
+from dpicl.harness.run.store import Store
 from tests.harness.secure_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)

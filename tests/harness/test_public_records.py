@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import DataError, UsageError
-from harness.record_sets import Record, fingerprint
-from harness.task import Task, load_config
+from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.data.splits import Record, fingerprint
+from dpicl.harness.data.task import Task, load_config
 
 
 def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from harness.record_sets import Record, deduplicate, split_public, subsample
+from dpicl.harness.data.splits import Record, deduplicate, split_public, subsample
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness import registry
-from harness.errors import PluginError, UsageError
-from harness.mechanism import Knob, Mechanism
+from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.mechanism import registry
+from dpicl.harness.mechanism.bases import Knob, Mechanism
 
 PLUGIN = """\
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import DemonstrationMechanism, Demonstration
+from dpicl.harness.mechanism.bases import DemonstrationMechanism, Demonstration
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def test_a_plugin_that_is_not_there_is_an_error(tmp_path):
 def test_an_entry_point_that_fails_is_a_warning_that_names_it(monkeypatch, caplog):
     broken = importlib.metadata.EntryPoint("theirs", "no_such_package_here.method", registry.ENTRY_POINTS)
     monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
-    monkeypatch.setattr(logging.getLogger("harness"), "propagate", True)
+    monkeypatch.setattr(logging.getLogger("dpicl"), "propagate", True)
     found = registry.load_mechanisms()
     assert "tang" in found
     assert "theirs" in caplog.text
@@ -129,7 +129,7 @@ def test_an_unknown_name_gets_a_suggestion():
         "raise GeneratorExit",
         "raise SystemExit(0)",
         "class Own(Exception):\n    def __str__(self):\n        raise TypeError\nraise Own",
-        "from harness.errors import PluginError\n"
+        "from dpicl.harness.core.errors import PluginError\n"
         "class Own(PluginError):\n    def __str__(self):\n        raise TypeError\nraise Own",
         "class Odd:\n    @property\n    def __class__(self):\n        raise RuntimeError('no')\nodd = Odd()\n" + PLUGIN,
         PLUGIN.replace('name = "nothing"', "name = ''"),

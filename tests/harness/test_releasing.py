@@ -5,20 +5,20 @@ from dataclasses import dataclass, replace
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness import models
-from harness.answering import answer_all, queries_of
-from harness.errors import BudgetExceeded, PluginError, UsageError
-from harness.mechanism import AnswerContext, Query
-from harness.output_cache import OutputCache
-from harness.privacy.accountants import epsilon
-from harness.privacy.dealing import WAYS, Dealing
-from harness.privacy.events import flatten
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
-from harness.releasing import Releaser, Terms
-from harness.seeds import Streams
-from harness.slot_reader import SlotReader
-from harness.task import Task
+from dpicl.harness import models
+from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import AnswerContext, Query
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.events import flatten
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.sampling_schemes import WAYS, Dealing
+from dpicl.harness.run.answering import answer_all, queries_of
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.reader import SlotReader
+from dpicl.harness.run.releasing import Releaser, Terms
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableCoins
 from tests.samples import contents

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from harness.attacks.results import attack_from_text
-from harness.attacks.results import to_text as attack_to_text
-from harness.errors import PluginError, ResultError
-from harness.results import from_text, to_text
-from harness.store import Store
+from dpicl.harness.attacks.results import attack_from_text
+from dpicl.harness.attacks.results import to_text as attack_to_text
+from dpicl.harness.core.errors import PluginError, ResultError
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.store import Store
 from tests.leaderboards.factory import make_result
 
 

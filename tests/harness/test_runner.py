@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.cells import Cell, resolve_options
-from harness.errors import BudgetExceeded, PluginError
-from harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy import accountants
-from harness.privacy.events import from_json
-from harness.privacy.private_set import PrivateSet
-from harness.registry import Registered, load_mechanisms
-from harness.results import SuiteReference, to_text
-from harness.runner import Skipped, Workbench, run_cell
+from dpicl.harness.core.errors import BudgetExceeded, PluginError
+from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.mechanism.registry import Registered, load_mechanisms
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.expand import Cell, resolve_options
+from dpicl.harness.run.results import SuiteReference, to_text
+from dpicl.harness.run.runner import Skipped, Workbench, run_cell
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
 MECHANISMS = load_mechanisms()
@@ -203,7 +203,7 @@ def test_a_mechanism_that_cannot_do_the_task_says_why_before_the_model_is_loaded
 
 
 def test_a_knobless_mechanism_must_cost_zero_or_infinity():
-    from harness.cells import fixed_epsilon
+    from dpicl.harness.run.expand import fixed_epsilon
 
     class Odd(Greedy):
         name = "odd"
@@ -235,7 +235,7 @@ def test_all_seeds_score_the_same_test_records(own_cache):
 
 
 def test_public_randomness_is_the_seeds_alone():
-    from harness.seeds import streams
+    from dpicl.harness.core.seeds import streams
 
     draws = [streams(5, noise).stream("shots").permutation(100) for noise in ("seeded", "secure")]
     assert np.array_equal(*draws)

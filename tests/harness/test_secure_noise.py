@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import seeds
-from harness.concealed import concealed
-from harness.errors import Concealed, DataError, UsageError
-from harness.privacy.accountants import epsilon
-from harness.privacy.events import from_json
-from harness.results import from_text
-from harness.seeds import accounted_delta, streams
-from harness.task import Task
-from harness.task_config import load_config
+from dpicl.harness.core import seeds
+from dpicl.harness.core.errors import Concealed, DataError, UsageError
+from dpicl.harness.core.seeds import accounted_delta, streams
+from dpicl.harness.data.concealed import concealed
+from dpicl.harness.data.config import load_config
+from dpicl.harness.data.task import Task
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.run.results import from_text
 from tests.harness.secure_suite import LABELS, repeated_entropy, rows_of, suite, write_records
 
 SECRET = "the password of Ada Lovelace is swordfish"
@@ -184,7 +184,7 @@ def test_a_board_of_private_records_has_no_recovery_and_asks_for_no_row_without_
 
 
 def test_what_is_published_has_no_recovery(world, tmp_path):
-    from leaderboards.sinks.published import boards, published_rows
+    from dpicl.leaderboards.publish.published import boards, published_rows
 
     path = suite(tmp_path, "zero_shot", "prism", "real")
     _, files = world(rows_of("train", 30), path, "results", "--reveal-records")
@@ -216,7 +216,7 @@ import logging, sys, warnings
 import numpy as np
 from dataclasses import dataclass
 from dp_accounting import dp_event as dp
-from harness.mechanism import Demonstration, DemonstrationMechanism, Knob
+from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism, Knob
 
 @dataclass(frozen=True)
 class Talks(DemonstrationMechanism):
@@ -233,11 +233,11 @@ class Talks(DemonstrationMechanism):
         text = "{secret}"
         sample.spend(dp.GaussianDpEvent(context.knob)).noisy_sum(np.zeros(3), 1.0)
         print(text); print(text, file=sys.stderr)
-        warnings.warn(text); logging.getLogger("harness.talks").error(text)
+        warnings.warn(text); logging.getLogger("dpicl.talks").error(text)
         if self.way == "error":
             raise type(text.replace(" ", "_"), (RuntimeError,), {{}})(text)
         if self.way == "usage":
-            from harness.errors import UsageError
+            from dpicl.harness.core.errors import UsageError
             raise UsageError(text)
         if self.way == "exit":
             raise SystemExit(text)
@@ -296,7 +296,7 @@ def test_a_concealed_error_holds_neither_the_old_one_nor_its_frames():
 
 def test_after_silence_the_process_speaks_as_before(caplog):
     assert concealed(True, lambda: 3) == 3
-    logging.getLogger("harness").warning("heard")
+    logging.getLogger("dpicl").warning("heard")
     with pytest.warns(UserWarning, match="heard"):
         warnings.warn("heard", stacklevel=1)
 
@@ -310,11 +310,11 @@ def test_a_line_that_is_no_record_tells_nothing(world, dpicl, tmp_path, monkeypa
 
 
 def test_a_release_with_counted_sizes_is_refused_from_python(own_cache):
-    from harness import models
-    from harness.output_cache import OutputCache
-    from harness.releasing import Releaser, Terms
-    from mechanisms.real_demonstrations import RealDemonstrations
-    from mechanisms.zero_shot import ZeroShot
+    from dpicl.harness import models
+    from dpicl.harness.run.output_cache import OutputCache
+    from dpicl.harness.run.releasing import Releaser, Terms
+    from dpicl.mechanisms.real_demonstrations import RealDemonstrations
+    from dpicl.mechanisms.zero_shot import ZeroShot
 
     releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)

@@ -5,16 +5,16 @@ import pytest
 from tokenizers.processors import TemplateProcessing
 from transformers import AutoTokenizer
 
-from harness import models
-from harness.errors import ModelError, PromptTooLong
-from harness.evaluation import calibration
-from harness.mechanism import Query
-from harness.models.embeddings import load_embeddings
-from harness.output_cache import OutputCache
-from harness.privacy.dealing import Dealing
-from harness.slot_prompts import SlotPrompts
-from harness.slot_reader import SlotReader
-from harness.task import CONTENT_FREE, Record, Task
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, PromptTooLong
+from dpicl.harness.data.task import CONTENT_FREE, Record, Task
+from dpicl.harness.evaluation import calibration
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.privacy.sampling_schemes import Dealing
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.prompts import SlotPrompts
+from dpicl.harness.run.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
 PER_QUERY = Dealing(3, 2, "per_query")

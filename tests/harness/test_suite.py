@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cells import Cell, TaskFacts, expand
-from harness.errors import UsageError
-from harness.registry import load_mechanisms
-from harness.suite import Changes, OptionChange, Suite, changed, load_suite
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import Cell, TaskFacts, expand
+from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
 TASKS = {
@@ -159,7 +159,7 @@ def test_any_text_is_a_suite_or_a_usage_error(tmp_path_factory, text):
 
 
 def test_shipped_suites_expand():
-    from harness.paths import shipped_suites
+    from dpicl.harness.core.paths import shipped_suites
 
     assert shipped_suites()
     for path in shipped_suites().values():

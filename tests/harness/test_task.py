@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.errors import UsageError
-from harness.record_sets import Record, normalised
-from harness.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
-from tasks import films
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.splits import Record, normalised
+from dpicl.harness.data.task import NEUTRAL_LABEL, TASKS, Task, keywords, list_tasks
+from dpicl.tasks import films
 
 
 def write(folder: Path, task: str, split: str, rows: list[dict]) -> None:

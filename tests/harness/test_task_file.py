@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness import doctor, models, task_config
-from harness.errors import DpiclError
-from harness.scaffold.writing import TASK, write_example
-from harness.task_config import TASKS, list_tasks
-from harness.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
+from dpicl.harness import models
+from dpicl.harness.cli import diagnosis as doctor
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data.config import TASKS, list_tasks
+from dpicl.harness.data.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
+from dpicl.harness.scaffold.writing import TASK, write_example
 
 
 @pytest.fixture(autouse=True)
@@ -76,9 +78,9 @@ CHANGES = {
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
     "no prompts in a style": ("    chat:", "    chats:", 33, "no meaning"),
     "a number of records that is a text": ("train: 2000", "train: many", 51, "integer"),
-    "a module that is a path": ("module: tasks.synthetic.agnews", "module: ../../x", 51, "dotted name"),
+    "a module that is a path": ("module: dpicl.tasks.synthetic.agnews", "module: ../../x", 51, "dotted name"),
     "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "no meaning"),
-    "a custom data set that is no function": ("!function tasks.loaders.documents", "documents", 3, "!function"),
+    "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),
     "another kind": ("kind: classification", "kind: generation", 10, "doc_to_choice"),
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
     "metadata that is a list": ("metadata:\n  version: 1\n", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
@@ -123,7 +125,7 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     (meals / "own.py").write_text(f"open({str(meals / 'ran')!r}, 'w')")
     file = meals / "task.yaml"
-    file.write_text(file.read_text().replace("tasks.metrics.classification_results", "own.results"))
+    file.write_text(file.read_text().replace("dpicl.tasks.metrics.classification_results", "own.results"))
     words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
     dpicl(*words, "--plugin", meals)
     assert not (meals / "ran").exists()

@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from harness.errors import DataError
-from harness.worker_process import WorkerProcess, portable, speaking
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking
 
 
 class Unportable(Exception):

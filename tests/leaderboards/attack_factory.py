@@ -8,16 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.attacks.results import (
-    AttackResult,
-    Decision,
-    Estimate,
-    External,
-    LowerBound,
-    Subject,
-    attack_id,
-)
-from harness.results import Cost, Privacy
+from dpicl.harness.attacks.results import AttackResult, Decision, Estimate, External, LowerBound, Subject, attack_id
+from dpicl.harness.run.results import Cost, Privacy
 from tests.leaderboards.factory import FIXED, make_result
 
 

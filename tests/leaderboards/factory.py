@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from harness.cells import Cell
-from harness.results import (
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.results import (
     Answer,
     Cost,
     Data,

@@ -6,7 +6,7 @@ import math
 import random
 from typing import Any
 
-from harness.results import Result
+from dpicl.harness.run.results import Result
 from tests.leaderboards.factory import make_result
 
 #: (task, main metric)

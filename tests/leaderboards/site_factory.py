@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-from leaderboards.board import Board, Evidence, build_board
-from leaderboards.submitted import Reproduction, Submission
+from dpicl.leaderboards.model.board import Board, Evidence, build_board
+from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 

@@ -6,11 +6,11 @@ import csv
 
 import pytest
 
-from harness.cells import resolve_options
-from harness.paths import find_suite
-from harness.registry import load_mechanisms
-from harness.store import Store
-from harness.suite import load_suite
+from dpicl.harness.core.paths import find_suite
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import resolve_options
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import load_suite
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

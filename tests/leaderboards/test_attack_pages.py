@@ -7,17 +7,24 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from harness.attacks import store
-from harness.attacks.results import external_from_text
-from harness.cells import resolve_options
-from harness.cli import main
-from harness.paths import find_suite
-from harness.registry import load_mechanisms
-from harness.store import Store
-from harness.suite import load_suite
-from leaderboards.attack_page import attacks_page
-from leaderboards.board import Evidence, attacks_json, build_attacks, build_board, render_attacks, render_terminal
-from leaderboards.html import pages
+from dpicl.cli import main
+from dpicl.harness.attacks import store
+from dpicl.harness.attacks.results import external_from_text
+from dpicl.harness.core.paths import find_suite
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import resolve_options
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import load_suite
+from dpicl.leaderboards.model.board import (
+    Evidence,
+    attacks_json,
+    build_attacks,
+    build_board,
+    render_attacks,
+    render_terminal,
+)
+from dpicl.leaderboards.render.attack_page import attacks_page
+from dpicl.leaderboards.render.html import pages
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

@@ -7,9 +7,17 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.attacks.results import Estimate
-from leaderboards.attack_plots import Axis, Point, attack_points, auc_svg, audited_svg, axis_of, external_point
-from leaderboards.plot import HEIGHT, WIDTH
+from dpicl.harness.attacks.results import Estimate
+from dpicl.leaderboards.render.attack_plots import (
+    Axis,
+    Point,
+    attack_points,
+    auc_svg,
+    audited_svg,
+    axis_of,
+    external_point,
+)
+from dpicl.leaderboards.render.plot import HEIGHT, WIDTH
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 
 STYLES = {"tang": 0, "prism": 1, "evil": 2}

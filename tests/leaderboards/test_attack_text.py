@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.attacks.results import Estimate
-from leaderboards.attack_text import (
+from dpicl.harness.attacks.results import Estimate
+from dpicl.leaderboards.model.attack_text import (
     against_row,
     differing_options,
     estimate_text,
@@ -12,7 +12,7 @@ from leaderboards.attack_text import (
     rates_text,
     trials_text,
 )
-from leaderboards.text import bound_text, confidence_text
+from dpicl.leaderboards.model.text import bound_text, confidence_text
 from tests.leaderboards.attack_factory import make_attack, rule
 
 

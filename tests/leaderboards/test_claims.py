@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from harness.results import Result
-from leaderboards import rows
-from leaderboards.board import Board, Section, board_json, build_board, render_terminal
-from leaderboards.html import pages, suites_json
-from leaderboards.notes import MOST_NAMED
-from leaderboards.rows import MINIMUM_GAIN, Row
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.published import COLUMNS
-from leaderboards.site.addresses import rows_of
-from leaderboards.submitted import Submission
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model import rows
+from dpicl.leaderboards.model.board import Board, Section, board_json, build_board, render_terminal
+from dpicl.leaderboards.model.notes import MOST_NAMED
+from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.published import COLUMNS
+from dpicl.leaderboards.render.html import pages, suites_json
+from dpicl.leaderboards.render.site.addresses import rows_of
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.site_factory import Page, submission
@@ -36,8 +36,8 @@ def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("seeds_documents_interval", "ratio_interval"):
-            patch.setattr(f"leaderboards.rows.{name}", partial(getattr(rows, name), draws=50))
-        patch.setattr("leaderboards.site.comparison.DRAWS", 50)
+            patch.setattr(f"dpicl.leaderboards.model.rows.{name}", partial(getattr(rows, name), draws=50))
+        patch.setattr("dpicl.leaderboards.render.site.comparison.DRAWS", 50)
         yield
 
 

@@ -4,10 +4,10 @@ import json
 import math
 from itertools import pairwise
 
-from harness.registry import load_mechanisms
-from leaderboards.board import build_board
-from leaderboards.html import MOST_ANSWERS, pages
-from leaderboards.site.addresses import Addresses
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.html import MOST_ANSWERS, pages
+from dpicl.leaderboards.render.site.addresses import Addresses
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, plain_results, submission
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import Result, from_text
-from leaderboards.board import board_json, build_board, render_terminal
-from leaderboards.html import pages
-from leaderboards.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.published import COLUMNS
-from leaderboards.sinks.wandb_report import markdown_table
+from dpicl.harness.run.results import Result, from_text
+from dpicl.leaderboards.model.board import board_json, build_board, render_terminal
+from dpicl.leaderboards.model.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.published import COLUMNS
+from dpicl.leaderboards.publish.wandb_report import markdown_table
+from dpicl.leaderboards.render.html import pages
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

@@ -1,6 +1,6 @@
 """Notes: by weight, what repeats once, with a count; never more than a page can show."""
 
-from leaderboards.notes import MOST_NAMED, MOST_NOTES, Note, Weight, gathered, named
+from dpicl.leaderboards.model.notes import MOST_NAMED, MOST_NOTES, Note, Weight, gathered, named
 
 
 def test_what_is_said_of_one_thing_is_a_sentence_about_it():

@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from leaderboards.board import build_board
-from leaderboards.plot import HEIGHT, WIDTH, Scale, privacy_utility_svg, series_styles
-from leaderboards.svg import key
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.plot import HEIGHT, WIDTH, Scale, privacy_utility_svg, series_styles
+from dpicl.leaderboards.render.svg import key
 from tests.leaderboards.factory import ends, make_result
 
 _COORDINATES = ("x", "y", "x1", "y1", "x2", "y2", "cx", "cy", "width", "height")

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.statistics import ratio_interval
-from leaderboards.board import board_json, build_board
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import ratio_interval
+from dpicl.leaderboards.model.board import board_json, build_board
 from tests.leaderboards.factory import ends, make_result
 
 SEEDS, DOCUMENTS = 6, 120

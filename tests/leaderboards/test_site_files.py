@@ -7,15 +7,15 @@ import math
 
 import pytest
 
-from harness.errors import ResultError
-from harness.evaluation.statistics import seeds_documents_interval
-from leaderboards import page
-from leaderboards.attack_board import build_attacks
-from leaderboards.board import build_board
-from leaderboards.html import pages, write_all, write_html
-from leaderboards.rows import outcomes_of
-from leaderboards.site.addresses import mechanism_file, plain
-from leaderboards.site.comparison import DRAWS, paired_differences
+from dpicl.harness.core.errors import ResultError
+from dpicl.harness.evaluation.statistics import seeds_documents_interval
+from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.rows import outcomes_of
+from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render.html import pages, write_all, write_html
+from dpicl.leaderboards.render.site.addresses import mechanism_file, plain
+from dpicl.leaderboards.render.site.comparison import DRAWS, paired_differences
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, full_board, plain_results
 

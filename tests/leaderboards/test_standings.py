@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from leaderboards.board import build_board
-from leaderboards.rows import MINIMUM_GAIN, recover
-from leaderboards.standings import TaskTable
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.rows import MINIMUM_GAIN, recover
+from dpicl.leaderboards.model.standings import TaskTable
 from tests.leaderboards.factory import ends, make_result
 
 

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
-from leaderboards.events_text import describe
-from leaderboards.metrics import is_distance, metric_name, task_kind
-from leaderboards.text import (
+from dpicl.leaderboards.model.metrics import is_distance, metric_name, task_kind
+from dpicl.leaderboards.model.text import (
     bound_text,
     epsilon_text,
     interval_text,
@@ -17,6 +16,7 @@ from leaderboards.text import (
     seeds_text,
     visible,
 )
+from dpicl.leaderboards.render.events_text import describe
 
 
 @pytest.mark.parametrize(

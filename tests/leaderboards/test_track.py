@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from leaderboards.track import build_tracks, significant_steps
+from dpicl.leaderboards.compare.track import build_tracks, significant_steps
 from tests.harness.comparison.sides import ones, scored, with_manifest
 
 

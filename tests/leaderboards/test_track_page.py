@@ -9,10 +9,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.errors import ResultError
-from leaderboards.track import build_tracks, write_track_page
-from leaderboards.track_page import render_page
-from leaderboards.track_plot import HEIGHT, WIDTH, track_styles, track_svg
+from dpicl.harness.core.errors import ResultError
+from dpicl.leaderboards.compare.track import build_tracks, write_track_page
+from dpicl.leaderboards.compare.track_page import render_page
+from dpicl.leaderboards.compare.track_plot import HEIGHT, WIDTH, track_styles, track_svg
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 
 HOSTILE = [

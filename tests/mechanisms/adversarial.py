@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from harness.mechanism import Context
-from harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Tokens, Usage
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
-from harness.seeds import Streams
-from harness.task import Record
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Context
+from dpicl.harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Tokens, Usage
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
 
 ALPHABET = [chr(c) for c in range(32, 127)] + ["\n", "\x00"]
 EOS = len(ALPHABET) - 1

@@ -8,17 +8,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from harness.mechanism import AnswerContext, Query
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
-from harness.seeds import Streams
-from harness.task import Record
-from mechanisms._public_candidates import public_candidates
-from mechanisms.esa import ESA
-from mechanisms.ksa import KSA
-from mechanisms.sga import SGA
-from mechanisms.sga_histogram import SGAHistogram
-from mechanisms.voting import Voting
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import AnswerContext, Query
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.mechanisms._public_candidates import public_candidates
+from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.sga import SGA
+from dpicl.mechanisms.sga_histogram import SGAHistogram
+from dpicl.mechanisms.voting import Voting
 from tests.mechanisms.adversarial import StableCoins
 from tests.samples import contents
 

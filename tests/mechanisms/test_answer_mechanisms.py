@@ -9,16 +9,16 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import BudgetExceeded
-from harness.mechanism import FinalPrompt, Sizes
-from harness.privacy import cluster_tree, primitives, top_k
-from harness.privacy.accountants import epsilon
-from harness.privacy.dealing import WAYS
-from harness.privacy.events import compose, flatten
-from mechanisms import ksa as ksa_file
-from mechanisms.esa import ESA
-from mechanisms.ksa import KSA
-from mechanisms.sga import SGA
+from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.mechanism.bases import FinalPrompt, Sizes
+from dpicl.harness.privacy import cluster_tree, primitives, top_k
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.events import compose, flatten
+from dpicl.harness.privacy.sampling_schemes import WAYS
+from dpicl.mechanisms import ksa as ksa_file
+from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.sga import SGA
 from tests.mechanisms.answering import (
     ALL,
     QUERIES,

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.errors import UsageError
-from harness.mechanism import Query, Sizes
-from harness.privacy.accountants import epsilon
-from mechanisms._public_candidates import nearest
-from mechanisms.esa import ESA
-from mechanisms.ksa import KSA, public_words, stopwords, words_of
-from mechanisms.sga import SGA, PublicSpace
-from mechanisms.sga_histogram import SGAHistogram
-from mechanisms.voting import Voting, ballots, spans
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.bases import Query, Sizes
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.mechanisms._public_candidates import nearest
+from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.ksa import KSA, public_words, stopwords, words_of
+from dpicl.mechanisms.sga import SGA, PublicSpace
+from dpicl.mechanisms.sga_histogram import SGAHistogram
+from dpicl.mechanisms.voting import Voting, ballots, spans
 from tests.mechanisms.answering import (
     DIMENSION,
     HashReader,

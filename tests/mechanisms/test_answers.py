@@ -7,19 +7,19 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from harness import models
-from harness.mechanism import Query
-from harness.output_cache import OutputCache
-from harness.privacy.cluster_tree import ClusterTree
-from harness.privacy.dealing import WAYS
-from harness.seeds import SeededNoise
-from harness.slot_reader import SlotReader
-from harness.task import Task
-from mechanisms.esa import ESA
-from mechanisms.ksa import KSA
-from mechanisms.sga import SGA, PublicSpace
-from mechanisms.sga_histogram import SGAHistogram
-from mechanisms.voting import Voting
+from dpicl.harness import models
+from dpicl.harness.core.seeds import SeededNoise
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.privacy.cluster_tree import ClusterTree
+from dpicl.harness.privacy.sampling_schemes import WAYS
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.reader import SlotReader
+from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.sga import SGA, PublicSpace
+from dpicl.mechanisms.sga_histogram import SGAHistogram
+from dpicl.mechanisms.voting import Voting
 from tests.mechanisms.answering import (
     ALL,
     DIMENSION,

@@ -8,18 +8,18 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError, PromptTooLong, UsageError
-from harness.generation import PromptWriter, ReleasedText
-from harness.mechanism import Sizes
-from harness.privacy import primitives, private_set
-from harness.privacy.events import compose
-from harness.task import Record
-from mechanisms.prism import Prism
-from mechanisms.pta import PTA
-from mechanisms.public_demonstrations import PublicDemonstrations
-from mechanisms.real_demonstrations import RealDemonstrations
-from mechanisms.tang import Tang
-from mechanisms.zero_shot import ZeroShot
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Sizes
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
+from dpicl.harness.privacy import primitives, private_set
+from dpicl.harness.privacy.events import compose
+from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.pta import PTA
+from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
+from dpicl.mechanisms.real_demonstrations import RealDemonstrations
+from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.zero_shot import ZeroShot
 from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
 
 RECORDS = [f"record number {i}" for i in range(12)]

@@ -13,25 +13,25 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from harness import models
-from harness.attacks.pii_patterns import addresses, found, phones
-from harness.errors import DataError
-from harness.evaluation.lm_eval_bridge import evaluate
-from harness.mechanism import Demonstration
-from harness.models.base import ChatPrompt
-from harness.output_cache import OutputCache
-from harness.record_sets import Record, normalised
-from harness.releasing import Releaser, Terms
-from harness.task import TASKS, Task
-from mechanisms.prism import Prism
-from mechanisms.pta import PTA
-from mechanisms.public_demonstrations import PublicDemonstrations
-from mechanisms.real_demonstrations import RealDemonstrations
-from mechanisms.tang import Tang
-from mechanisms.zero_shot import ZeroShot
-from tasks import mail
-from tasks.synthetic import enron
-from tasks.synthetic.grammar import _FIELD
+from dpicl.harness import models
+from dpicl.harness.attacks.pii_patterns import addresses, found, phones
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.data.splits import Record, normalised
+from dpicl.harness.data.task import TASKS, Task
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.bases import Demonstration
+from dpicl.harness.models.base import ChatPrompt
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Releaser, Terms
+from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.pta import PTA
+from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
+from dpicl.mechanisms.real_demonstrations import RealDemonstrations
+from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.zero_shot import ZeroShot
+from dpicl.tasks import mail
+from dpicl.tasks.synthetic import enron
+from dpicl.tasks.synthetic.grammar import _FIELD
 
 RESERVED = re.compile(r"@(?:[a-z]+\.)*(?:example\.(?:com|org|net)|example)")
 FICTITIOUS = re.compile(r"(?:[2-9]\d\d)?55501\d\d")

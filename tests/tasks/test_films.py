@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tasks import films
+from dpicl.tasks import films
 
 FILM = {"title": "The Golden Rider", "year": 1955, "genres": ["Western", "Drama"], "cast": ["Ana Bell", "Leo Cruz"]}
 

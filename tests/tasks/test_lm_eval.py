@@ -10,9 +10,9 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from harness.errors import UsageError
-from harness.task import TASKS, Task, list_tasks, load_config, serving
-from tasks import metrics
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import TASKS, Task, list_tasks, load_config, serving
+from dpicl.tasks import metrics
 
 
 @pytest.fixture(scope="module")
@@ -185,8 +185,8 @@ def test_exact_match_compares_the_first_line(answer, hit):
 
 
 def test_a_record_that_lm_eval_does_not_ask_for_tells_nothing_with_secure_noise(tmp_path, monkeypatch):
-    from harness.errors import Concealed, DataError
-    from tasks.loaders import documents
+    from dpicl.harness.core.errors import Concealed, DataError
+    from dpicl.tasks.loaders import documents
 
     folder = tmp_path / "agnews"
     folder.mkdir()

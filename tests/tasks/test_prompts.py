@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.data_sources import Record
-from harness.errors import UsageError
-from harness.mechanism import Demonstration
-from harness.models.base import ChatPrompt
-from harness.task import Task, list_tasks
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.sources import Record
+from dpicl.harness.data.task import Task, list_tasks
+from dpicl.harness.mechanism.bases import Demonstration
+from dpicl.harness.models.base import ChatPrompt
 
 TEXT = Record("a text", "Sports")
 

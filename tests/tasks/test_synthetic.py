@@ -8,13 +8,13 @@ from itertools import islice
 
 import pytest
 
-from harness.data_sources import normalised
-from harness.errors import DataError
-from harness.task import TASKS, Task, keywords, load_config
-from tasks import films
-from tasks.synthetic import agnews, chatdoctor, dbpedia, samsum, trec, wikimovies, xsum
-from tasks.synthetic.grammar import _FIELD, Grammar, parse
-from tasks.synthetic.movies import GRAMMAR as MOVIES
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.data.sources import normalised
+from dpicl.harness.data.task import TASKS, Task, keywords, load_config
+from dpicl.tasks import films
+from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, samsum, trec, wikimovies, xsum
+from dpicl.tasks.synthetic.grammar import _FIELD, Grammar, parse
+from dpicl.tasks.synthetic.movies import GRAMMAR as MOVIES
 
 GRAMMARS = {"agnews": agnews.GRAMMAR, "dbpedia": dbpedia.GRAMMAR, "trec": trec.GRAMMAR, "movies": MOVIES}
 GRAMMARS |= {module.__name__.rpartition(".")[2]: module.GRAMMAR for module in (samsum, xsum, chatdoctor, wikimovies)}
@@ -82,7 +82,7 @@ def test_the_limit_sets_the_size_of_a_class_exactly_and_nothing_is_dropped():
 
 
 def test_asking_for_more_than_the_grammar_holds_is_an_error(monkeypatch):
-    monkeypatch.setattr("tasks.synthetic.trec.records", lambda label, split, seed: iter([("same", label)] * 9999))
+    monkeypatch.setattr("dpicl.tasks.synthetic.trec.records", lambda label, split, seed: iter([("same", label)] * 9999))
     with pytest.raises(DataError, match="fewer train records"):
         Task.load("trec", source="synthetic")
 

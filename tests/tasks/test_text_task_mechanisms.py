@@ -8,24 +8,24 @@ from dataclasses import replace
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness import models
-from harness.errors import DataError
-from harness.evaluation import text_metrics
-from harness.evaluation.lm_eval_bridge import evaluate
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism
-from harness.models.embeddings import load_embeddings
-from harness.models.simulated import SimulatedLM
-from harness.privacy.events import flatten
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet
-from harness.seeds import Streams
-from harness.task import Task
-from mechanisms.prism import Prism
-from mechanisms.pta import PTA
-from mechanisms.public_demonstrations import PublicDemonstrations
-from mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
-from mechanisms.tang import Tang
-from mechanisms.zero_shot import ZeroShot
+from dpicl.harness import models
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.task import Task
+from dpicl.harness.evaluation import text_metrics
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism
+from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.privacy.events import flatten
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.pta import PTA
+from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
+from dpicl.mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
+from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.zero_shot import ZeroShot
 
 GENERATION = ("samsum", "xsum", "chatdoctor")
 WRITERS = {

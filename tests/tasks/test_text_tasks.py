@@ -11,16 +11,16 @@ from lm_eval import evaluator
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from harness import models
-from harness.data_sources import Record
-from harness.errors import ResultError, UsageError
-from harness.evaluation import text_metrics
-from harness.evaluation.lm_eval_bridge import evaluate, evaluate_with
-from harness.mechanism import Demonstration
-from harness.models.embeddings import load_embeddings
-from harness.models.simulated import SimulatedLM
-from harness.task import TASKS, Task, load_config
-from tasks import films, metrics
+from dpicl.harness import models
+from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.harness.data.sources import Record
+from dpicl.harness.data.task import TASKS, Task, load_config
+from dpicl.harness.evaluation import text_metrics
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate, evaluate_with
+from dpicl.harness.mechanism.bases import Demonstration
+from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.tasks import films, metrics
 
 GENERATION = ("samsum", "xsum", "chatdoctor")
 HOSTILE = (

@@ -6,14 +6,14 @@ import math
 
 from dp_accounting import dp_event as dp
 
-from harness.conformance.bench import DELTA, EPSILON
-from harness.conformance.evidence import Evidence
-from harness.conformance.verdicts import Verdict, failed, passed
-from harness.errors import BudgetExceeded, PluginError
-from harness.mechanism import AnswerMechanism
-from harness.output_cache import OutputCache
-from harness.privacy.events import BoundedRangeDpEvent, flatten
-from harness.releasing import Releaser, Terms
+from dpicl.harness.conformance.bench import DELTA, EPSILON
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.verdicts import Verdict, failed, passed
+from dpicl.harness.core.errors import BudgetExceeded, PluginError
+from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Releaser, Terms
 
 
 def budget(evidence: Evidence) -> Verdict:

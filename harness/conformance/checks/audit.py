@@ -22,15 +22,15 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import log_softmax
 
-from harness.attacks.lower_bounds import audit_bound
-from harness.conformance.bench import DELTA
-from harness.conformance.checks.accounting import claimed_rhos
-from harness.conformance.checks.neighbours import move
-from harness.conformance.evidence import Evidence, Pair
-from harness.conformance.transcript import Passage, Transcript
-from harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
-from harness.privacy import accountants
-from harness.privacy.events import compose
+from dpicl.harness.attacks.lower_bounds import audit_bound
+from dpicl.harness.conformance.bench import DELTA
+from dpicl.harness.conformance.checks.accounting import claimed_rhos
+from dpicl.harness.conformance.checks.neighbours import move
+from dpicl.harness.conformance.evidence import Evidence, Pair
+from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import compose
 
 #: Scores of runs with the record, and of runs without.
 Scores = tuple[np.ndarray, np.ndarray]

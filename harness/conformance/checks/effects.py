@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from harness.conformance.adversaries import PLANTED, planted
-from harness.conformance.bench import Run
-from harness.conformance.checks.replay import twins
-from harness.conformance.dictionary import modules_of
-from harness.conformance.evidence import Evidence
-from harness.conformance.keeping import kept
-from harness.conformance.transcript import Transcript
-from harness.conformance.verdicts import Verdict, failed, passed
+from dpicl.harness.conformance.adversaries import PLANTED, planted
+from dpicl.harness.conformance.bench import Run
+from dpicl.harness.conformance.checks.replay import twins
+from dpicl.harness.conformance.dictionary import modules_of
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.keeping import kept
+from dpicl.harness.conformance.transcript import Transcript
+from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from harness.conformance.evidence import Evidence, Pair
-from harness.conformance.transcript import Passage, Transcript
-from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.evidence import Evidence, Pair
+from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9

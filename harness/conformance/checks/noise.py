@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from harness.conformance.evidence import Evidence
-from harness.conformance.transcript import Passage, Transcript
-from harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -24,8 +24,8 @@ def noise(evidence: Evidence) -> Verdict:
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.passages for run in evidence.runs):
         return failed(
-            "Epsilon is finite but nothing passed a door: release through the primitives of harness.privacy (or"
-            " harness.privacy.doors), so that noise is added where it can be checked."
+            "Epsilon is finite but nothing passed a door: release through the primitives of dpicl.harness.privacy (or"
+            " dpicl.harness.privacy.release_hooks), so that noise is added where it can be checked."
         )
     return _distribution(evidence)
 

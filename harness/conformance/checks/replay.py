@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from harness.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
-from harness.conformance.bench import Run
-from harness.conformance.evidence import Evidence
-from harness.conformance.transcript import Transcript
-from harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
-from harness.mechanism import AnswerMechanism
+from dpicl.harness.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
+from dpicl.harness.conformance.bench import Run
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.transcript import Transcript
+from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
+from dpicl.harness.mechanism.bases import AnswerMechanism
 
 
 def post_processing(evidence: Evidence) -> Verdict:

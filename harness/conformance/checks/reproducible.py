@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from harness.conformance.bench import Run
-from harness.conformance.evidence import Evidence
-from harness.conformance.transcript import Passage, Transcript
-from harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.bench import Run
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 
 def seeds(evidence: Evidence) -> Verdict:

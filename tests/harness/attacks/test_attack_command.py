@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import harness.models
-from harness.attacks import store
-from harness.attacks.results import attack_from_text, external_from_text
-from harness.registry import find_attack, load_attacks
-from harness.task import Task
+import dpicl.harness.models
+from dpicl.harness.attacks import store
+from dpicl.harness.attacks.results import attack_from_text, external_from_text
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.registry import find_attack, load_attacks
 from tests.harness.attacks.copying_model import CopyingLM
 from tests.harness.test_registry import PLUGIN
 
@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from harness.attacks.base import Attack, Finding
-from harness.attacks.membership import membership_finding, scored
+from dpicl.harness.attacks.base import Attack, Finding
+from dpicl.harness.attacks.membership import membership_finding, scored
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ def planted(tmp_path, monkeypatch):
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(Task, "load", LOAD)
-    monkeypatch.setattr(harness.models, "load", lambda name, **settings: CopyingLM())
+    monkeypatch.setattr(dpicl.harness.models, "load", lambda name, **settings: CopyingLM())
     return words
 
 

@@ -7,19 +7,19 @@ import math
 import numpy as np
 import pytest
 
-from harness.attacks import membership
-from harness.attacks.brainwash import Brainwash, flips_after
-from harness.attacks.driver import Attacker, Setting, jobs_of
-from harness.attacks.gap import Gap, rightness
-from harness.attacks.inquiry import Inquiry, said_yes
-from harness.attacks.likelihood import Likelihood
-from harness.attacks.membership import COUNTED, FEW_COINS, SHOWN, first_words
-from harness.attacks.pii import Pii
-from harness.attacks.repeat import Repeat
-from harness.errors import ModelError
-from harness.mechanism import Query
-from harness.registry import load_mechanisms
-from harness.task import Record, Task
+from dpicl.harness.attacks import membership
+from dpicl.harness.attacks.brainwash import Brainwash, flips_after
+from dpicl.harness.attacks.driver import Attacker, Setting, jobs_of
+from dpicl.harness.attacks.gap import Gap, rightness
+from dpicl.harness.attacks.inquiry import Inquiry, said_yes
+from dpicl.harness.attacks.likelihood import Likelihood
+from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN, first_words
+from dpicl.harness.attacks.pii import Pii
+from dpicl.harness.attacks.repeat import Repeat
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.mechanism.registry import load_mechanisms
 from tests.harness.attacks.copying_model import CopyingLM
 
 MECHANISMS = load_mechanisms()
@@ -179,7 +179,7 @@ def test_what_the_model_says_by_itself_is_subtracted(enron, own_cache):
         def generate(self, prompts, *settings, **more):
             return ["write to " + known] * len(prompts)
 
-    from harness.attacks.pii_patterns import addresses
+    from dpicl.harness.attacks.pii_patterns import addresses
 
     known = next(iter(sorted(set().union(*(addresses(record.text) for record in enron.train)))))
     result = attack(Pii(), enron, "tang", epsilon=1.0, members=len(enron.train), model=Knows())

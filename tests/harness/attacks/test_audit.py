@@ -10,27 +10,27 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from harness import models
-from harness.attacks.audit import Audit, audit, check
-from harness.attacks.audit_runs import AnswerRuns
-from harness.attacks.canaries import FAR_TEXTS, canary, held_out
-from harness.attacks.results import attack_from_text, to_text
-from harness.attacks.watchers import CoupledCoins
-from harness.commands.audit import failure
-from harness.errors import UsageError
-from harness.models.embeddings import load_embeddings
-from harness.output_cache import OutputCache
-from harness.privacy import accountants
-from harness.privacy.primitives import GaussianSum
-from harness.seeds import SeededNoise, streams
-from harness.task import Task
-from mechanisms.esa import ESA
-from mechanisms.ksa import KSA
-from mechanisms.prism import Prism
-from mechanisms.sga import SGA
-from mechanisms.tang import Tang
-from mechanisms.voting import Voting
-from mechanisms.zero_shot import ZeroShot
+from dpicl.harness import models
+from dpicl.harness.attacks.audit import Audit, audit, check
+from dpicl.harness.attacks.audit_runs import AnswerRuns
+from dpicl.harness.attacks.canaries import FAR_TEXTS, canary, held_out
+from dpicl.harness.attacks.results import attack_from_text, to_text
+from dpicl.harness.attacks.watchers import CoupledCoins
+from dpicl.harness.cli.audit import failure
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import SeededNoise, streams
+from dpicl.harness.data.task import Task
+from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.sga import SGA
+from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.voting import Voting
+from dpicl.mechanisms.zero_shot import ZeroShot
 from tests.harness.parrot import Parrot
 from tests.samples import contents
 
@@ -264,8 +264,8 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     plugin = tmp_path / "leaky.py"
     plugin.write_text(
         "import math\nfrom dataclasses import dataclass\nimport numpy as np\n"
-        "from harness.mechanism import AnswerMechanism, Knob\n"
-        "from harness.privacy.primitives import GaussianSum\n"
+        "from dpicl.harness.mechanism.bases import AnswerMechanism, Knob\n"
+        "from dpicl.harness.privacy.primitives import GaussianSum\n"
         "@dataclass(frozen=True)\nclass Leaky(AnswerMechanism):\n"
         "    name = 'leaky'\n    knob = Knob('noise_multiplier', low=0.05, high=2000.0, non_private=0.0)\n"
         "    def release(self, knob):\n        return GaussianSum(knob).event\n"

@@ -16,9 +16,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
-from harness.attacks.lower_bounds import audit_bound
-from harness.attacks.trade_offs import epsilon_of_mu
-from harness.errors import UsageError
+from dpicl.harness.attacks.lower_bounds import audit_bound
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu
+from dpicl.harness.core.errors import UsageError
 
 Strategy = Literal["split", "bonferroni"]
 STRATEGIES: tuple[Strategy, ...] = ("split", "bonferroni")

@@ -14,9 +14,9 @@ import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import stats
 
-from harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound, exceedance
-from harness.attacks.trade_offs import epsilon_of_mu
-from harness.errors import UsageError
+from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound, exceedance
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu
+from dpicl.harness.core.errors import UsageError
 
 DELTA = 1e-5
 SPLIT = 0.97  # how near the ideal audit must come

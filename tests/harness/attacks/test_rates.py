@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.attacks.lower_bounds import audit_bound
-from harness.attacks.rates import advantage, auc, membership, tpr_at_fpr
-from harness.errors import UsageError
+from dpicl.harness.attacks.lower_bounds import audit_bound
+from dpicl.harness.attacks.rates import advantage, auc, membership, tpr_at_fpr
+from dpicl.harness.core.errors import UsageError
 
 REPETITIONS = 400
 #: Misses in 400 repetitions that a 95% interval exceeds with probability 0.1%: 35.

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.attacks.games import deal
-from harness.attacks.targets import target
-from harness.attacks.views import free_text, with_records, yes_or_no
-from harness.errors import DataError, UsageError
-from harness.mechanism import Query
-from harness.models.simulated import load_simulated
-from harness.record_sets import fingerprint
-from harness.registry import load_mechanisms
-from harness.releasing import Terms
-from harness.seeds import streams
-from harness.task import Task
+from dpicl.harness.attacks.games import deal
+from dpicl.harness.attacks.targets import target
+from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
+from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.splits import fingerprint
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.models.simulated import load_simulated
+from dpicl.harness.run.releasing import Terms
 
 MECHANISMS = load_mechanisms()
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.comparison.sides import Side
-from harness.results import Documents, Result, Score, to_text
+from dpicl.harness.run.results import Documents, Result, Score, to_text
+from dpicl.leaderboards.compare.sides import Side
 from tests.leaderboards.factory import make_result
 
 

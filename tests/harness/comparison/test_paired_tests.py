@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.comparison.paired_tests import (
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import seeds_documents_interval, seeds_documents_means
+from dpicl.leaderboards.compare.paired_tests import (
     NO_PRIOR,
     POWER,
     Crossed,
@@ -25,8 +27,6 @@ from harness.comparison.paired_tests import (
     seeds_prior,
     sign_flip_test,
 )
-from harness.errors import UsageError
-from harness.evaluation.statistics import seeds_documents_interval, seeds_documents_means
 
 
 @pytest.mark.parametrize(("worse", "better"), [(0, 0), (1, 0), (5, 0), (2, 10), (10, 2), (7, 7), (40, 61)])

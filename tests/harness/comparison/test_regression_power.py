@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from benchmarks import regression_power as power
-from harness.comparison.cell_tests import family_of, p_value
+from dpicl.leaderboards.compare.cell_tests import family_of, p_value
 
 COMPARISONS = 20
 #: Of so many comparisons at a family-wise error of 0.05 more give an alarm once in two thousand times.

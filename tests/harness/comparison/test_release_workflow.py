@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from harness.cli import build_parser
-from harness.commands.arguments import parse
+from dpicl.cli import build_parser
+from dpicl.harness.cli.arguments import parse
 
 WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "model-release.yml"
 

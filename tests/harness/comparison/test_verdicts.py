@@ -8,12 +8,12 @@ import math
 import numpy as np
 import pytest
 
-from harness.comparison.as_json import comparison_json
-from harness.comparison.cell_tests import Family, Settings, family_of, paired_test
-from harness.comparison.pairing import Filter
-from harness.comparison.verdicts import compare
-from harness.errors import UsageError
-from leaderboards.metrics import is_distance
+from dpicl.harness.core.errors import UsageError
+from dpicl.leaderboards.compare.as_json import comparison_json
+from dpicl.leaderboards.compare.cell_tests import Family, Settings, family_of, paired_test
+from dpicl.leaderboards.compare.pairing import Filter
+from dpicl.leaderboards.compare.verdicts import compare
+from dpicl.leaderboards.model.metrics import is_distance
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
 

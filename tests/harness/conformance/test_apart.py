@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from harness.commands import apart
-from harness.commands.apart import run_apart
-from harness.errors import PluginError, UsageError
+from dpicl.harness.cli import apart
+from dpicl.harness.cli.apart import run_apart
+from dpicl.harness.core.errors import PluginError, UsageError
 
-QUITS = "import os\nfrom mechanisms.zero_shot import ZeroShot\n\n\nclass Quits(ZeroShot):\n    name = 'quits'\n\n"
+QUITS = "import os\nfrom dpicl.mechanisms.zero_shot import ZeroShot\n\n\nclass Quits(ZeroShot):\n    name = 'quits'\n\n"
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.conformance.bench import set_up
-from harness.conformance.evidence import FULL, QUICK, Evidence
-from harness.conformance.kit import CHECKS, check_mechanism
-from harness.registry import load_plugin
+from dpicl.harness.conformance.bench import set_up
+from dpicl.harness.conformance.evidence import FULL, QUICK, Evidence
+from dpicl.harness.conformance.kit import CHECKS, check_mechanism
+from dpicl.harness.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 FOLDER = Path(__file__).parent / "broken"

@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.conformance.bench import set_up
-from harness.conformance.evidence import QUICK, Evidence
-from harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from harness.privacy.dealing import WAYS
-from harness.registry import load_mechanisms
+from dpicl.harness.conformance.bench import set_up
+from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy.sampling_schemes import WAYS
 
 BUILT_IN = {name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"}
 ENDS = ("zero_shot", "public_demonstrations", "real_demonstrations")

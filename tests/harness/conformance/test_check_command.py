@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.conformance.kit import CHECKS
+from dpicl.cli import main
+from dpicl.harness.conformance.kit import CHECKS
 
 BROKEN = Path(__file__).parent / "broken"
 
@@ -50,9 +50,7 @@ def test_a_bad_use_is_one_sentence(words, sentence, capfd):
 
 
 def test_all_mechanisms_of_a_file_are_checked_and_options_find_their_own(tmp_path, capfd):
-    source = (
-        "from mechanisms.zero_shot import ZeroShot\nfrom mechanisms.public_demonstrations import PublicDemonstrations\n"
-    )
+    source = "from dpicl.mechanisms.zero_shot import ZeroShot\nfrom dpicl.mechanisms.public_demonstrations import PublicDemonstrations\n"
     source += "class First(ZeroShot):\n    name = 'first'\nclass Second(PublicDemonstrations):\n    name = 'second'\n"
     path = tmp_path / "two.py"
     path.write_text(source, encoding="utf-8")

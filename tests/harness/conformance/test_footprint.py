@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.conformance.footprint import observed
-from harness.data_sources import SourceSpec, read_local
-from harness.paths import cache_folder
-from harness.task import Task
+from dpicl.harness.conformance.footprint import observed
+from dpicl.harness.core.paths import cache_folder
+from dpicl.harness.data.sources import SourceSpec, read_local
+from dpicl.harness.data.task import Task
 
 ACTS = {
     "opens a file for writing": [

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from harness.conformance.bench import Run, set_up
-from harness.conformance.checks import sampling
-from harness.conformance.checks.noise import noise
-from harness.conformance.checks.sampling import _chi_square
-from harness.conformance.evidence import Evidence
-from harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
-from harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from harness.conformance.transcript import Drawn
-from harness.conformance.watched import StableCoins
-from harness.errors import ModelError, UsageError
-from harness.output_cache import OutputCache
-from harness.releasing import Releaser, Terms
+from dpicl.harness.conformance.bench import Run, set_up
+from dpicl.harness.conformance.checks import sampling
+from dpicl.harness.conformance.checks.noise import noise
+from dpicl.harness.conformance.checks.sampling import _chi_square
+from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
+from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
+from dpicl.harness.conformance.transcript import Drawn
+from dpicl.harness.conformance.watched import StableCoins
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import Releaser, Terms
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 

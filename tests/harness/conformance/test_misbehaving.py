@@ -6,10 +6,10 @@ import sys
 import pytest
 from dp_accounting import dp_event
 
-from harness.cli import main
-from harness.conformance.bench import set_up
-from harness.conformance.evidence import QUICK, Evidence
-from harness.conformance.kit import check_mechanism, on_one_bench
+from dpicl.cli import main
+from dpicl.harness.conformance.bench import set_up
+from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 RAISED = [
@@ -116,7 +116,7 @@ def test_a_mechanism_that_computes_for_ever_is_stopped(monkeypatch):
             except Exception:
                 continue
 
-    monkeypatch.setattr("harness.conformance.bench.RUN_SECONDS", 0.2)
+    monkeypatch.setattr("dpicl.harness.conformance.bench.RUN_SECONDS", 0.2)
     cls = type("Endless", (SoundVoting,), {"name": "endless", "answer": answer})
     assert "more than 0.2 s of processor time" in failures(cls)["no-crash"]
 
@@ -124,7 +124,7 @@ def test_a_mechanism_that_computes_for_ever_is_stopped(monkeypatch):
 def test_the_command_ends_with_1_and_a_sentence(tmp_path, capfd):
     path = tmp_path / "leaves.py"
     path.write_text(
-        "import sys\nfrom mechanisms.voting import Voting\n"
+        "import sys\nfrom dpicl.mechanisms.voting import Voting\n"
         "class Leaves(Voting):\n    name = 'leaves'\n"
         "    def answer(self, query, sample, context):\n        sys.exit('\\x1b[31mgone')\n",
         encoding="utf-8",

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from harness.cells import option_types
-from harness.conformance.bench import small_options
-from harness.conformance.kit import check_mechanism
-from harness.conformance.variants import variants
-from harness.errors import UsageError
+from dpicl.harness.conformance.bench import small_options
+from dpicl.harness.conformance.kit import check_mechanism
+from dpicl.harness.conformance.variants import variants
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.expand import option_types
 from tests.harness.conformance.sound import SoundVoting
 
 

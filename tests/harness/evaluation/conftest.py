@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import models
-from harness.models.transformers import TransformersLM
+from dpicl.harness import models
+from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.conftest import one_thread
 from tests.harness.models.tiny import save_tiny_llama
 

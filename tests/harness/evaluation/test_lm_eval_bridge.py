@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from harness import models
-from harness.data_sources import Record
-from harness.errors import ModelError, PromptTooLong, UsageError
-from harness.evaluation.lm_eval_bridge import evaluate
-from harness.mechanism import Demonstration
-from harness.models.base import Prefix, Tokens
-from harness.models.simulated import SimulatedLM
-from harness.models.transformers import TransformersLM
-from harness.task import CONTENT_FREE, Task, load_config
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.data.sources import Record
+from dpicl.harness.data.task import CONTENT_FREE, Task, load_config
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.bases import Demonstration
+from dpicl.harness.models.base import Prefix, Tokens
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.models.transformers import TransformersLM
 
 DEMONSTRATIONS = (
     Demonstration("The team won the game.", "Sports", tokens=6),

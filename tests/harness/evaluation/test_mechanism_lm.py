@@ -5,11 +5,11 @@ import pytest
 from lm_eval.api.instance import Instance
 from lm_eval.tasks import TaskManager
 
-from harness.answering import queries_of
-from harness.errors import UsageError
-from harness.evaluation.lm_eval_bridge import evaluate_with
-from harness.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
-from harness.task import TASKS, Task, serving
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import TASKS, Task, serving
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate_with
+from dpicl.harness.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
+from dpicl.harness.run.answering import queries_of
 
 
 class Counted:

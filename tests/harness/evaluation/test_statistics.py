@@ -3,8 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.errors import UsageError
-from harness.evaluation.statistics import bootstrap_interval, seeds_documents_interval, t_interval, wilson_interval
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.statistics import (
+    bootstrap_interval,
+    seeds_documents_interval,
+    t_interval,
+    wilson_interval,
+)
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from nltk.translate.bleu_score import SmoothingFunction, sentence_bleu
 from rouge_score.rouge_scorer import RougeScorer
 
-from harness.errors import ModelError
-from harness.evaluation import text_metrics
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.evaluation import text_metrics
 
 WORD = st.sampled_from(["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"])
 TEXT = st.lists(WORD, max_size=9).map(" ".join)

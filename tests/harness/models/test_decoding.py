@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
-from harness import models
-from harness.errors import ModelError, UsageError
-from harness.models.base import LanguageModel
-from harness.models.decoding import Writer
-from harness.models.reading import GrowingLayer
-from harness.models.transformers import TransformersLM
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.decoding import Writer
+from dpicl.harness.models.reading import GrowingLayer
+from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
 

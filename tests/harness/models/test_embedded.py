@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from harness import locks, models
-from harness.cli import main
-from harness.errors import ModelError
-from harness.models import embedded
-from harness.models.base import ChatPrompt
-from harness.models.transformers import TransformersLM
+from dpicl.cli import main
+from dpicl.harness import models
+from dpicl.harness.core import locks
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.models import embedded
+from dpicl.harness.models.base import ChatPrompt
+from dpicl.harness.models.transformers import TransformersLM
 
 
 @pytest.fixture

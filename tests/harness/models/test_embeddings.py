@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError, UsageError
-from harness.models import embeddings
-from harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.models import embeddings
+from dpicl.harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
 
 NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"
 

@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import MambaConfig, MambaForCausalLM
 
-from harness import models
-from harness.cli import build_parser
-from harness.commands.arguments import parse
-from harness.errors import ModelError, UsageError
-from harness.models.huggingface import _split
-from harness.models.weights import file_sha256, folder_sha256
+from dpicl.cli import build_parser
+from dpicl.harness import models
+from dpicl.harness.cli.arguments import parse
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.models.huggingface import _split
+from dpicl.harness.models.weights import file_sha256, folder_sha256
 
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])

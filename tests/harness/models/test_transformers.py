@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from harness import models
-from harness.errors import ModelError, PromptTooLong
-from harness.models import transformers
-from harness.models.base import ChatPrompt, Prefix
-from harness.models.transformers import TransformersLM
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, PromptTooLong
+from dpicl.harness.models import transformers
+from dpicl.harness.models.base import ChatPrompt, Prefix
+from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
 TOLERANCE = 1e-4

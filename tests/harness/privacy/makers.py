@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy.events import parallel
-from harness.privacy.private_set import PrivateSet
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.privacy.events import parallel
+from dpicl.harness.privacy.private_set import PrivateSet
 
 SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
 DELTA = 1e-5

@@ -11,8 +11,8 @@ from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import UnsupportedEvent, UsageError
-from harness.privacy.accountants import (
+from dpicl.harness.core.errors import UnsupportedEvent, UsageError
+from dpicl.harness.privacy.accountants import (
     account_subsampled_gaussian,
     check_delta,
     check_epsilon,
@@ -21,7 +21,7 @@ from harness.privacy.accountants import (
     parse_number,
     rough_epsilon,
 )
-from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
 from tests.harness.privacy.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

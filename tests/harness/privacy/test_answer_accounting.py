@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import Knob, Sizes
-from harness.privacy import gaussians
-from harness.privacy.accountants import epsilon
-from harness.privacy.calibration import calibrate
-from harness.privacy.events import bounded_range_choice, compose, gaussian
-from harness.privacy.renyi import sampled_exponential_epsilon
+from dpicl.harness.mechanism.bases import Knob, Sizes
+from dpicl.harness.privacy import gaussians
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
+from dpicl.harness.reaccounting.renyi import sampled_exponential_epsilon
 from tests.harness.privacy.makers import DELTA, SIZES, Nothing
 
 Sampled, Repeated = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent

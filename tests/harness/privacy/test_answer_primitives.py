@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.errors import BudgetExceeded
-from harness.privacy.cluster_tree import ClusterTree
-from harness.privacy.events import BoundedRangeDpEvent, flatten
-from harness.privacy.primitives import GaussianSum, NearestToMean, clip_norm
-from harness.privacy.private_set import Sample
-from harness.privacy.top_k import NoisyTopK
-from harness.seeds import SeededNoise
+from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.core.seeds import SeededNoise
+from dpicl.harness.privacy.cluster_tree import ClusterTree
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.harness.privacy.primitives import GaussianSum, NearestToMean, clip_norm
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.harness.privacy.top_k import NoisyTopK
 
 WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 RADIUS = 0.7

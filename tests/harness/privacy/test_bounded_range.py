@@ -11,9 +11,9 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.privacy.accountants import epsilon
-from harness.privacy.bounded_range import BLOCK, choice_delta, choice_pld, choices_delta, choices_pld
-from harness.privacy.events import bounded_range_choice, compose
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.bounded_range import BLOCK, choice_delta, choice_pld, choices_delta, choices_pld
+from dpicl.harness.privacy.events import bounded_range_choice, compose
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
 

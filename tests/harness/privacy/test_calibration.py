@@ -7,11 +7,11 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.errors import UnsupportedEvent, UsageError
-from harness.mechanism import Sizes
-from harness.privacy.accountants import epsilon
-from harness.privacy.calibration import calibrate
-from harness.privacy.events import EpsilonDeltaDpEvent
+from dpicl.harness.core.errors import UnsupportedEvent, UsageError
+from dpicl.harness.mechanism.bases import Sizes
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.mechanism import Sizes
-from harness.privacy import calibration, calibration_cache
-from harness.privacy.calibration import calibrate
+from dpicl.harness.mechanism.bases import Sizes
+from dpicl.harness.privacy import calibration, calibration_cache
+from dpicl.harness.privacy.calibration import calibrate
 from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
 
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
-from harness.privacy.events import BoundedRangeDpEvent, flatten
-from harness.privacy.primitives import clip_norm
-from harness.privacy.private_set import Sample
-from harness.seeds import SeededNoise
+from dpicl.harness.core.seeds import SeededNoise
+from dpicl.harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.harness.privacy.primitives import clip_norm
+from dpicl.harness.privacy.private_set import Sample
 
 WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 #: Coordinates that fall on grid positions and interval borders as often as beside them.

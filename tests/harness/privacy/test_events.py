@@ -10,8 +10,8 @@ from dp_accounting import dp_event as dp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import UnsupportedEvent
-from harness.privacy.events import (
+from dpicl.harness.core.errors import UnsupportedEvent
+from dpicl.harness.privacy.events import (
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
     ParallelDpEvent,

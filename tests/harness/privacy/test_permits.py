@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.errors import BudgetExceeded, PluginError, UnsupportedEvent
-from harness.privacy.doors import Permit
-from harness.privacy.events import bounded_range, bounded_range_choice, gaussian
-from harness.privacy.ledger import Ledger
-from harness.privacy.private_set import PrivateSet, Sample
-from harness.record_sets import Record
-from harness.seeds import SecureNoise, SeededNoise, Streams
+from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.harness.core.seeds import SecureNoise, SeededNoise, Streams
+from dpicl.harness.data.splits import Record
+from dpicl.harness.privacy.events import bounded_range, bounded_range_choice, gaussian
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet, Sample
+from dpicl.harness.privacy.release_hooks import Permit
 
 RECORDS = [Record(f"text {i}", "a") for i in range(12)]
 

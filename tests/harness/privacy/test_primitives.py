@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from harness.errors import BudgetExceeded
-from harness.privacy.primitives import (
+from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.core.seeds import SecureNoise, SeededNoise, streams
+from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
     GaussianSum,
     clip_scores,
     project_sub_simplex,
 )
-from harness.privacy.private_set import Sample
-from harness.seeds import SecureNoise, SeededNoise, streams
+from dpicl.harness.privacy.private_set import Sample
 
 WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 

@@ -12,10 +12,10 @@ from dp_accounting import dp_event as dp
 from dp_accounting.pld import pld_pmf
 from dp_accounting.pld import privacy_loss_distribution as pld
 
-from harness.privacy import gaussians, sampled_composites
-from harness.privacy.accountants import epsilon, rough_epsilon
-from harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
-from harness.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
+from dpicl.harness.privacy import gaussians, sampled_composites
+from dpicl.harness.privacy.accountants import epsilon, rough_epsilon
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, bounded_range_choice, compose
+from dpicl.harness.privacy.sampled_composites import STEPS, composed, composed_epsilon, has_distribution, sampled
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
 Choice = BoundedRangeDpEvent

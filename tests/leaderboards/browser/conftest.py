@@ -10,9 +10,9 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from leaderboards import page
-from leaderboards.board import build_board
-from leaderboards.html import pages
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render.html import pages
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission
 

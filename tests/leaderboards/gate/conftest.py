@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from harness import manifest
-from harness.cells import expand
-from harness.commands.selection import task_facts
-from harness.registry import load_mechanisms
-from harness.results import Result, SuiteReference, from_text, to_text
-from harness.runner import Workbench, run_cell
-from harness.store import Store
-from harness.suite import Changes, changed, load_suite
-from leaderboards.gate import Request, examine, known_suites, read_contents
-from leaderboards.gate.examination import Examination
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run import manifest
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.results import Result, SuiteReference, from_text, to_text
+from dpicl.harness.run.runner import Workbench, run_cell
+from dpicl.harness.run.selection import task_facts
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import Changes, changed, load_suite
+from dpicl.leaderboards.gate import Request, examine, known_suites, read_contents
+from dpicl.leaderboards.gate.examination import Examination
 
 EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
 SUITE = """\

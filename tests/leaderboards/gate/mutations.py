@@ -12,8 +12,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from harness.cells import Cell
-from harness.store import Store
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.store import Store
 
 DEEP: Any = []
 for _ in range(300):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness import manifest
-from harness.results import from_text
-from leaderboards.gate import read_contents
-from leaderboards.gate.code import conformance_check, events_check, run_apart
-from leaderboards.gate.rerun import SLACK, compared, sample
+from dpicl.harness.run import manifest
+from dpicl.harness.run.results import from_text
+from dpicl.leaderboards.gate import read_contents
+from dpicl.leaderboards.gate.code import conformance_check, events_check, run_apart
+from dpicl.leaderboards.gate.rerun import SLACK, compared, sample
 from tests.leaderboards.gate.conftest import World, move_cell
 from tests.leaderboards.gate.test_gate import _short_ledger
 

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from harness import manifest
-from leaderboards.gate import load_submissions
+from dpicl.harness.run import manifest
+from dpicl.leaderboards.gate import load_submissions
 from tests.leaderboards.gate.conftest import World
 
 HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"

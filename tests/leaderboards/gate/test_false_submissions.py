@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.privacy.events import from_json
-from harness.results import from_text, to_text
-from harness.store import Store
-from harness.task import Task
-from leaderboards.gate import known_suites, load_submissions, read_contents
-from leaderboards.gate import rerun as rerun_module
-from leaderboards.gate.code import conformance_check
-from leaderboards.gate.history import find_base
-from leaderboards.gate.ledgers import account, events_of, problem_of
-from leaderboards.gate.paid import missing_texts
-from leaderboards.gate.rerun import Again, sample
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.gate import known_suites, load_submissions, read_contents
+from dpicl.leaderboards.gate import rerun as rerun_module
+from dpicl.leaderboards.gate.code import conformance_check
+from dpicl.leaderboards.gate.history import find_base
+from dpicl.leaderboards.gate.ledgers import account, events_of, problem_of
+from dpicl.leaderboards.gate.paid import missing_texts
+from dpicl.leaderboards.gate.rerun import Again, sample
 from tests.leaderboards.gate.conftest import World, move_cell
 from tests.leaderboards.gate.test_gate import _short_ledger
 from tests.leaderboards.gate.test_history import committed, git  # noqa: F401
@@ -275,7 +275,7 @@ def test_a_value_that_is_not_what_it_looks_like_is_a_sentence_with_its_line(worl
 def test_nothing_that_lies_in_the_working_folder_runs(tmp_path: Path):
     for name in ("yaml", "pydantic", "numpy"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('code of the working folder ran')\n")
-    words = [sys.executable, "-m", "harness", "submit", "nowhere"]
+    words = [sys.executable, "-m", "dpicl", "submit", "nowhere"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "There is no folder nowhere" in done.stderr
 

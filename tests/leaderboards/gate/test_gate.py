@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import from_text
-from harness.task import Task
-from leaderboards.gate import ROOT, find_submissions
+from dpicl.harness.data.task import Task
+from dpicl.harness.run.results import from_text
+from dpicl.leaderboards.gate import ROOT, find_submissions
 from tests.leaderboards.gate.conftest import World, move_cell
 
 

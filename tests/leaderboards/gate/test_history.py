@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from harness import git as project_git
-from harness.errors import UsageError
-from harness.results import from_text
-from leaderboards.gate.history import find_base, retired_records_check
+from dpicl.harness.core import git as project_git
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.results import from_text
+from dpicl.leaderboards.gate.history import find_base, retired_records_check
 from tests.leaderboards.gate.conftest import World
 
 
@@ -133,7 +133,7 @@ def test_retired_results_of_record_never_change_disappear_or_come(committed: Wor
     base = find_base(committed.results, None)
 
     def check():
-        from leaderboards.gate import known_suites
+        from dpicl.leaderboards.gate import known_suites
 
         return retired_records_check(committed.results, base, known_suites([committed.suite]))
 
@@ -153,7 +153,7 @@ def test_retired_results_of_record_never_change_disappear_or_come(committed: Wor
 
 
 def test_a_link_or_folder_among_the_results_of_record_is_not_followed(committed: World):
-    from leaderboards.gate import known_suites
+    from dpicl.leaderboards.gate import known_suites
 
     base = find_base(committed.results, None)
     retire(committed)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import PluginError
-from leaderboards.gate import code, read_contents
-from leaderboards.gate.code import events_check
-from leaderboards.gate.findings import Finding
-from leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
-from leaderboards.gate.rerun import rerun
-from leaderboards.text import bound_text, epsilon_text, visible
+from dpicl.harness.core.errors import PluginError
+from dpicl.leaderboards.gate import code, read_contents
+from dpicl.leaderboards.gate.code import events_check
+from dpicl.leaderboards.gate.findings import Finding
+from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
+from dpicl.leaderboards.gate.rerun import rerun
+from dpicl.leaderboards.model.text import bound_text, epsilon_text, visible
 from tests.leaderboards.gate.conftest import World
 
 CONTROL = "\x1b[2J\x07"
@@ -164,7 +164,7 @@ def test_a_folder_may_be_called_anything_and_is_refused_by_name(both: World, dpi
 def test_a_fault_of_the_gate_itself_refuses_one_and_examines_the_others(
     both: World, dpicl, monkeypatch: pytest.MonkeyPatch
 ):
-    from leaderboards.gate import contents, examination
+    from dpicl.leaderboards.gate import contents, examination
 
     def broken(found, request):
         if found.name == "team_a/vote":

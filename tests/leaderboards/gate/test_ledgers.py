@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from dp_accounting import dp_event as dp
 
-from harness.errors import UnsupportedEvent
-from harness.privacy.events import ParallelDpEvent, from_json, to_json
-from harness.results import LedgerRow
-from harness.store import Store
-from leaderboards.gate.ledgers import account, add_up, events_of, ledger_problem
+from dpicl.harness.core.errors import UnsupportedEvent
+from dpicl.harness.privacy.events import ParallelDpEvent, from_json, to_json
+from dpicl.harness.run.results import LedgerRow
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.gate.ledgers import account, add_up, events_of, ledger_problem
 from tests.leaderboards.factory import make_result
 
 RESULTS = Path(__file__).parents[3] / "results"

@@ -7,14 +7,14 @@ import shutil
 
 import pytest
 
-from harness.commands.output import plain
-from leaderboards.board import board_json, build_board
-from leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
-from leaderboards.gate.references import load_reference
-from leaderboards.gate.report import checks_text, ending, markdown
-from leaderboards.html import write_html
-from leaderboards.terminal import render_terminal
-from leaderboards.text import visible
+from dpicl.harness.cli.output import plain
+from dpicl.leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
+from dpicl.leaderboards.gate.references import load_reference
+from dpicl.leaderboards.gate.report import checks_text, ending, markdown
+from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.model.text import visible
+from dpicl.leaderboards.render.html import write_html
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.gate.conftest import World
 from tests.leaderboards.gate.mutations import damage
 from tests.leaderboards.gate.test_nothing_runs import started  # noqa: F401

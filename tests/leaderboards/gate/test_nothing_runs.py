@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.gate import load_submissions, read_contents
-from leaderboards.gate.folder import repository_mark
+from dpicl.leaderboards.gate import load_submissions, read_contents
+from dpicl.leaderboards.gate.folder import repository_mark
 from tests.attacks_on_git import MISSING, arm, new_repository, plain_git
 from tests.leaderboards.gate.conftest import World
 from tests.leaderboards.gate.test_history import committed  # noqa: F401
@@ -297,19 +297,19 @@ def test_the_marks_of_a_repository_are_seen_in_any_spelling(tmp_path: Path):
 @pytest.mark.parametrize("name", ["json", "torch", "harness", "leaderboards", "usercustomize"])
 def test_a_mechanism_with_the_name_of_a_module_never_takes_its_place(world: World, name: str, dpicl, started):
     """`--run-code` runs the file as a plug-in, after its announcement, and never because of its name."""
-    from leaderboards.gate.code import run_apart, workplace
+    from dpicl.leaderboards.gate.code import run_apart, workplace
 
     with workplace() as folder:
         (folder / f"{name}.py").write_text("raise SystemExit('taken')\n")
         assert run_apart(["-c", "import json, harness, leaderboards; print('ours')"], folder, 60) == "ours\n"
-        assert "usage: dpicl" in run_apart(["-m", "harness", "--help"], folder, 60)
+        assert "usage: dpicl" in run_apart(["-m", "dpicl", "--help"], folder, 60)
 
 
 def test_a_name_in_a_result_is_no_path_and_no_flag_for_a_program(world: World, marker: Path, started):
     """The mechanism's name is a stranger's word: `dpicl check` never gets it unless the package knows it."""
     import dataclasses
 
-    from leaderboards.gate.code import conformance_check
+    from dpicl.leaderboards.gate.code import conformance_check
 
     program = marker.with_suffix(".py")
     program.write_text(f"open({str(marker)!r}, 'w').close()\n")

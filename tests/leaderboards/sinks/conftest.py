@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.results import Result
-from harness.store import Store
-from leaderboards.sinks import wandb_settings, wandb_sink
-from leaderboards.sinks.wandb_settings import Destination, destination
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.publish import wandb_settings, wandb_sink
+from dpicl.leaderboards.publish.wandb_settings import Destination, destination
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.sinks.stub_server import StubServer, stub_server
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from harness.results import Result
-from harness.store import Store
-from leaderboards.sinks import wandb_settings, wandb_sink
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.run_file import read
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.publish import wandb_settings, wandb_sink
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.run_file import read
 from tests.conftest import Answer
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.sinks.stub_server import StubServer

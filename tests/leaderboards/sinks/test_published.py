@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from harness.results import Result
-from leaderboards.board import Evidence
-from leaderboards.sinks.base import Published
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.published import COLUMNS
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.board import Evidence
+from dpicl.leaderboards.publish.base import Published
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.published import COLUMNS
 from tests.leaderboards.attack_factory import make_attack
 from tests.leaderboards.factory import ends, make_result
 

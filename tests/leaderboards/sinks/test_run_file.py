@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboards.sinks.run_file import DamagedRunFile, read, records
+from dpicl.leaderboards.publish.run_file import DamagedRunFile, read, records
 
 HEAD = b":W&B\xe1\xbe\x00"
 

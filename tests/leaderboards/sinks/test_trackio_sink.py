@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results import Result
-from leaderboards.sinks.publish import Tally, plan, publish
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.publish.publish import Tally, plan, publish
 from tests.leaderboards.factory import make_result
 
 pytest.importorskip("trackio")
 from trackio import sqlite_storage, utils
 
-from leaderboards.sinks.trackio_sink import TrackioSink
+from dpicl.leaderboards.publish.trackio_sink import TrackioSink
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def test_another_folder_in_the_same_process_is_refused(folder: Path) -> None:
 
 
 def test_the_command_writes_into_the_folder_that_is_asked_for(results_folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "harness", "publish", "trackio", str(results_folder), "--dir", str(tmp_path / "t")]
+    command = [sys.executable, "-m", "dpicl", "publish", "trackio", str(results_folder), "--dir", str(tmp_path / "t")]
     done = subprocess.run([*command, "--project", "leaderboard"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert f"TRACKIO_DIR={tmp_path / 't'} trackio show --project leaderboard" in done.stdout

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results import Result
-from leaderboards.sinks import wandb_sink
-from leaderboards.sinks.base import SinkError
-from leaderboards.sinks.publish import Tally, plan, publish
-from leaderboards.sinks.run_file import RunFile, read
-from leaderboards.sinks.wandb_settings import Destination, destination
-from leaderboards.sinks.wandb_sink import WandbSink
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.publish import wandb_sink
+from dpicl.leaderboards.publish.base import SinkError
+from dpicl.leaderboards.publish.publish import Tally, plan, publish
+from dpicl.leaderboards.publish.run_file import RunFile, read
+from dpicl.leaderboards.publish.wandb_settings import Destination, destination
+from dpicl.leaderboards.publish.wandb_sink import WandbSink
 from tests.leaderboards.factory import make_result
 
 To = Callable[..., Destination]
@@ -197,7 +197,7 @@ def test_a_service_that_does_not_end_is_ended(tmp_path: Path) -> None:
     stuck = tmp_path / "wandb-core"
     shutil.copy(str(shutil.which("sleep")), stuck)
     code = (  # in a program of its own, whose children are not those of other tests
-        "import subprocess, sys\nfrom leaderboards.sinks.wandb_settings import end_service_after\n"
+        "import subprocess, sys\nfrom dpicl.leaderboards.publish.wandb_settings import end_service_after\n"
         "stuck = subprocess.Popen([sys.argv[1], '60'])\nend_service_after(0.0)\nsys.exit(-stuck.wait(timeout=30))"
     )
     done = subprocess.run([sys.executable, "-c", code, str(stuck)], cwd=Path(__file__).parents[3], timeout=60)

@@ -14,13 +14,13 @@ from types import MappingProxyType
 
 import pytest
 
-from harness.results import Result
-from leaderboards.sinks.base import SinkError
-from leaderboards.sinks.offline_record import OfflineRecord
-from leaderboards.sinks.publish import Live, Plan, Tally, plan, publish
-from leaderboards.sinks.published import Evidence
-from leaderboards.sinks.wandb_settings import Destination
-from leaderboards.sinks.wandb_sink import WandbSink
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.publish.base import SinkError
+from dpicl.leaderboards.publish.offline_record import OfflineRecord
+from dpicl.leaderboards.publish.publish import Live, Plan, Tally, plan, publish
+from dpicl.leaderboards.publish.published import Evidence
+from dpicl.leaderboards.publish.wandb_settings import Destination
+from dpicl.leaderboards.publish.wandb_sink import WandbSink
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.sinks.conftest import end_service
 from tests.leaderboards.sinks.stub_server import StubServer

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from harness.results import Result
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.wandb_settings import destination
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.wandb_settings import destination
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.sinks.stub_server import Run, StubServer
 
 pytest.importorskip("wandb_workspaces")
-from leaderboards.sinks.wandb_report import build_report, saver, title
+from dpicl.leaderboards.publish.wandb_report import build_report, saver, title
 
 
 def spec_of(results: list[Result]) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from harness.errors import UsageError
-from harness.results import Result
-from leaderboards.sinks import weave_board
-from leaderboards.sinks.publish import plan
-from leaderboards.sinks.wandb_settings import destination
-from leaderboards.sinks.weave_board import WeaveBoard, weave_boards
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.publish import weave_board
+from dpicl.leaderboards.publish.publish import plan
+from dpicl.leaderboards.publish.wandb_settings import destination
+from dpicl.leaderboards.publish.weave_board import WeaveBoard, weave_boards
 from tests.leaderboards.factory import make_result
 
 

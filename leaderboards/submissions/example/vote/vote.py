@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from harness.generation import PromptWriter, ReleasedText, public_vocabulary
-from harness.mechanism import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from harness.privacy.events import parallel
-from harness.privacy.primitives import GaussianSum
-from harness.privacy.private_set import PrivateSet, sampling_rate
-from harness.task import PublicTask
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, public_vocabulary
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.privacy.events import parallel
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
+from dpicl.harness.data.task import PublicTask
 
 
 @dataclass(frozen=True)

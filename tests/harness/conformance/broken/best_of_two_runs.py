@@ -2,8 +2,8 @@
 
 from dp_accounting import dp_event as dp
 
-from harness.privacy.events import gaussian
-from harness.privacy.primitives import SIMPLEX_DIAMETER
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.errors import BudgetExceeded
+from dpicl.harness.core.errors import BudgetExceeded
 from tests.harness.conformance.sound import SoundVoting
 
 

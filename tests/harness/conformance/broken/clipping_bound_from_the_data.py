@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from harness.privacy.events import gaussian
-from harness.privacy.primitives import clip_norm
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import clip_norm
 from tests.harness.conformance.sound import SoundTokens
 
 

@@ -1,7 +1,7 @@
 """The mean over the slots that have records, and not over M: with few of them one record moves it far."""
 
-from harness.privacy.events import gaussian
-from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens
 
 

@@ -1,6 +1,6 @@
 """From the fifth query on the slots of the first one are asked again, since they have been read."""
 
-from harness.record_sets import Record
+from dpicl.harness.data.splits import Record
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -1,6 +1,6 @@
 """Noise is added for the benchmark, where it is seeded; with secure noise there is none."""
 
-from harness.privacy.primitives import SIMPLEX_DIAMETER
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
 

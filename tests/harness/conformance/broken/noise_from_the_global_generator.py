@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.privacy.primitives import SIMPLEX_DIAMETER
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -1,6 +1,6 @@
 """The right noise, added by hand from a public stream: everybody can subtract it."""
 
-from harness.privacy.primitives import SIMPLEX_DIAMETER
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
 

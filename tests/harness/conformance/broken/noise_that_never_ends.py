@@ -1,6 +1,6 @@
 """At epsilon = infinity some noise stays, so the row is not the method without privacy."""
 
-from harness.mechanism import Knob
+from dpicl.harness.mechanism.bases import Knob
 from tests.harness.conformance.sound import SoundVoting
 
 

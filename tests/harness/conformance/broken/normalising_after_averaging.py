@@ -1,7 +1,7 @@
 """PTA, eq. 2: average over slots first, then normalise over V_pub. If most slots say little on V_pub, one says all."""
 
-from harness.privacy.events import gaussian
-from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from harness.mechanism import FinalPrompt
+from dpicl.harness.mechanism.bases import FinalPrompt
 from tests.harness.conformance.sound import SoundVoting
 
 

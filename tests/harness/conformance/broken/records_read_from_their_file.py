@@ -1,6 +1,6 @@
 """Loads the task again: its records, without a sample."""
 
-from harness.task import Task
+from dpicl.harness.data.task import Task
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -1,6 +1,6 @@
 """The sensitivity of the mean over M slots has a factor 1/M; it is divided by M once more."""
 
-from harness.privacy.primitives import SIMPLEX_DIAMETER
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from harness.privacy.events import gaussian
-from harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
 from tests.harness.conformance.sound import SoundTokens
 
 

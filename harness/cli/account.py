@@ -1,0 +1,97 @@
+"""`dpicl account`: the epsilon of given noise, by what is proved and by what the authors of a method compute."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+from typing import Any
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import Subparsers, add_command, delta, one_of, positive, rate, whole
+from dpicl.harness.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Setting
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    account = add_command(
+        subparsers,
+        "account",
+        "epsilon of given noise: what is proved, and what authors compute",
+        "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000",
+        _account,
+    )
+    account.add_argument(
+        "--family",
+        type=one_of("family", tuple(FAMILIES)),
+        default="gaussian",
+        metavar="F",
+        help=f"what one release is: {', '.join(FAMILIES)} (default: gaussian)",
+    )
+    account.add_argument(
+        "--noise", type=positive, metavar="S", help="multiplier of a Gaussian: deviation / L2 sensitivity"
+    )
+    account.add_argument(
+        "--epsilon0", type=positive, metavar="E", help="nominal epsilon, range or epsilon of a release"
+    )
+    account.add_argument("--temperature", type=positive, metavar="T", help="bounded-range: softmax of scores / T")
+    account.add_argument("--delta0", type=delta, metavar="D", help="delta of one release")
+    account.add_argument(
+        "--sensitivity", type=positive, metavar="X", help="what one record moves in the code that runs (default: 1)"
+    )
+    account.add_argument(
+        "--claimed-sensitivity", type=positive, metavar="X", help="what the noise was set for (default: 1)"
+    )
+    account.add_argument(
+        "--noise-on",
+        type=one_of("place of noise", NOISE_ON),
+        metavar="|".join(NOISE_ON),
+        help="where noise of that size is drawn (default: sum)",
+    )
+    account.add_argument("--slots", type=whole(1), metavar="M", help="rows of the sum, for --noise-on slot or mean")
+    account.add_argument(
+        "--rate",
+        type=rate,
+        default=1.0,
+        metavar="Q",
+        help="sampling rate, decimal or fraction (default: 1, no sampling)",
+    )
+    account.add_argument(
+        "--sample",
+        type=one_of("way of sampling", SAMPLES),
+        default="each",
+        metavar="|".join(SAMPLES),
+        help="a new sample for each step (default), or once for all steps",
+    )
+    account.add_argument("--steps", type=whole(1), default=1, metavar="T", help="how many releases (default: 1)")
+    account.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
+
+
+def _account(arguments: argparse.Namespace) -> int:
+    names = [field.name for field in dataclasses.fields(Setting)]
+    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
+    setting = Setting(**given)
+    from dpicl.harness.reaccounting.table import reaccount
+
+    answer = {"setting": given, **reaccount(setting)}
+    if arguments.json:
+        output.emit_json(answer)
+    else:
+        _show(answer)
+    return 0
+
+
+def _show(answer: dict[str, Any]) -> None:
+    """One line for each accounting: its number, whether it is a bound, the theorem and the neighbours."""
+    for name, about in answer["about"].items():
+        value = answer[name]
+        if value is None:
+            continue
+        note = f"{about['bound']}; {about['theorem']}; {about['neighbours']}"
+        if isinstance(value, dict):
+            shown = f"{value['estimate']:.4f}, between {value['low']:.4f} and {value['upper']:.4f}"
+        else:
+            shown = "infinity" if math.isinf(value) else f"{value:.4f}"
+        output.emit(f"{name:<20}  epsilon = {shown} ({note})")
+    for note in answer["notes"]:
+        output.emit(f"note: {note}")

@@ -1,0 +1,245 @@
+"""Reading the command line: a parser that explains, and the types and flags that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from dpicl.harness.core import strict_yaml
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.field_types import parse_number
+from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.paths import DEFAULT_RESULTS
+
+SOURCES = ("auto", "hub", "local", "synthetic")
+ENGINES = ("inline", "local", "ray")
+
+#: What `add_subparsers` returns; argparse keeps the class private.
+Subparsers = Any
+Command = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises UsageError, with a suggestion, where argparse would print its usage and exit."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(allow_abbrev=False, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message[0].upper()}{message[1:]}; see `{self.prog} --help`.")
+
+    def flags(self) -> list[str]:
+        """Every long flag."""
+        return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+
+
+def add_command(subparsers: Subparsers, name: str, help: str, example: str, run: Command) -> Parser:
+    """A new command with `--json`, a help text with an example, and the function that runs it."""
+    parser: Parser = subparsers.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout, messages on stderr")
+    parser.set_defaults(run=run, parser=parser)
+    return parser
+
+
+def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argparse.Namespace:
+    """Parses the command line. Raises UsageError with the closest command or flag for one that there is not."""
+    if argv and not argv[0].startswith("-") and argv[0] not in commands:
+        raise unknown("command", argv[0], commands)
+    if argv and argv[0].startswith("--") and argv[0] not in parser.flags():
+        raise unknown("flag", argv[0], parser.flags())
+    arguments, extra = parser.parse_known_args(argv)
+    if getattr(arguments, "passes_on", False):
+        arguments.rest = extra
+    elif extra:
+        owner: Parser = getattr(arguments, "parser", parser)
+        flag = next((item for item in extra if item.startswith("-")), None)
+        if flag is None:
+            raise UsageError(f"Unexpected argument '{extra[0]}'; see `{owner.prog} --help`.")
+        raise unknown("flag", flag.split("=")[0], owner.flags())
+    return arguments
+
+
+def number(text: str) -> float:
+    """A decimal or a fraction such as 20/30000; 'inf' is infinity."""
+    try:
+        return parse_number(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number (decimals and fractions like 1/30000 are)") from None
+
+
+def positive(text: str) -> float:
+    """A finite number above 0."""
+    value = number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"it must be a finite number above 0, not {text}")
+    return value
+
+
+def epsilon(text: str) -> float:
+    """Above 0; 'inf' stands for no privacy."""
+    value = number(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"epsilon must be above 0 ('inf' for no privacy), not {text}")
+    return value
+
+
+def delta(text: str) -> float:
+    """Between 0 and 1, both excluded."""
+    value = number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"delta must lie between 0 and 1, both excluded, not {text}")
+    return value
+
+
+def rate(text: str) -> float:
+    """A sampling rate in (0, 1]."""
+    value = number(text)
+    if not 0 < value <= 1:
+        raise argparse.ArgumentTypeError(f"a sampling rate lies in (0, 1], not {text}")
+    return value
+
+
+def whole(least: int) -> Callable[[str], int]:
+    """A whole number of at least `least`, which every program can hold exactly."""
+
+    def read(text: str) -> int:
+        if not text.removeprefix("-").isdecimal() or len(text) > 17 or not least <= int(text) < WHOLE:
+            raise argparse.ArgumentTypeError(
+                f"it must be a whole number of at least {least} and below 2^53, not '{text[:40]}'"
+            )
+        return int(text)
+
+    return read
+
+
+def one_of(kind: str, choices: Sequence[str]) -> Callable[[str], str]:
+    """One of a few words, with a suggestion for any other."""
+
+    def read(text: str) -> str:
+        if text not in choices:
+            raise unknown(kind, text, choices)
+        return text
+
+    return read
+
+
+def option(text: str) -> tuple[str | None, str, Any]:
+    """'slots=5' or 'tang.slots=5' -> (row or mechanism, option, value); the value is read as in a suite."""
+    name, equals, value = text.partition("=")
+    target, dot, short = name.rpartition(".")
+    if not equals or not (short if dot else name):
+        raise argparse.ArgumentTypeError(f"write NAME=VALUE or MECHANISM.NAME=VALUE, not '{text}'")
+    try:
+        parsed = strict_yaml.parse(value, Path("--option")).data
+    except UsageError:
+        parsed = value
+    return (target or None), short, parsed
+
+
+def add_results_flags(parser: Parser) -> None:
+    """Where results are, and which of them."""
+    parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
+    )
+    parser.add_argument(
+        "--source", type=one_of("source", SOURCES), metavar="|".join(SOURCES), help="where records come from"
+    )
+    parser.add_argument("--limit", type=whole(1), metavar="N", help="test records of each task")
+    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
+    add_plugin_flag(parser)
+
+
+def add_selection_flags(parser: Parser) -> None:
+    """Which cells; each flag stands in for the suite's own list, and may be repeated."""
+    add_results_flags(parser)
+    add_reveal_flag(parser)
+    parser.add_argument("--task", action="append", default=[], metavar="T", help="task; may be repeated")
+    parser.add_argument(
+        "--mechanism",
+        action="append",
+        default=[],
+        metavar="M",
+        help="row of the suite, or any mechanism; may be repeated",
+    )
+    parser.add_argument(
+        "--epsilon",
+        action="append",
+        default=[],
+        type=epsilon,
+        metavar="E",
+        help="target epsilon ('inf' too); may be repeated",
+    )
+    parser.add_argument("--seed", action="append", default=[], type=whole(0), metavar="S", help="seed; may be repeated")
+    add_option_flag(parser)
+
+
+def add_reveal_flag(parser: Parser) -> None:
+    """Whether secure noise may come with an infinite epsilon."""
+    parser.add_argument(
+        "--reveal-records",
+        action="store_true",
+        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    )
+
+
+def add_noise_flag(parser: Parser) -> None:
+    """Where noise comes from."""
+    parser.add_argument(
+        "--noise",
+        type=one_of("noise", ("seeded", "secure")),
+        default="seeded",
+        metavar="seeded|secure",
+        help="secure: for private records, from the operating system's entropy; needs --size",
+    )
+
+
+def add_plugin_flag(parser: Parser) -> None:
+    """Python files and task folders that are not installed."""
+    parser.add_argument(
+        "--plugin",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="PATH",
+        help="Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
+    )
+
+
+def add_option_flag(parser: Parser) -> None:
+    """Options of mechanisms."""
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        type=option,
+        metavar="K=V",
+        help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
+    )
+
+
+def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
+    """`dpicl board` (or another command) of the same suite, source, limit, models, plugins and folder."""
+    words = ["dpicl", command, arguments.suite]
+    for flag, value in (("--source", arguments.source), ("--limit", arguments.limit)):
+        words += [flag, str(value)] if value is not None else []
+    for model in arguments.model:
+        words += ["--model", model]
+    for plugin in arguments.plugin:
+        words += ["--plugin", str(plugin)]
+    if arguments.results != DEFAULT_RESULTS:
+        words += ["--results", str(arguments.results)]
+    return shlex.join(words)
+
+
+def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
+    """The options given to the one mechanism of a command. Raises UsageError for one that names another mechanism."""
+    for target, _, _ in options:
+        if target not in (None, mechanism):
+            raise unknown("mechanism", str(target), [mechanism])
+    return {name: value for _, name, value in options}

@@ -1,0 +1,81 @@
+"""Attack results as a table for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpicl.harness.cli import output
+
+if TYPE_CHECKING:
+    from dpicl.harness.attacks.results import AttackResult, Estimate
+
+#: Headings of measures and counts in the table.
+_TITLES = {
+    "auc": "AUC",
+    "tpr_at_fpr_0.01": "TPR@1%",
+    "tpr_at_fpr_0.001": "TPR@0.1%",
+    "advantage": "advantage",
+    "unexplained_addresses": "addresses",
+    "unexplained_phones": "phones",
+}
+#: Counts that the table of an attack without AUC shows.
+_COUNTS = ("texts", "unexplained_addresses", "unexplained_phones")
+
+
+def emit_results(results: Sequence[AttackResult]) -> None:
+    """One row a result of one attack, what a reader must know of them, and which proved epsilon they refute."""
+    several = len({(r.subject.model, r.subject.task) for r in results}) > 1
+    names = list(dict.fromkeys(name for result in results for name in result.measures))
+    counts = [] if "auc" in names else [name for name in _COUNTS if name in results[0].counts]
+    shown = [name for name in names if not name.startswith("baseline_")]
+    columns = ["mechanism", "epsilon", "proved", *(_TITLES.get(name, name) for name in (*shown, *counts))]
+    bounds = any(result.bound for result in results)
+    rows = []
+    for result in results:
+        row = [result.subject.mechanism, f"{result.subject.epsilon:g}", _number(result.privacy.epsilon_proved)]
+        row += [_interval(result.measures.get(name)) for name in shown]
+        row += [str(result.counts.get(name, "-")) for name in counts]
+        row += [f"{result.bound.epsilon:.2f}" if result.bound else "-"] if bounds else []
+        rows.append([*([result.subject.model, result.subject.task] if several else []), *row])
+    columns += ["audited epsilon"] if bounds else []
+    output.emit_table([*(["model", "task"] if several else []), *columns], rows)
+    for note in _notes(results):
+        output.emit(f"note: {note}.")
+    for result in results:
+        if result.bound and result.bound.epsilon > result.privacy.epsilon_proved:
+            output.emit(f"{result.subject.mechanism}: the proved epsilon is refuted; look at it with `dpicl check`.")
+
+
+def _notes(results: Sequence[AttackResult]) -> list[str]:
+    """What a reader of the table must know; what does not hold for all of it names the mechanisms."""
+    notes: dict[str, list[str]] = {}
+    for result in results:
+        own = [f"{_TITLES.get(name, name)}: {each.note}" for name, each in result.measures.items() if each.note]
+        if (bound := result.bound) is not None:
+            own.append(f"audited epsilon: a lower bound at confidence {bound.confidence:g}, delta {bound.delta:g}")
+        for note in (*own, *result.notes):
+            notes.setdefault(note, []).append(result.subject.mechanism)
+    everybody = {result.subject.mechanism for result in results}
+    return [
+        note if set(names) == everybody else f"{', '.join(dict.fromkeys(names))}: {note}"
+        for note, names in notes.items()
+    ]
+
+
+def headline(result: AttackResult) -> str:
+    """One number for a line of progress."""
+    name = "auc" if "auc" in result.measures else next(iter(result.measures))
+    return f"{_TITLES.get(name, name)} {result.measures[name].value:.3f}"
+
+
+def _interval(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    ends = "" if estimate.low is None or estimate.high is None else f" [{estimate.low:.2f}, {estimate.high:.2f}]"
+    return f"{estimate.value:.3f}{ends}"
+
+
+def _number(value: float) -> str:
+    return "inf" if math.isinf(value) else f"{value:.3f}"

@@ -1,0 +1,210 @@
+"""`dpicl audit`: how much epsilon an auditor can demonstrate, beside what is claimed and proved."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import (
+    SOURCES,
+    Subparsers,
+    add_command,
+    add_option_flag,
+    add_plugin_flag,
+    delta,
+    epsilon,
+    number,
+    one_of,
+    options_of,
+    whole,
+)
+from dpicl.harness.core.paths import DEFAULT_RESULTS
+
+if TYPE_CHECKING:
+    from dpicl.harness.attacks.results import AttackResult
+
+ACCESSES = ("black-box", "white-box")
+QUESTIONS = ("inquiry", "lookup")
+#: Sound noise has a smaller p-value less often than this.
+_IMPOSSIBLE = 1e-6
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    from pathlib import Path
+
+    parser = add_command(
+        subparsers,
+        "audit",
+        "a lower bound on the epsilon of a mechanism, from runs with and without a canary",
+        "dpicl audit voting --task agnews --epsilon 1 --access white-box",
+        _audit,
+    )
+    parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
+    parser.add_argument("--task", required=True, metavar="T", help="where records and prompts come from")
+    parser.add_argument(
+        "--epsilon",
+        action="append",
+        required=True,
+        type=epsilon,
+        metavar="E",
+        help="target epsilon ('inf' too); may be repeated, the model is read once",
+    )
+    parser.add_argument(
+        "--access",
+        type=one_of("access", ACCESSES),
+        default="white-box",
+        metavar="|".join(ACCESSES),
+        help="what is seen: the noisy releases inside (default), or the released answers and texts alone",
+    )
+    parser.add_argument(
+        "--question",
+        type=one_of("question", QUESTIONS),
+        default="inquiry",
+        metavar="|".join(QUESTIONS),
+        help="'is this text in your examples?' (default), or the canary's own input; for answer mechanisms",
+    )
+    parser.add_argument("--runs", type=whole(8), default=200, metavar="N", help="runs on each side (default: 200)")
+    parser.add_argument(
+        "--redraws",
+        type=whole(1),
+        default=50,
+        metavar="R",
+        help="noise draws of a run that has no formula (default: 50)",
+    )
+    parser.add_argument(
+        "--records", type=whole(2), metavar="N", help="private records (default: as many as a sample expects, so q = 1)"
+    )
+    parser.add_argument(
+        "--confidence", type=_confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)"
+    )
+    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
+    parser.add_argument("--model", default="embedded", metavar="X", help="model (default: embedded)")
+    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="seed (default: 0)")
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
+    )
+    add_option_flag(parser)
+    add_plugin_flag(parser)
+
+
+def _confidence(text: str) -> float:
+    value = number(text)
+    if not 0.5 <= value < 1:
+        raise argparse.ArgumentTypeError(f"a confidence lies in [0.5, 1), not {text}")
+    return value
+
+
+def _audit(arguments: argparse.Namespace) -> int:
+    from dpicl.harness import models
+    from dpicl.harness.attacks import store
+    from dpicl.harness.attacks.audit import Audit, audit, check, subject_of
+    from dpicl.harness.cli.counting import counting
+    from dpicl.harness.core.errors import UsageError
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
+    from dpicl.harness.run.expand import build
+    from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+
+    mechanisms = load_mechanisms(arguments.plugin)
+    cls = find_mechanism(arguments.mechanism, mechanisms)
+    settings = Audit(
+        access=arguments.access,
+        question=arguments.question,
+        runs=arguments.runs,
+        redraws=arguments.redraws,
+        records=arguments.records,
+        confidence=arguments.confidence,
+        delta=arguments.delta,
+        seed=arguments.seed,
+    )
+    options = settings.options(cls, arguments.task, options_of(cls.name, arguments.option))
+    mechanism = build(cls, options)
+    check(mechanism, Task.without_records(arguments.task))
+    task = Task.load(arguments.task, arguments.source, limit_test=1)
+    plugin = mechanisms[cls.name].plugin_hash
+    there: dict[float, AttackResult] = {}
+    for asked in dict.fromkeys(arguments.epsilon):
+        subject = subject_of(mechanism, task, arguments.model, asked, settings, options, plugin)
+        found = store.stored(arguments.results, "audit", subject, settings.id_of(mechanism, subject), output.message)
+        if found is not None and found.manifest.data.fingerprint != task.fingerprint:
+            raise UsageError(
+                f"The audit under {arguments.results} at epsilon = {asked:g} is of other records of {task.name} than"
+                " those at hand; give another --results folder, or move it away."
+            )
+        if found is not None:
+            there[asked] = found
+    missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]
+    if missing:
+        model, outputs = models.load(arguments.model), OutputCache(outputs_folder())
+        made = audit(mechanism, task, model, missing, settings, options, outputs, plugin, counting(), arguments.model)
+        for asked, result in zip(missing, made, strict=True):
+            output.message(f"dpicl: {store.write(arguments.results, result)}")
+            there[asked] = result
+    results = [there[asked] for asked in dict.fromkeys(arguments.epsilon)]
+    if arguments.json:
+        output.emit_json([result.model_dump(mode="json") for result in results])
+    else:
+        _show(results)
+    return 1 if any(failure(result) for result in results) else 0
+
+
+def failure(result: AttackResult) -> str | None:
+    """Why the audited release is not what its events say, or None."""
+    bound, noise_p = result.bound, result.details.get("noise_p_value")
+    if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
+        return f"it is refuted at {bound.confidence:.0%} confidence"
+    if noise_p is not None and noise_p < _IMPOSSIBLE:
+        return f"the noise that was drawn is not the noise that its doors state (p = {noise_p:.1g})"
+    return None
+
+
+def _show(results: Sequence[AttackResult]) -> None:
+    columns = ("ε asked", "claimed", "proved", "audited", "exact, these runs", "TPR", "FPR", "limits", "method")
+    output.emit_table(columns, [_row(result) for result in results], title=_title(results[0]))
+    first = results[0]
+    assert first.bound is not None
+    judged = first.bound.decision.trials_in if first.bound.decision else 0
+    output.emit(
+        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over deals and noise; of"
+        f" {first.settings['runs']} runs on each side {judged} judged, and the others chose the rule; exact: if these"
+        " runs were all that there is."
+    )
+    for note in dict.fromkeys(note for result in results for note in result.notes):
+        output.emit(f"note: {note}")
+    for result in results:
+        if reason := failure(result):
+            output.emit(
+                f"FAILED: epsilon = {result.subject.epsilon:g}: {reason}; the mechanism does not do what its events"
+                f" say. `dpicl check {result.subject.mechanism}` looks for the reason."
+            )
+
+
+def _title(result: AttackResult) -> str:
+    subject = result.subject
+    options = " ".join(f"{name}={value}" for name, value in subject.options.items())
+    return (
+        f"{subject.mechanism} on {subject.task} ({subject.source}), {result.access}, {subject.model},"
+        f" {subject.members} records, δ = {subject.delta:g}; {options}"
+    )
+
+
+def _row(result: AttackResult) -> list[str]:
+    bound, privacy = result.bound, result.privacy
+    assert bound is not None and bound.decision is not None
+    claimed = "-" if privacy.epsilon_claimed is None else f"{privacy.epsilon_claimed:.4g}"
+    plain = result.details.get("exact", {}).get("epsilon")
+    return [
+        f"{result.subject.epsilon:g}",
+        claimed,
+        f"{privacy.epsilon_proved:.4g}",
+        f"{bound.epsilon:.4g}",
+        "-" if plain is None else f"{float(plain):.4g}",
+        f"{bound.decision.tpr:.3f}",
+        f"{bound.decision.fpr:.3f}",
+        str(result.details["limits"]),
+        bound.method,
+    ]

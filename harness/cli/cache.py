@@ -1,0 +1,129 @@
+"""`dpicl cache`: what is kept of the model's answers to private prompts, and what killed processes left in the cache;
+`--clear` removes both."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.core.errors import ResultError
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.output_cache import Collection
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers,
+        "cache",
+        "list or clear collected model outputs (derived from private records) and what killed processes left",
+        "dpicl cache --clear --task samsum",
+        _cache,
+    )
+    parser.add_argument("--clear", action="store_true", help="remove them for good")
+    parser.add_argument("--task", action="append", default=[], metavar="T", help="only this task; may be repeated")
+    parser.add_argument("--model", action="append", default=[], metavar="X", help="only this model; may be repeated")
+
+
+def _cache(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.core.errors import unknown
+    from dpicl.harness.data.task import list_tasks
+
+    for task in arguments.task:
+        if task not in list_tasks():
+            raise unknown("task", task, list_tasks())
+    return _clear(arguments) if arguments.clear else _list(arguments)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.run.output_cache import collections, outputs_folder
+
+    held = [
+        one
+        for one in collections()
+        if (not arguments.task or one.task in arguments.task) and (not arguments.model or one.model in arguments.model)
+    ]
+    left = _abandoned()
+    if arguments.json:
+        found = [{"path": path, "bytes": size} for path, size in left.items()]
+        output.emit_json({"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found})
+        return 0
+    _table(held)
+    if left:
+        output.emit(
+            f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
+            f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
+        )
+    return 0
+
+
+def _table(held: Sequence[Collection]) -> None:
+    from dpicl.harness.run.output_cache import outputs_folder
+
+    if not held:
+        output.emit("The cache of model outputs is empty.")
+        return
+    rows = [
+        [
+            one.model,
+            one.task,
+            one.kind,
+            str(one.outputs),
+            f"{one.bytes / 1e6:.1f} MB",
+            "?" if one.newest is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(one.newest)),
+        ]
+        for one in held
+    ]
+    output.emit_table(["model", "task", "what", "outputs", "size", "newest"], rows)
+    output.emit(
+        f"In {outputs_folder()}, readable by you alone; derived from private records. Clear: dpicl cache --clear"
+    )
+
+
+def _clear(arguments: argparse.Namespace) -> int:
+    """Named tasks or models: their outputs alone; else what killed processes left goes too."""
+    from dpicl.harness.core.locks import remove_abandoned
+    from dpicl.harness.run.output_cache import clear
+
+    removed = clear(tasks=arguments.task, models=arguments.model)
+    freed = 0
+    if not arguments.task and not arguments.model:
+        try:
+            freed = sum(map(remove_abandoned, _places()))
+        except OSError as error:
+            raise _unreadable(error) from error
+    if arguments.json:
+        output.emit_json({"removed": removed, "abandoned_bytes": freed})
+        return 0
+    output.emit(f"Removed {output.count(removed, 'output')}.")
+    if freed:
+        output.emit(f"Removed {freed / 1e6:.1f} MB that killed processes had left.")
+    return 0
+
+
+def _abandoned() -> dict[Path, int]:
+    """What killed processes left in the cache, in bytes."""
+    from dpicl.harness.core.locks import abandoned, folder_bytes
+
+    try:
+        return {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
+    except OSError as error:
+        raise _unreadable(error) from error
+
+
+def _places() -> list[Path]:
+    """Where temporary folders are made."""
+    from dpicl.harness.core.paths import calibration_folder, models_folder
+
+    return [models_folder(), calibration_folder()]
+
+
+def _unreadable(error: OSError) -> ResultError:
+    return ResultError(f"The cache folder {error.filename} cannot be read ({error.strerror}); mend its rights.")

@@ -1,0 +1,70 @@
+"""Writing for people and for programs: answers on stdout, messages on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from dpicl.harness.core.printable import printable
+
+#: Width of tables where stdout is no terminal.
+_WIDTH = 140
+
+
+def emit(text: str, styled: bool = False) -> None:
+    """The answer, for people. styled: it is a board with colours, whose names are safe already."""
+    sys.stdout.write(printable(text.rstrip("\n"), styled) + "\n")
+
+
+def emit_json(document: Any) -> None:
+    """The answer as one JSON document; infinity and NaN are texts, as in result files."""
+    sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
+
+
+def message(text: str) -> None:
+    """Anything that is not the answer."""
+    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
+    sys.stderr.flush()
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
+    """A plain table; columns are cut to the terminal's width, never elsewhere."""
+    table = Table(
+        *columns, title=printable(title) or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
+    for row in rows:
+        table.add_row(*map(printable, row))
+    Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH, soft_wrap=not sys.stdout.isatty()).print(
+        table, markup=False, highlight=False
+    )
+
+
+def duration(seconds: float | None) -> str:
+    """'4.5 s', '45 s', '12 min', '3.4 h'; 'unknown' for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def count(number: int, noun: str) -> str:
+    """'1 cell', '3 cells'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

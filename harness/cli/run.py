@@ -1,0 +1,292 @@
+"""`dpicl run`: does what is missing of a suite. `dpicl plan`: says what that would be."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import (
+    ENGINES,
+    Subparsers,
+    add_command,
+    add_selection_flags,
+    board_command,
+    one_of,
+    whole,
+)
+from dpicl.harness.core.errors import UsageError
+from dpicl.leaderboards.cli.live import LiveWandb
+from dpicl.leaderboards.cli.publish import add_wandb_flags
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.engines import Done
+    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.run.presence import Presence
+    from dpicl.harness.run.selection import Selection
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds both commands."""
+    run = add_command(
+        subparsers,
+        "run",
+        "run what is missing of a suite",
+        "dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2",
+        _run,
+    )
+    add_selection_flags(run)
+    run.add_argument(
+        "--again",
+        action="store_true",
+        help="run what has results of other records anew; the old files are set aside and kept",
+    )
+    run.add_argument(
+        "--engine",
+        type=one_of("engine", ENGINES),
+        default="inline",
+        metavar="|".join(ENGINES),
+        help="this process, worker processes, or Ray (default: inline)",
+    )
+    run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
+    run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/publishing.md)")
+    add_wandb_flags(run, "wandb-")
+    plan = add_command(
+        subparsers,
+        "plan",
+        "show what `run` would do: cells, what is there already, what the rest costs",
+        "dpicl plan quick --epsilon 1",
+        _plan,
+    )
+    add_selection_flags(plan)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.run.costs import Costs
+    from dpicl.harness.run.engines import Job, make_engine
+    from dpicl.harness.run.fingerprints import Fingerprints
+    from dpicl.harness.run.presence import check_sources, presence
+    from dpicl.harness.run.progress import TimeLeft, shown
+    from dpicl.harness.run.selection import report_damaged, select
+
+    _check_wandb(arguments)
+    selection = select(arguments)
+    engine = make_engine(arguments.engine, arguments.workers)
+    check_sources(selection.cells)
+    selection.store.prepare()
+    results, damaged = selection.store.load_all()
+    selection.store.set_aside(damaged)
+    report_damaged(damaged, moved=True)
+
+    found = presence(selection.cells, results, Fingerprints())
+    there, missing = found.there, _to_do(arguments, selection, found)
+    costs = Costs(results, selection.mechanisms)
+    missing = costs.in_order(missing)
+    seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
+    left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld=_secure(selection))
+    job = Job(selection.reference, arguments.results, tuple(arguments.plugin), reveal=arguments.reveal_records)
+    live = LiveWandb(arguments, selection, missing) if arguments.wandb else None
+    finished: list[Done] = []
+    start = time.perf_counter()
+    if missing:
+        with shown(len(missing), left) as show:
+
+            def report(event: Any) -> None:
+                show(event)
+                if hasattr(event, "status"):
+                    finished.append(event)
+                    if live is not None and event.status != "busy":
+                        live.finished(event.cell)
+
+            engine.run(missing, job, report)
+            busy = [done.cell for done in finished if done.status == "busy"]
+            if busy:
+                output.message(f"Waiting for {output.count(len(busy), 'cell')} that another run is doing.")
+                engine.run(busy, job, report, wait_for_locks=True)
+    finished = [done for done in finished if done.status != "busy"]
+    if live is not None:
+        live.finish()
+    return _summary(arguments, selection, there, finished, time.perf_counter() - start)
+
+
+def _check_wandb(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for flags of W&B without --wandb."""
+    for name in ("project", "entity", "mode"):
+        if getattr(arguments, f"wandb_{name}") is not None and not arguments.wandb:
+            raise UsageError(f"--wandb-{name} publishes nothing by itself; add --wandb, or leave it out.")
+
+
+def _next(arguments: argparse.Namespace) -> str:
+    """The command that comes next: the gate where the results are a submission's, else the board."""
+    folder: Path = arguments.results.resolve().parent
+    if (folder / "submission.yaml").is_file():
+        return shlex.join(["dpicl", "submit", str(arguments.results.parent)])
+    return board_command(arguments)
+
+
+def _summary(
+    arguments: argparse.Namespace, selection: Selection, there: list[Cell], finished: list[Done], seconds: float
+) -> int:
+    counts = Counter(done.status for done in finished)
+    counts["present"] += len(there)
+    failed = [done for done in finished if done.status == "failed"]
+    if arguments.json:
+        output.emit_json(
+            {
+                "suite": selection.suite.name,
+                "version": selection.suite.version,
+                "results": arguments.results,
+                "counts": {status: counts[status] for status in ("done", "present", "skipped", "failed")},
+                "cells": [_finished_json(done, selection) for done in finished],
+                "seconds": None if _secure(selection) else round(seconds, 2),
+            }
+        )
+    elif len(failed) < len(finished) or there:
+        spent = "" if _secure(selection) else f", in {output.duration(seconds)}"
+        output.emit(
+            f"{output.count(counts['done'], 'cell')} done, {counts['present']} were there, {counts['skipped']} skipped,"
+            f" {counts['failed']} failed{spent}. Results: {selection.store.folder}"
+        )
+        if not failed:
+            output.emit(f"Next: {_next(arguments)}")
+    for text, number in Counter(done.message for done in failed).items():
+        output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
+    if all(done.worker_died for done in failed):
+        return 1 if failed else 0  # nothing in the suite is to be mended
+    return 2
+
+
+def _finished_json(done: Done, selection: Selection) -> dict[str, Any]:
+    return {
+        **_cell_json(done.cell),
+        "status": done.status,
+        "seconds": None if done.cell.secure else round(done.seconds, 2),
+        "score": done.score,
+        "message": done.message or None,
+        "path": selection.store.path(done.cell) if done.status in ("done", "present") else None,
+    }
+
+
+def _cell_json(cell: Cell) -> dict[str, Any]:
+    keys = ("task", "mechanism", "label", "model", "epsilon", "delta", "seed", "source", "test_records")
+    return {"id": cell.id, **{key: getattr(cell, key) for key in keys}}
+
+
+def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence) -> list[Cell]:
+    """The cells to run. With --again stale ones too, whose old files are set aside; raises UsageError without it."""
+    from dpicl.harness.run.presence import why
+    from dpicl.harness.run.store import Damaged
+
+    if not found.stale:
+        return found.missing
+    if not arguments.again:
+        raise UsageError(
+            f"{output.count(len(found.stale), 'result')} under {arguments.results} {_are(found)} of other records than"
+            f" those at hand ({why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
+        )
+    selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
+    stale = {each.cell.id for each in found.stale}
+    missing = {cell.id for cell in found.missing}
+    output.message(f"{output.count(len(stale), 'result')} of other records set aside (kept in folders set_aside).")
+    return [cell for cell in selection.cells if cell.id in stale | missing]
+
+
+def _are(found: Presence) -> str:
+    return "is" if len(found.stale) == 1 else "are"
+
+
+def _stale_advice(arguments: argparse.Namespace) -> str:
+    words = [word for word in arguments.argv[1:] if word != "--again"]
+    again = shlex.join(["dpicl", "run", *words, "--again"])
+    return f"`{again}` runs them anew and keeps the old files in set_aside, another --results folder keeps both"
+
+
+def _secure(selection: Selection) -> bool:
+    """Whether how long something took is withheld."""
+    return any(cell.secure for cell in selection.cells)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.run.costs import Costs
+    from dpicl.harness.run.fingerprints import Fingerprints
+    from dpicl.harness.run.presence import presence, why
+    from dpicl.harness.run.selection import report_damaged, select
+
+    selection = select(arguments)
+    results, damaged = selection.store.load_all()
+    report_damaged(damaged, moved=False)
+    found = presence(selection.cells, results, Fingerprints())
+    status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
+    because = {each.cell.id: each.reason for each in found.stale}
+    missing = [cell for cell in selection.cells if status.get(cell.id) != "present"]
+    costs = Costs(results, selection.mechanisms)
+    estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
+    seconds = [estimates[cell.id].seconds for cell in missing]
+    known = [value for value in seconds if value is not None]
+    total = sum(known) if len(known) == len(seconds) else None
+    tokens = sum(estimates[cell.id].tokens for cell in missing)
+    if arguments.json:
+        output.emit_json(
+            {
+                "suite": selection.suite.name,
+                "version": selection.suite.version,
+                "present": len(found.there),
+                "stale": len(found.stale),
+                "missing": len(found.missing),
+                "tokens": tokens,
+                "seconds": total,
+                "cells": [
+                    {
+                        **_cell_json(cell),
+                        "options": cell.options,
+                        "status": status.get(cell.id, "missing"),
+                        "reason": because.get(cell.id),
+                        "tokens": estimates[cell.id].tokens,
+                        "seconds": estimates[cell.id].seconds,
+                        "path": selection.store.path(cell),
+                    }
+                    for cell in selection.cells
+                ],
+            }
+        )
+        return 0
+    _plan_table(selection, status, {key: value.tokens for key, value in estimates.items()})
+    time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
+    which = " with the stale ones" if found.stale else ""
+    cost = f" ({tokens / 1e6:.2g} million tokens{which}, {time_text} in one process)" if missing else ""
+    cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
+    output.emit(f"\n{cells}: {len(found.there)} there{stale}, {len(found.missing)} to do{cost}.")
+    if found.stale:
+        output.emit(f"Stale: made from other records than those at hand ({why(found.stale)}).")
+        output.emit(f"Next: {_stale_advice(arguments)}.")
+        return 0
+    run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
+    output.emit(f"Next: {run if missing else board_command(arguments)}")
+    return 0
+
+
+def _plan_table(selection: Selection, status: dict[str, str], tokens: dict[str, int]) -> None:
+    groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
+    for cell in selection.cells:
+        groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
+    stale = "stale" in status.values()
+    rows = [
+        [
+            model,
+            task,
+            source,
+            label,
+            f"{epsilon:g}",
+            str(len(cells)),
+            str(sum(status.get(cell.id) == "present" for cell in cells)),
+            *([str(sum(status.get(cell.id) == "stale" for cell in cells))] if stale else []),
+            f"{sum(tokens[cell.id] for cell in cells) / 1e6:.2f} M",
+        ]
+        for (model, task, source, label, epsilon), cells in groups.items()
+    ]
+    columns = ["model", "task", "source", "mechanism", "epsilon", "cells", "there", *(["stale"] if stale else [])]
+    output.emit_table([*columns, "tokens"], rows)

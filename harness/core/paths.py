@@ -1,0 +1,66 @@
+"""Where things are: the suites that ship with the package, the results folder, the file names of a model or a label."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from importlib import resources
+from pathlib import Path
+
+from dpicl.harness.core.errors import UsageError, unknown
+
+#: Where `dpicl run` writes unless `--results` says otherwise, under the current folder.
+DEFAULT_RESULTS = Path("results")
+
+
+def suites_folder() -> Path:
+    """The folder of the suites that ship with the package."""
+    return Path(str(resources.files("dpicl.harness"))) / "suites"
+
+
+def shipped_suites() -> dict[str, Path]:
+    """Bare name -> file of every suite that ships with the package."""
+    return {path.stem: path for path in sorted(suites_folder().glob("*.yaml"))}
+
+
+def find_suite(name: str) -> Path:
+    """The file of a suite: a path, or the bare name of a shipped one. Raises UsageError when there is none."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    shipped = shipped_suites()
+    if name in shipped:
+        return shipped[name]
+    if path.suffix in (".yaml", ".yml") or len(path.parts) > 1:
+        raise UsageError(
+            f"There is no suite file {name}; give the path of a YAML file, or one of: {', '.join(shipped)}."
+        )
+    raise unknown("suite", name, shipped)
+
+
+def slug(name: str) -> str:
+    """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide."""
+    plain = re.sub(r"[^A-Za-z0-9._=+-]", "_", name).lstrip(".") or "_"
+    return plain if plain == name else f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+def cache_folder() -> Path:
+    """The folder for everything that can be made again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
+    return Path(os.environ.get("DPICL_CACHE") or "~/.cache/dpicl").expanduser()
+
+
+def models_folder() -> Path:
+    """The folder of converted weights, and of conversions that are at work or were killed."""
+    return cache_folder() / "models"
+
+
+def calibration_folder() -> Path:
+    """The folder of calibrated answers."""
+    return cache_folder() / "calibration"
+
+
+def private_folder() -> Path:
+    """The folder for what must never leave this machine (a secret key, which private set a result was made from). Its
+    owner alone may read it."""
+    return cache_folder() / "private"

@@ -1,0 +1,157 @@
+"""Named random streams from one root seed, and the source of privacy noise.
+
+A run has separate streams for sampling, noise, labels and evaluation, so that a change in one part never shifts
+another. Benchmarks on public data use seeded noise: anybody can re-run a row. **A published noise seed voids
+differential privacy**: who knows it can subtract the noise. For private data use ``noise: secure``, which takes both
+the noise and the sampling coins (amplification needs them secret too) from the operating system's entropy, and
+writes no seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy.special import ndtri
+
+from dpicl.harness.core.errors import PluginError, UsageError
+
+#: With secure noise this part of delta pays for floating point: sampled noise and coins differ from the ideal ones by
+#: about 1e-11 (docs/accounting.md). So the noise is calibrated at delta - 1e-7.
+SECURE_SHARE = 1e-7
+#: Below this delta that share would weigh too much; secure noise is refused there.
+LEAST_SECURE_DELTA = 1e-6
+
+
+class Coins(Protocol):
+    """Draws sampling coins; every call is fresh and independent per coordinate."""
+
+    def uniform(self, size: int) -> np.ndarray:
+        """float64[size] in [0, 1)."""
+
+
+class NoiseSource(Coins, Protocol):
+    """Draws privacy noise as well."""
+
+    seeded: bool
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        """float64[size] of N(0, scale^2)."""
+
+    def gumbel(self, size: int) -> np.ndarray:
+        """float64[size] of the standard Gumbel distribution."""
+
+
+class SeededNoise:
+    """Reproducible noise, for benchmarks on public data only."""
+
+    seeded = True
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        return self._generator.normal(0.0, scale, size) if scale else np.zeros(size)
+
+    def gumbel(self, size: int) -> np.ndarray:
+        return self._generator.gumbel(size=size)
+
+    def uniform(self, size: int) -> np.ndarray:
+        return self._generator.random(size)
+
+
+class SecureNoise:
+    """Noise from the operating system's entropy (`secrets`), with no state that could be stored or replayed.
+
+    Gaussian noise is the sum of four independent draws, halved, so that the bits of one floating-point sample cannot be
+    inverted (Holohan & Braghin 2021, section 5.1, as in Opacus' secure mode).
+    """
+
+    seeded = False
+
+    def uniform(self, size: int) -> np.ndarray:
+        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+    def _open_uniform(self, size: int) -> np.ndarray:
+        """In (0, 1), neither end included, so that logarithms and quantiles are finite."""
+        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
+        return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        if not scale:
+            return np.zeros(size)
+        draws = ndtri(self._open_uniform(4 * size)).reshape(4, size)
+        return scale * draws.sum(axis=0) / 2.0
+
+    def gumbel(self, size: int) -> np.ndarray:
+        return -np.log(-np.log(self._open_uniform(size)))
+
+
+#: The streams that noise and sampling coins come from, where they are seeded.
+_PRIVATE = ("noise", "sampling")
+
+
+class PublicStreams:
+    """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling coins."""
+
+    def __init__(self, streams: Streams) -> None:
+        def stream(name: str) -> np.random.Generator:
+            if name in _PRIVATE:
+                raise PluginError(f"Stream '{name}' is the harness's own; choose another name for public randomness.")
+            return streams.stream(name)
+
+        self._stream = stream
+
+    def stream(self, name: str) -> np.random.Generator:
+        """A generator that everybody may know: a function of the run's seed and the name alone.
+
+        Raises PluginError for the names of the noise and of the sampling coins.
+        """
+        return self._stream(name)
+
+
+def accounted_delta(delta: float, noise: str) -> float:
+    """The delta at which a release with the target delta is accounted. Raises UsageError for secure noise and a delta
+    below LEAST_SECURE_DELTA."""
+    if noise != "secure":
+        return delta
+    if delta < LEAST_SECURE_DELTA:
+        raise UsageError(
+            f"Secure noise needs a delta of at least {LEAST_SECURE_DELTA:g}, not {delta:g}: {SECURE_SHARE:g} of it is"
+            " set aside for floating point. Raise delta."
+        )
+    return delta - SECURE_SHARE
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of one run. ``stream(name)`` is a function of the root seed and the name alone."""
+
+    root: int
+    secure: bool = False
+
+    def stream(self, name: str) -> np.random.Generator:
+        """A generator for public randomness (order of labels, choice of test records, bootstrap)."""
+        digest = hashlib.sha256(name.encode()).digest()
+        words = np.frombuffer(digest[:16], dtype=np.uint32)
+        return np.random.default_rng(np.random.SeedSequence([self.root, *words.tolist()]))
+
+    @property
+    def public(self) -> PublicStreams:
+        """The streams that a mechanism may use."""
+        return PublicStreams(self)
+
+    def source(self, name: str) -> NoiseSource:
+        """A source of private randomness: the noise, or the sampling coins."""
+        return SecureNoise() if self.secure else SeededNoise(self.stream(name))
+
+
+def streams(root: int, noise: str = "seeded") -> Streams:
+    """Streams for a root seed; ``noise`` is 'seeded' or 'secure'."""
+    if noise not in ("seeded", "secure"):
+        raise UsageError(f"noise must be 'seeded' or 'secure', not {noise!r}.")
+    return Streams(root, secure=noise == "secure")

@@ -1,0 +1,95 @@
+"""With secure noise nothing but released values leaves the code that has private records at hand.
+
+What such code says on its own (an error's message, a warning, a log line, something printed) may quote a record, and no
+epsilon pays for it. So it is dropped, whoever said it: a mechanism, a model, a library.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
+from os import devnull
+from typing import TYPE_CHECKING, TextIO, TypeVar
+
+from dpicl.harness.core.errors import Concealed
+from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data.config import check_source, load_config, source_spec
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import Task
+
+T = TypeVar("T")
+
+_RELEASE = (
+    "The release failed, and with secure noise no error is shown, since it may quote a private record. To see it, run"
+    " the same mechanism with `noise: seeded` on public records."
+)
+_READING = (
+    "The records of {name} cannot be read, and with secure noise no error is shown, since it may tell about one of"
+    " them. To see it, run zero_shot in a suite with `noise: seeded`, where nobody else reads the screen."
+)
+
+
+def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> T:
+    """What ``call`` returns. With ``secure`` it is silent, and any error of it becomes a `Concealed` with a fixed
+    sentence: without its message, type and traceback."""
+    if not secure:
+        return call()
+    stopped = False
+    with _silence():
+        try:
+            return call()
+        except KeyboardInterrupt:
+            stopped = True
+        except BaseException:  # also SystemExit, whose text Python prints
+            pass
+    # Raised here, where nothing is being handled: the new error holds neither the old one nor its frames.
+    if stopped:
+        raise KeyboardInterrupt
+    raise Concealed(sentence)
+
+
+def load_task(
+    name: str,
+    source: str,
+    secure: bool,
+    *,
+    limit_train: int | None = None,
+    limit_test: int | None = None,
+    seed: int = 0,
+    sizes: Mapping[str, int] | None = None,
+) -> Task:
+    """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named."""
+    from dpicl.harness.data.task import Task
+
+    config = load_config(name)
+    source = data_sources.resolve(source, name)
+    check_source(source_spec(config), source)
+    data_sources.check_there(source_spec(config), source)
+    return concealed(
+        secure,
+        lambda: Task.load(name, source, limit_train=limit_train, limit_test=limit_test, seed=seed, sizes=sizes),
+        _READING.format(name=name),
+    )
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """No output of Python code in this process: prints, warnings, log lines."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(_nowhere()), redirect_stderr(_nowhere()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+@cache
+def _nowhere() -> TextIO:
+    """Stays open: what is made in silence may keep it."""
+    return open(devnull, "w", encoding="utf-8")

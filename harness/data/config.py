@@ -1,0 +1,221 @@
+"""Where tasks are, and their files: ``<name>/task.yaml`` and the public lists beside it.
+
+A task is a folder. The built-in ones are in ``tasks/``; others come from packages with an entry point of the group
+``dpicl.tasks``, or from folders that were given with `--plugin`. Their version ends in a hash of their files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from dpicl.harness.core.errors import DataError, PluginError, unknown
+from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.task_file import read_task_file
+
+#: The folder of the built-in tasks: lm-eval's `include_path`.
+TASKS = Path(__file__).resolve().parent.parent / "tasks"
+ENTRY_POINTS = "dpicl.tasks"
+#: What lm-eval calls a task is this and the name of its folder.
+PREFIX = "dpicl_"
+#: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
+_HASHED = (".yaml", ".yml", ".txt", ".py")
+_NOT_HASHED = ("suite.yaml",)
+
+
+@dataclass(frozen=True)
+class TaskFolder:
+    """One task and where it came from. origin: 'built in', an entry point, or a plugin folder."""
+
+    path: Path
+    origin: str
+
+    @property
+    def built_in(self) -> bool:
+        return self.path.parent == TASKS
+
+    @property
+    def file_hash(self) -> str:
+        """sha256 over names and contents of the files that decide what is asked and how it is scored."""
+        files = (path for path in self.path.rglob("*") if path.suffix in _HASHED and path.is_file())
+        digest = hashlib.sha256()
+        for path in sorted(path for path in files if path.name not in _NOT_HASHED):
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(self.path).as_posix()}\0{content}\n".encode())
+        return digest.hexdigest()
+
+
+#: Task folders that were given with `--plugin`, by name.
+_given: dict[str, TaskFolder] = {}
+
+
+def task_folders() -> dict[str, TaskFolder]:
+    """Every task by name: built-in ones, entry points, given folders.
+
+    An entry point that fails is a warning that names it. Raises PluginError for two tasks of one name.
+    """
+    found = {path.parent.name: TaskFolder(path.parent, "built in") for path in TASKS.glob("*/task.yaml")}
+    for folder in (*_installed(tuple(sys.path)), *_given.values()):
+        _add(found, folder)
+    return dict(sorted(found.items()))
+
+
+def add_task_folder(path: Path) -> list[str]:
+    """Makes the task of a folder, or of each folder in it, known in this process; returns their names.
+
+    Raises PluginError where no task.yaml is, for a file that cannot be used, and for a name that is taken.
+    """
+    found = task_folders()
+    new = [TaskFolder(folder, f"plugin {path}") for folder in _folders_in(path.resolve())]
+    if not new:
+        raise PluginError(
+            f"The folder {path} holds no task.yaml; give a task's folder, or one that holds such folders."
+        )
+    for folder in new:
+        _add(found, folder)
+        _read(folder.path, folder.file_hash)
+    _given.update({folder.path.name: folder for folder in new})
+    return [folder.path.name for folder in new]
+
+
+def list_tasks() -> list[str]:
+    """Names of all tasks, sorted."""
+    return list(task_folders())
+
+
+def include_paths() -> list[str]:
+    """The folders in which lm-eval finds the task files."""
+    return [str(TASKS), *(str(folder.path) for folder in task_folders().values() if not folder.built_in)]
+
+
+def load_config(name: str) -> Mapping[str, Any]:
+    """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
+    ends in the first 12 digits of the hash of its files. Raises UsageError for an unknown task."""
+    folder = folder_of(name)
+    return _read(folder.path, "" if folder.built_in else folder.file_hash)
+
+
+@cache
+def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
+    """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
+    place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
+    try:
+        text = (folder / "task.yaml").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The {place} cannot be read ({type(error).__name__}); repair it.") from error
+    config = read_task_file(text, place, folder.name, built_in=not file_hash)
+    if config["metadata"]["kind"] == "extraction":
+        _keywords(folder)
+    if file_hash:
+        config["metadata"]["version"] = f"{config['metadata']['version']}+{file_hash[:12]}"
+    return {"target_delimiter": " ", "fewshot_delimiter": "\n\n", **config}
+
+
+def _keywords(folder: Path) -> tuple[str, ...]:
+    """The phrases of keywords.txt, in file order. Raises DataError where there is none."""
+    path = folder / "keywords.txt"
+    if not path.is_file():
+        raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"keywords.txt of task {folder.name} cannot be read ({type(error).__name__}).") from error
+    found = tuple(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    if not found or len(set(found)) < len(found):
+        raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
+    return found
+
+
+def keywords(name: str) -> tuple[str, ...]:
+    """The public keyword list that ships with an extraction task, in file order. Raises DataError without one."""
+    return _keywords(folder_of(name).path)
+
+
+def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a demonstration may be asked for: label words, public keywords, or the one label of a JSON task; () where
+    the output of a record is text of its own (generation)."""
+    match config["metadata"]["kind"]:
+        case "classification":
+            return tuple(config["doc_to_choice"])
+        case "extraction":
+            return keywords(config["metadata"]["name"])
+        case "json":
+            return (str(config["metadata"]["data"]["local"]["label"]),)
+    return ()
+
+
+def source_spec(config: Mapping[str, Any]) -> SourceSpec:
+    """What the file says about the task's data."""
+    data = config["metadata"]["data"]
+    return SourceSpec(
+        name=config["metadata"]["name"],
+        labels=tuple(config.get("doc_to_choice", ())),
+        local=data["local"],
+        hub=data["hub"],
+        synthetic=data["synthetic"],
+        public=data.get("public", {}),
+        max_words=data.get("max_words", {}),
+        line_separator=data.get("line_separator", " "),
+    )
+
+
+def check_source(spec: SourceSpec, source: str) -> None:
+    """Raises DataError where the file says that a task has no synthetic corpus."""
+    if source == "synthetic" and "missing" in spec.synthetic:
+        raise DataError(
+            f"Task {spec.name} has no synthetic corpus: {spec.synthetic['missing']} Set DPICL_DATA to the folder that"
+            f" holds {spec.name}/train.jsonl and {spec.name}/test.jsonl, and use `--source local`."
+        )
+
+
+def folder_of(name: str) -> TaskFolder:
+    """The folder of a task; a built-in one is found without a look at plugins. Raises UsageError."""
+    if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
+        return TaskFolder(TASKS / name, "built in")
+    folders = task_folders()
+    if name not in folders:
+        raise unknown("task", name, folders)
+    return folders[name]
+
+
+def _folders_in(path: Path) -> list[Path]:
+    """The folder itself where it is a task, else the task folders in it."""
+    if (path / "task.yaml").is_file():
+        return [path]
+    return sorted(file.parent for file in path.glob("*/task.yaml"))
+
+
+@cache
+def _installed(search_path: tuple[str, ...]) -> tuple[TaskFolder, ...]:
+    """The tasks of installed packages; search_path: sys.path, on which packages are looked for."""
+    from dpicl.harness.mechanism import registry
+
+    found: list[TaskFolder] = []
+    for entry in registry.entries(ENTRY_POINTS):
+        try:
+            places = map(Path, importlib.import_module(entry.value).__path__)
+            folders = [
+                TaskFolder(f.resolve(), registry.origin_of(entry)) for place in places for f in _folders_in(place)
+            ]
+            if not folders:
+                raise PluginError("the package holds no task.yaml")
+            for folder in folders:
+                _read(folder.path, folder.file_hash)
+        except Exception as error:
+            registry.left_out(entry, error)
+            continue
+        found += folders
+    return tuple(found)
+
+
+def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:
+    name = new.path.name
+    if name in found and found[name].path != new.path:
+        raise PluginError(f"Two tasks are called '{name}': {found[name].origin} and {new.origin}; rename one of them.")
+    found[name] = new

@@ -1,0 +1,127 @@
+"""What happens to records whatever their source: duplicates go, a public part is set apart, limits apply, a fingerprint
+is taken. Texts may be private, so no error and no repr in this file shows one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.core.seeds import streams
+
+
+@dataclass(frozen=True)
+class Record:
+    """One example: its text (kept out of repr) and what belongs to it: a label word, for extraction the phrase to be
+    found in the text, for generation the reference output."""
+
+    text: str = field(repr=False)
+    label: str = field(repr=False)
+
+
+Split = list[Record]
+
+
+def normalised(text: str) -> str:
+    """The key by which two texts are one record: lower-cased letters and digits; the text itself if it has none."""
+    return "".join(c for c in text.lower() if c.isalnum()) or text
+
+
+def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:
+    """Keeps the first record of each key, and no train record whose key is in test; counts what was dropped.
+
+    A repeated record would make one person's record count twice, and a record-level epsilon would not hold for them.
+    """
+    test_keys: set[str] = set()
+    kept_test = [record for record in test if _is_new(record, test_keys)]
+    train_keys: set[str] = set()
+    unique = [record for record in train if _is_new(record, train_keys)]
+    kept_train = [record for record in unique if normalised(record.text) not in test_keys]
+    dropped = {
+        "duplicates": len(train) - len(unique),
+        "train_in_test": len(unique) - len(kept_train),
+        "test_duplicates": len(test) - len(kept_test),
+    }
+    return kept_train, kept_test, dropped
+
+
+def _is_new(record: Record, keys: set[str]) -> bool:
+    key = normalised(record.text)
+    if key in keys:
+        return False
+    keys.add(key)
+    return True
+
+
+def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
+    """(public, private): the ``size`` records with the smallest lots are public, each part in the order of ``train``.
+
+    The lot of a record depends on it and the seed alone. So a record that is added to the private part, or taken from
+    it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty`` (declared
+    sizes, where having one private record must not show) only when there are too few for the public part.
+    """
+    if len(train) < size + (not may_be_empty):
+        raise DataError(
+            f"{name} has {len(train)} train records and the first {size} by lot are its public part; bring more records"
+            " or lower metadata.data.public in its task.yaml."
+        )
+    public = set(sorted(range(len(train)), key=lambda i: _lot(seed, train[i]))[:size])
+    return [train[i] for i in sorted(public)], [record for i, record in enumerate(train) if i not in public]
+
+
+def subsample(
+    name: str, partitioned: bool, train: Split, test: Split, limit_train: int | None, limit_test: int | None, seed: int
+) -> tuple[Split, Split]:
+    """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
+    coins.
+
+    A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
+    displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
+    always permuted, so that a shorter test set is a random part of a longer one (files are often sorted by class).
+    """
+    groups: dict[str, list[int]] = {}
+    for index, record in enumerate(train):
+        groups.setdefault(record.label if partitioned else "", []).append(index)
+    kept: list[int] = []
+    for members in groups.values():
+        kept += sorted(members, key=lambda i: _lot(seed, train[i]))[:limit_train]
+    order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
+    return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
+
+
+def _lot(seed: int, record: Record) -> bytes:
+    """A public lot for each text that does not depend on the other records."""
+    return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
+
+
+def require_all_classes(name: str, labels: Sequence[str], train: Split) -> None:
+    """Raises DataError for a class without train records, or an empty train set."""
+    missing = [label for label in labels if label not in {record.label for record in train}]
+    if missing:
+        raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
+    if not train:
+        raise DataError(f"{name} has an empty train set; use another source.")
+
+
+def require_test_records(name: str, test: Split) -> None:
+    """Raises DataError for an empty test set."""
+    if not test:
+        raise DataError(f"{name} has an empty test set; use another source.")
+
+
+def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequence[Record] = ()) -> str:
+    """sha256 over all records in order: (split, label, text), each as one JSON line."""
+    digest = hashlib.sha256()
+    for split, records in (("train", train), ("test", test), ("public", public)):
+        for record in records:
+            digest.update(json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def check_limit(name: str, value: int | None) -> None:
+    """Raises UsageError unless the limit is None or at least 1."""
+    if value is not None and value < 1:
+        raise UsageError(f"{name} must be at least 1, not {value}.")

@@ -1,0 +1,121 @@
+"""What demonstration mechanisms share besides privacy: prompts made of slots, public vocabularies, ends of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Demonstration
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import PublicTask
+    from dpicl.harness.models.base import LanguageModel
+    from dpicl.harness.privacy.private_set import PrivateRecord
+
+
+class PromptWriter:
+    """Writes the prompts that ask for one more text of a label: with the records of a slot, or with none (public).
+
+    room: tokens that must stay free behind the prompt, for the text to come.
+    record_tokens: every record's text is cut to its first so many tokens (None: whole). The cut looks at that record
+        alone, so it changes no sensitivity.
+    Raises PromptTooLong when the public prompt and the text to come do not fit the model.
+    """
+
+    def __init__(
+        self, task: PublicTask, model: LanguageModel, label: str, room: int, record_tokens: int | None, style: str
+    ) -> None:
+        self._task, self._model, self._label, self._style = task, model, label, style
+        self._record_tokens = record_tokens
+        self._limit = model.max_length - model.lead_tokens - room
+        self.public = self._encode(())
+        if len(self.public) > self._limit:
+            raise PromptTooLong(
+                f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} are to be written, but"
+                f" model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
+            )
+
+    def private(self, slot: Sequence[PrivateRecord]) -> list[int]:
+        """The slot's prompt; an empty slot answers with the public prompt.
+
+        A slot that is too long for the model loses its last records until it fits: a function of this slot alone, so
+        that no private record can make the run fail.
+        """
+        for kept in range(len(slot), 0, -1):
+            tokens = self._encode(slot[:kept])
+            if len(tokens) <= self._limit:
+                return tokens
+        return self.public
+
+    def _encode(self, slot: Sequence[PrivateRecord]) -> list[int]:
+        examples = [Record(text=self._cut(record.text), label=record.label) for record in slot]
+        return self._model.encode(self._task.generation_prompt(self._label, examples, style=self._style))
+
+    def _cut(self, text: str) -> str:
+        if self._record_tokens is None:
+            return text
+        tokens = self._model.encode(text)
+        return text if len(tokens) <= self._record_tokens else self._model.decode(tokens[: self._record_tokens])
+
+
+class ReleasedText:
+    """Tokens released so far, and whether the text has ended (post-processing of released tokens).
+
+    A text ends at EOS or at the task's first stop string; blanks and line breaks before its first word end nothing.
+    """
+
+    def __init__(self, task: PublicTask, model: LanguageModel) -> None:
+        self._task, self._model = task, model
+        self.tokens: list[int] = []
+        self.ended = False
+
+    def append(self, token: int) -> None:
+        """Adds a released token."""
+        self.tokens.append(token)
+        text = self._model.decode(self.tokens).lstrip()
+        self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
+
+    def demonstration(self, label: str) -> Demonstration:
+        """The text before the first stop string, without the quotation marks around it (Tang's post-processing)."""
+        text = self._before_stop(self._model.decode(self.tokens).lstrip()).strip().strip('"').strip()
+        return Demonstration(text=text, label=label, tokens=len(self.tokens))
+
+    def _before_stop(self, text: str) -> str:
+        ends = [at for stop in self._task.stop_strings if (at := text.find(stop)) >= 0]
+        return text[: min(ends)] if ends else text
+
+
+def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
+    """float64[..., V] of public prompts. Raises ModelError when they are not finite probabilities."""
+    values = np.asarray(log_probs, dtype=np.float64)
+    if np.isnan(values).any() or np.isposinf(values).any() or not np.isfinite(values).any(axis=-1).all():
+        raise ModelError(
+            f"Model {model.identity.name} answers a public prompt with NaN or infinite probabilities; load it in"
+            " float32 or check its weights."
+        )
+    return values
+
+
+def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
+    """int64[K]: the token ids that a release is chosen from, by the public prompt's log-probabilities [V] alone.
+
+    The top_k most likely tokens (None: all), of which top_p keeps the smallest head with at least that probability
+    under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one token is kept.
+    """
+    order = np.argsort(-public, kind="stable")
+    keep = len(order) if top_k is None else min(top_k, len(order))
+    if top_p is not None:
+        mass = np.cumsum(np.exp(public[order]))
+        keep = min(keep, int(np.searchsorted(mass, top_p)) + 1)
+    return order[:keep]
+
+
+def check_positive(**options: float | None) -> None:
+    """Raises UsageError for an option that is not above 0 (None means 'not used')."""
+    for name, value in options.items():
+        if value is not None and not value > 0:
+            raise UsageError(f"Option {name} must be above 0, not {value}.")

@@ -1,0 +1,107 @@
+"""What a mechanism returns, checked and made anew: only plain text and public labels go on to be scored and published.
+
+A mechanism is somebody else's code. How many demonstrations there are, and of which labels, is public and was decided
+before it ran, and so is what counts as a token; nothing of this is taken from what it returns.
+"""
+
+from __future__ import annotations
+
+import math
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from dpicl.harness.core.errors import DpiclError, PluginError, told
+from dpicl.harness.data.task import PublicTask
+from dpicl.harness.mechanism.bases import AnswerContext, Context, Demonstration, FinalPrompt, Mechanism
+from dpicl.harness.models.base import LanguageModel
+
+T = TypeVar("T")
+
+#: What authors look for in a task or a context, and what is there in its stead.
+_INSTEAD = {
+    "train": "a mechanism sees private records in the slots of its samples alone",
+    "noise": "noise is drawn by the primitives (`choose(rows, sample)`), or with the permit that `sample.spend` gives",
+}
+
+
+def checked_demonstrations(
+    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel
+) -> list[Demonstration]:
+    """The demonstrations as they are published.
+
+    A mechanism with a knob returns one for each of ``shots``, with its label. One without a knob (epsilon 0 or
+    infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
+    """
+    if not isinstance(given, list | tuple) or not all(isinstance(each, Demonstration) for each in given):
+        raise _wrong(mechanism, f"returns {type(given).__name__}", "return a list of Demonstration")
+    texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in given]
+    if mechanism.knob is not None and [label for _, label in texts] != list(shots):
+        raise _wrong(
+            mechanism,
+            f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} asked for",
+            "return one for each entry of `context.shots`, in that order",
+        )
+    return [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+
+
+def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
+    """An answer, or the prompt that the model will answer. Raises PluginError."""
+    if isinstance(given, FinalPrompt):
+        return FinalPrompt(plain_text(given.prompt, mechanism))
+    return plain_text(given, mechanism)
+
+
+def plain_text(given: object, mechanism: Mechanism) -> str:
+    """The text as a str of Unicode that can be written to a file. Raises PluginError for anything but a str."""
+    if not isinstance(given, str):
+        raise _wrong(mechanism, f"returns {type(given).__name__}", "return a str (an answer may be a FinalPrompt)")
+    return str.encode(given, "utf-8", "replace").decode()
+
+
+def checked_claim(mechanism: Mechanism, given: object) -> float | None:
+    """What `paper_epsilon` says: None or a number of at least 0. Raises PluginError."""
+    if given is None:
+        return None
+    if not isinstance(given, int | float) or isinstance(given, bool) or math.isnan(given) or given < 0:
+        raise _wrong(
+            mechanism, f"claims epsilon = {given!r}", "return a number of at least 0, or None, in paper_epsilon"
+        )
+    return float(given)
+
+
+def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> None:
+    """Raises PluginError where something was released at a finite epsilon though no noise was drawn for any of it."""
+    if mechanism.knob is not None and releases == 0 and any(texts):
+        raise _wrong(
+            mechanism,
+            f"released {sum(map(bool, texts))} texts and drew no noise",
+            "release through a primitive of dpicl.harness.privacy, or with the permit that `sample.spend` gives",
+        )
+
+
+def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
+    """What ``release`` returns. Raises PluginError, with the place in the code, for an error that is not our own; also
+    where the mechanism would end the program. Ctrl-C alone passes."""
+    try:
+        return release()
+    except (DpiclError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of somebody's mechanism: one cell ends, and the run goes on
+        *_, last = traceback.extract_tb(error.__traceback__)
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        said = f"{type(error).__name__}: {told(error, 500)}{instead_of(error)}"
+        raise PluginError(f"Mechanism '{mechanism.name}' fails ({place}): {said}") from error
+
+
+def instead_of(error: BaseException) -> str:
+    """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
+    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
+        return ""
+    instead = _INSTEAD.get(error.name or "")
+    return f"; {instead} (docs/accounting.md)" if instead else ""
+
+
+def _wrong(mechanism: Mechanism, what: str, instead: str) -> PluginError:
+    return PluginError(f"Mechanism '{mechanism.name}' {what}; {instead}.")

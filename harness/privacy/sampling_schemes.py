@@ -1,0 +1,74 @@
+"""How private records reach the prompts that answer queries: three ways of dealing, each with its event.
+
+| partition | the records of a slot | Q answers cost |
+|---|---|---|
+| per_query | a fresh Poisson sample for every query | Q x Poisson(q, release) |
+| one_sample | one Poisson sample for all queries | Poisson(q, Q x release) |
+| once | all records are dealt; a slot shows its first N | Q x release: no amplification |
+
+q = M N / n with M slots of N expected records. In all three a record touches one slot of a sample. The last two read
+the examples of a slot once for all queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.privacy.events import compose
+from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
+
+Way = Literal["per_query", "one_sample", "once"]
+WAYS: Final[tuple[str, ...]] = get_args(Way)
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows)."""
+
+    slots: int
+    examples_per_slot: int
+    partition: Way
+
+    def __post_init__(self) -> None:
+        if self.partition not in WAYS:
+            raise unknown("partition", str(self.partition), WAYS)
+
+    @property
+    def single(self) -> bool:
+        """Whether all queries see the same slots."""
+        return self.partition != "per_query"
+
+    @property
+    def shown(self) -> int | None:
+        """How many of a slot's records its prompt shows; None: all."""
+        return self.examples_per_slot if self.partition == "once" else None
+
+    def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
+        """What ``queries`` answers cost, each of which makes ``release`` from its sample of the n ``records``."""
+        inside, times = self._repeated(release, queries)
+        rate = 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
+        return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, inside), times)])
+
+    def samples(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Iterator[Sample]:
+        """One sample for each query, in order; the whole cost is charged before this function returns.
+
+        Raises BudgetExceeded when the ledger does not admit it.
+        """
+        inside, times = self._repeated(release, queries)
+        expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
+        sampler = private.poisson_slots(
+            expected, self.slots, partition=None, releases=inside, times=times, shuffled=True
+        )
+        if not self.single:
+            return (sampler.draw() for _ in range(queries))
+        sample = sampler.draw()
+        return (sample for _ in range(queries))
+
+    def _repeated(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
+        """(what one sample releases, how many samples there are)."""
+        return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)

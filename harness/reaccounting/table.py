@@ -1,0 +1,159 @@
+"""One published setting (settings.py), accounted twice: by the formula of its authors, and by what is proved here.
+
+`reaccount` answers with every accounting that fits, each with its theorem, its neighbours and whether it is a bound.
+Claims take the sensitivity that the noise was set for; proofs take the one that the code has. docs/reaccounting.md has
+the published settings.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.privacy.accountants import account_subsampled_gaussian, epsilon
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
+from dpicl.harness.reaccounting import published
+from dpicl.harness.reaccounting.renyi import LARGEST, sampled_exponential_epsilon
+from dpicl.harness.reaccounting.settings import Setting
+
+ADD_REMOVE = "add or remove one record"
+STATED = "the neighbours that the sensitivity is stated for"
+REPLACE = "replace one record"
+
+
+def reaccount(setting: Setting) -> dict[str, Any]:
+    """Every accounting of the setting, as JSON: {name: epsilon}, "about" ({name: bound, theorem, neighbours}), "notes".
+
+    "proved" is always there: the upper bound that may be claimed. A Gaussian on samples also has "prv" (low, estimate,
+    upper), "pld" and "fixed_replace_one". None, with a note, is where one of them gives no answer.
+    Raises UnsupportedEvent where there is no theorem.
+    """
+    answer: dict[str, Any] = {"about": {}, "notes": []}
+    if setting.family in ("gaussian", "classical"):
+        _gaussian(answer, setting)
+    elif setting.family == "bounded-range":
+        _bounded_range(answer, setting)
+    elif setting.family == "epsilon-delta":
+        _parameters(answer, setting)
+    else:
+        _no_noise(answer, setting)
+    return answer
+
+
+def _put(
+    answer: dict[str, Any], setting: Setting, name: str, value: Any, bound: str, theorem: str, neighbours: str = ""
+) -> None:
+    """Adds one accounting and what it is."""
+    answer[name] = value
+    said = neighbours or (ADD_REMOVE if setting.rate < 1 else STATED)
+    answer["about"][name] = {"bound": bound, "theorem": theorem, "neighbours": said}
+
+
+def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
+    """All steps of the setting on its samples."""
+    if setting.sample == "once":
+        return dp.PoissonSampledDpEvent(setting.rate, dp.SelfComposedDpEvent(release, setting.steps))
+    return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
+
+
+def _gaussian(answer: dict[str, Any], setting: Setting) -> None:
+    """Gaussians: the exact curve, or the accountants of samples, and what the claimed sensitivity would give."""
+    multiplier = setting.claimed_multiplier / setting.moved
+    answer["noise_multiplier"] = multiplier
+    proved = epsilon(_event(setting, dp.GaussianDpEvent(multiplier)), setting.delta).upper
+    if setting.rate == 1:
+        _put(answer, setting, "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)")
+    else:
+        _put(answer, setting, "proved", proved, "upper", "the larger one of prv.upper and pld; Poisson sampling")
+        _sampled_gaussian(answer, setting, multiplier)
+    if setting.moved != 1:
+        claimed = epsilon(_event(setting, dp.GaussianDpEvent(setting.claimed_multiplier)), setting.delta).estimate
+        _put(answer, setting, "as_claimed", claimed, "estimate", "the same accounting at the claimed sensitivity")
+
+
+def _sampled_gaussian(answer: dict[str, Any], setting: Setting, multiplier: float) -> None:
+    """Both accountants of Poisson samples, and samples of fixed size; T Gaussians on one sample are one of T^-1/2."""
+    steps = setting.steps
+    if setting.sample == "once":
+        steps, multiplier = 1, multiplier / math.sqrt(steps)
+    said = account_subsampled_gaussian(multiplier, setting.rate, steps, setting.delta)
+    answer["notes"] += said.get("notes", [])
+    for name, bound, theorem in (
+        ("prv", "low, estimate, upper", "PRV accountant (Gopi, Lee & Wutschitz 2021); Poisson sampling"),
+        ("pld", "upper", "privacy loss distribution (Doroshenko et al. 2022); Poisson sampling"),
+    ):
+        _put(answer, setting, name, said[name], bound, theorem)
+    theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
+    _put(answer, setting, "fixed_replace_one", said["fixed_replace_one"], "upper", theorem, REPLACE)
+
+
+def _bounded_range(answer: dict[str, Any], setting: Setting) -> None:
+    """Choices, with their failures and the Gaussian after each: proved at the true range, and what authors compute."""
+    size = setting.range_epsilon
+    answer["range_epsilon"] = size
+    release = [bounded_range_choice(size)]
+    if setting.delta0:
+        release.append(EpsilonDeltaDpEvent(0.0, setting.delta0))
+    if setting.noise is not None:
+        release.append(dp.GaussianDpEvent(setting.claimed_multiplier / setting.moved))
+    proved = epsilon(_event(setting, dp.ComposedDpEvent(tuple(release))), setting.delta)
+    theorem = proved.accountants.get("rule", "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP")
+    _put(answer, setting, "proved", proved.upper, "upper", str(theorem))
+    if setting.rate == 1 and len(release) == 1:
+        zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
+        theorem = "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
+        _put(answer, setting, "zcdp", zcdp, "upper", theorem)
+    _published(answer, setting, setting.claimed_range)
+
+
+def _parameters(answer: dict[str, Any], setting: Setting) -> None:
+    """(epsilon0, delta0)-DP releases, by their parameters alone."""
+    assert setting.epsilon0 is not None  # Setting checks it
+    proved = epsilon(_event(setting, EpsilonDeltaDpEvent(setting.epsilon0, setting.delta0 or 0.0)), setting.delta)
+    theorem = str(proved.accountants.get("rule", "composition of privacy parameters"))
+    _put(answer, setting, "proved", proved.upper, "upper", theorem)
+    _published(answer, setting, setting.epsilon0)
+
+
+def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> None:
+    """What the authors of choices compute from epsilon0 alone, where their formula applies."""
+    rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
+    if rate == 1 and not delta0 and setting.noise is None:
+        value = published.prism_formula(epsilon0, steps, delta)
+        theorem = "PRISM: advanced composition without its second term, no theorem"
+        _put(answer, setting, "prism_formula", value, "no bound", theorem)
+        value = published.advanced_composition(epsilon0, steps, delta)
+        theorem = "Dwork, Rothblum & Vadhan 2010, theorem III.3"
+        _put(answer, setting, "advanced_composition", value, "upper", theorem)
+    if setting.sample == "once" or epsilon0 > LARGEST:
+        return
+    try:
+        if setting.noise is not None:
+            value = published.ksa_ptr_epsilon(epsilon0, setting.noise, delta0, rate, steps, delta)
+            theorem = "autodp's Renyi DP, failures of one step charged for all, as KSA-PTR's printed numbers have it"
+            _put(answer, setting, "ksa_ptr", value, "no bound", theorem)
+        elif delta0:
+            value = published.dp_opt_epsilon(epsilon0, delta0, rate, steps, delta)
+            theorem = "autodp's Renyi DP with every failure charged, as DP-OPT's code"
+            _put(answer, setting, "dp_opt", value, "estimate", theorem)
+        else:
+            value = sampled_exponential_epsilon(epsilon0, rate, steps, delta)
+            theorem = "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
+            _put(answer, setting, "autodp", value, "estimate", theorem)
+    except UsageError as error:
+        answer["notes"].append(f"the published accounting gives no number: {error}")
+
+
+def _no_noise(answer: dict[str, Any], setting: Setting) -> None:
+    """A value that shows a record whenever the record is in a sample, which happens with some probability p.
+
+    Exact: the outputs that only the record can cause have probability p with it and 0 without it, so no epsilon helps
+    as long as delta < p; and with probability 1 - p nothing depends on it, which is (0, p)-DP.
+    """
+    once = setting.rate == 1 or setting.steps == 1 or setting.sample == "once"
+    seen = setting.rate if once else -math.expm1(setting.steps * math.log1p(-setting.rate))
+    theorem = f"the record itself leaves with probability {seen:.4g}; no epsilon exists for a smaller delta"
+    _put(answer, setting, "proved", math.inf if setting.delta < seen else 0.0, "exact", theorem)

@@ -1,0 +1,230 @@
+"""Which records a result was made from, and which ones a run would use now.
+
+A fingerprint is a hash over all records as loaded (dpicl.harness.data.splits). It stands in the result file, but not
+with secure noise: there it would tell two neighbouring sets apart. Such a result's fingerprint stays on this machine,
+keyed with a secret of this machine, in a file beside that secret (`private_folder`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpicl.harness.core.errors import DataError, ResultError
+from dpicl.harness.core.paths import private_folder
+from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data.concealed import load_task
+from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
+from dpicl.harness.run.answering import queries_of
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.results import WITHHELD, Result
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import Task
+
+#: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
+_RECORDS_SEED = 0
+#: What turns files into records; with other code the same files may be other records.
+_CODE = ("data_sources.py", "record_sets.py", "seeds.py", "task.py", "task_config.py")
+
+
+class NotRead(DataError):
+    """Records of the hub that no run has read on this machine, and that are not to be fetched now."""
+
+
+def task_of(cell: Cell) -> Task:
+    """The task of a cell with its records, whose fingerprint is kept. Raises DataError, and Concealed with secure
+    noise."""
+    before = _kept_under(cell)
+    task = load_task(
+        cell.task,
+        cell.source,
+        cell.secure,
+        limit_train=cell.train_records,
+        limit_test=cell.test_records,
+        seed=_RECORDS_SEED,
+        sizes=cell.sizes,
+    )
+    if before is not None and before == _kept_under(cell):  # else the files changed while they were read
+        with suppress(OSError):  # then it is worked out again next time
+            _folder()
+            before.unlink(missing_ok=True)
+            _write(before, json.dumps(asdict(AtHand.of(task))))
+    return task
+
+
+@dataclass(frozen=True)
+class AtHand:
+    """The records that a run would use now. test: a hash over the ids of the test records."""
+
+    fingerprint: str
+    test: str
+
+    @classmethod
+    def of(cls, task: Task) -> AtHand:
+        return cls(task.fingerprint, _hash_of(sorted(query.id for query in queries_of(task))))
+
+
+@dataclass
+class Fingerprints:
+    """The fingerprints of the records at hand, each worked out once, and kept on disk under what they follow from.
+
+    download: whether records of the hub may be fetched for that; without it those that no run has read are not at hand.
+    """
+
+    download: bool = True
+    _known: dict[tuple[Any, ...], AtHand] = field(default_factory=dict)
+
+    def at_hand(self, cell: Cell) -> AtHand:
+        """Raises DataError where the source is missing (NotRead: not fetched), and Concealed with secure noise."""
+        key = (cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, cell.sizes is None)
+        if key not in self._known:
+            self._known[key] = _at_hand(cell, self.download)
+        return self._known[key]
+
+    def difference(self, result: Result) -> str:
+        """How the records of a result differ from those at hand, in a few words; "" where they are the same.
+
+        Raises as `at_hand`.
+        """
+        now = self.at_hand(result.cell)
+        if result.manifest.data.fingerprint != WITHHELD:
+            same = result.manifest.data.fingerprint == now.fingerprint
+        elif made_from := _noted(result):
+            same = _keyed(now.fingerprint) == made_from
+        else:
+            return "this machine does not know which private records they were made from"
+        if same:
+            return ""
+        ids = result.documents[result.main_metric].ids
+        return (
+            "the test records changed" if _hash_of(sorted(ids)) != now.test else "the train or public records changed"
+        )
+
+
+def fingerprint_of(result: Result) -> str:
+    """The fingerprint in a result; with secure noise the keyed one of this machine, or WITHHELD where it has none."""
+    found = result.manifest.data.fingerprint
+    return found if found != WITHHELD else _noted(result) or WITHHELD
+
+
+def noted(result: Result, task: Task) -> Result:
+    """A result with secure noise as it may be written: this machine has noted which records it was made from.
+
+    Where the same numbers were made in the same second from other records, it is dated a second later, so that each of
+    the two is noted. Raises ResultError where nothing can be noted: the result would count for any records.
+    """
+    keyed = _keyed(task.fingerprint)
+    while _noted(result) not in (None, keyed):
+        later = datetime.fromisoformat(result.created) + timedelta(seconds=1)
+        result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
+    try:
+        (_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
+    except OSError as error:
+        raise _unusable(error) from error
+    return result
+
+
+def _at_hand(cell: Cell, download: bool) -> AtHand:
+    path = _kept_under(cell)
+    with suppress(OSError, ValueError, TypeError):  # nothing is kept yet, or it is damaged: it is made again
+        return AtHand(**json.loads(path.read_text(encoding="utf-8") if path else ""))
+    if cell.source == "hub" and not download:
+        raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
+    return AtHand.of(task_of(cell))
+
+
+def _kept_under(cell: Cell) -> Path | None:
+    """The file for the fingerprint of these records, named by everything that they follow from; None where that is not
+    known: tasks that are not built in may read what we do not see. Raises DataError where the source is missing."""
+    spec = source_spec(load_config(cell.task))
+    data_sources.check_there(spec, cell.source)
+    if not task_folders()[cell.task].built_in:
+        return None
+    content: list[str] = []
+    if cell.source == "local":
+        content = [_file_hash(data_sources.local_file(spec, split)) for split in ("train", "test")]
+    elif cell.source == "hub":
+        content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
+    parts = [cell.task, cell.source, cell.train_records, cell.test_records, cell.sizes is None, _code(), content]
+    return private_folder() / f"records-{_hash_of(parts)}.json"
+
+
+@cache
+def _code() -> str:
+    """A hash over everything of ours that makes records: task files, corpora, readers."""
+    own = Path(__file__).parent
+    files = [own / name for name in _CODE]
+    files += sorted(path for path in TASKS.rglob("*") if path.suffix in (".yaml", ".txt", ".py"))
+    return _hash_of([[path.name, _file_hash(path)] for path in files])
+
+
+def _file_hash(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; mend that.") from error
+
+
+def _hash_of(parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _key_of(result: Result) -> str:
+    """What names a result on this machine, wherever its file is: its cell, when it was made, what came out."""
+    outcomes = {metric: [own.ids, own.outcomes] for metric, own in sorted(result.documents.items())}
+    return _hash_of([result.cell_id, result.created, outcomes])[:32]
+
+
+def _noted(result: Result) -> str | None:
+    """The keyed fingerprint of the private records from which this machine made a result."""
+    return next((path.suffix[1:] for path in private_folder().glob(f"{_key_of(result)}.*")), None)
+
+
+def _keyed(fingerprint: str) -> str:
+    return hmac.new(_secret(), fingerprint.encode(), hashlib.sha256).hexdigest()
+
+
+def _secret() -> bytes:
+    """This machine's key: 32 random bytes, made once."""
+    try:
+        path = _folder() / "key"
+        if not path.exists():
+            with suppress(FileExistsError):  # another process was faster: its key counts
+                _write(path, os.urandom(32).hex())
+        return bytes.fromhex(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> ResultError:
+    return ResultError(
+        f"Cannot use {private_folder()} ({error}); with secure noise it must hold which records a result was made from."
+        " Mend that, or set DPICL_CACHE."
+    )
+
+
+def _folder() -> Path:
+    folder = private_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    return folder
+
+
+def _write(path: Path, text: str) -> None:
+    """Writes a new file that its owner alone may read, whole or not at all. Raises OSError, also where one is there."""
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", encoding="utf-8") as part:
+        part.write(text)
+        part.flush()
+        os.fsync(part.fileno())
+        os.link(part.name, path)

@@ -1,0 +1,103 @@
+"""Which cells of a suite are there: a result counts where its cell and its records are those of a run now.
+
+The id of a cell says what is done with the records and not which ones they are. So a result may be *stale*: of this
+very cell, from records that are not at hand any more. It is never counted and never overwritten.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.data.sources import check_there
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.fingerprints import Fingerprints, NotRead
+from dpicl.harness.run.results import Result
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A cell whose result was made from other records. reason: in a few words."""
+
+    cell: Cell
+    result: Result
+    reason: str
+
+
+@dataclass(frozen=True)
+class Presence:
+    """The cells of a selection, each in one of the three, in their order."""
+
+    there: list[Cell]
+    stale: list[Stale]
+    missing: list[Cell]
+
+
+def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerprints) -> Presence:
+    """Raises DataError where the source of a cell is missing, whether it has a result or not."""
+    check_sources(cells)
+    known = {(result.cell_id, result.cell.label): result for result in results}
+    found = Presence([], [], [])
+    for cell in cells:
+        result = known.get((cell.id, cell.label))
+        if result is None:
+            found.missing.append(cell)
+        elif reason := records.difference(result):
+            found.stale.append(Stale(cell, result, reason))
+        else:
+            found.there.append(cell)
+    return found
+
+
+def check_sources(cells: Iterable[Cell]) -> None:
+    """Raises DataError where the records of a cell are not here."""
+    for task, source in dict.fromkeys((cell.task, cell.source) for cell in cells):
+        check_there(source_spec(load_config(task)), source)
+
+
+def why(stale: Sequence[Stale]) -> str:
+    """'agnews: the test records changed; trec: ...', each task and reason once."""
+    return reasons((each.cell.task, each.reason) for each in stale)
+
+
+def reasons(pairs: Iterable[tuple[str, str]]) -> str:
+    """'agnews: the test records changed; trec: ...', each once."""
+    return "; ".join(dict.fromkeys(f"{task}: {reason}" for task, reason in pairs))
+
+
+def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:
+    """(the results that may stand on one board, notes): of a task that has results from the records at hand, those
+    alone. A task whose records are not here keeps what it has: then the results say which records they are from.
+    """
+    by_task: dict[tuple[str, str], list[Result]] = defaultdict(list)
+    for result in results:
+        by_task[result.cell.task, result.cell.source].append(result)
+    kept, notes = [], []
+    for (task, _), own in by_task.items():
+        others: dict[int, str] = {}
+        try:
+            check_sources(result.cell for result in own)
+        except DpiclError:  # not here
+            kept += own
+            continue
+        try:
+            others = {id(result): reason for result in own if (reason := records.difference(result))}
+        except NotRead:
+            pass
+        except DpiclError as error:
+            notes.append(f"{task}: whether these results are of the records at hand is not known. {error}")
+        count = f"{len(others)} result{'' if len(others) == 1 else 's'}"
+        said = ", ".join(dict.fromkeys(others.values()))
+        if len(others) == len(own):
+            kept += own
+            notes.append(
+                f"{task}: the results are not of the records at hand ({said}); `dpicl run` with --again makes new ones."
+            )
+            continue
+        kept += [result for result in own if id(result) not in others]
+        if others:
+            notes.append(f"{task}: left out {count} of other records than those at hand ({said}).")
+    return kept, notes

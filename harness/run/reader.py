@@ -1,0 +1,206 @@
+"""What answer mechanisms ask the model: through slots of private records, and in public. Nothing is asked twice.
+
+Every output is a function of its own slot and of public things, to the last bit: a slot is read alone, since in a
+batch the length of one row changes how the others are rounded (docs/accounting.md, floating point), and with it what
+they say. A slot that makes the model answer with numbers that are not finite abstains (a row of NaN, or an empty text).
+
+The public prompts of all queries are read first of all (`read_public`). So whether some slot is empty, which is
+private, decides neither what is read together nor whether a failure of the model shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dpicl.harness.data.task import CONTENT_FREE
+from dpicl.harness.evaluation import calibration
+from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.weights import not_finite
+from dpicl.harness.privacy.sampling_schemes import Dealing
+from dpicl.harness.run.output_cache import OutputCache, key_of
+from dpicl.harness.run.prompts import Slot, SlotPrompts
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import PublicTask
+    from dpicl.harness.models.base import Broken, LanguageModel
+
+
+#: Further prompts, written only when they are needed.
+Prompts = Callable[[], Sequence[str]]
+
+
+class SlotReader:
+    """Asks one model for one cell; outputs are kept in ``cache`` by the bytes that were sent.
+
+    dealing: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for all
+        of ``queries``.
+    """
+
+    def __init__(
+        self,
+        task: PublicTask,
+        model: LanguageModel,
+        cache: OutputCache,
+        dealing: Dealing,
+        queries: Sequence[Query],
+        record_tokens: int | None = None,
+    ) -> None:
+        self._task, self._model, self._cache = task, model, cache
+        self._texts = tuple(query.text for query in queries)
+        self._single = dealing.single
+        self._prompts = SlotPrompts(task, model, dealing.shown, record_tokens)
+        identity = model.identity
+        self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device)
+        self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
+
+    def read_public(self) -> None:
+        """Reads the zero-shot prompts of all queries, which empty slots will find in the cache.
+
+        Raises PromptTooLong, and ModelError when the model answers one with numbers that are not finite.
+        """
+        texts = [*self._texts, *(CONTENT_FREE if self._prompts.endings else ())]
+        prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
+        if not self._prompts.endings:
+            self.write(prompts)
+        elif not np.isfinite(self._scores(prompts, _nothing)).all():
+            raise not_finite(self._model.identity.name)
+
+    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+        """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
+
+        calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
+        input, normalised over the labels: contextual calibration (Zhao et al. 2021) inside the slot. A row with a
+        number that is not finite is all NaN.
+        """
+        blank = CONTENT_FREE if calibrated else ()
+        rows = np.array([self._label_row(slot, query.text, blank) for slot in slots])
+        rows[~np.isfinite(rows).all(axis=1)] = np.nan
+        return rows
+
+    def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing."""
+        return [
+            self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty")[0] for slot in slots
+        ]
+
+    def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """As `texts`, from slots of public records, which are read together. Raises ModelError when the model fails."""
+        return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], _nothing, "raise")
+
+    def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
+        """``count`` public texts: the zero-shot answer, then samples of it at that temperature.
+
+        Their randomness is public and belongs to the query, so every cell of a suite has the same ones.
+        """
+        prompt = self._prompts.public(query.text)
+        names = [f"{query.id}/{i}" for i in range(1, count)]
+        seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
+        keys = [key_of(self._identity, "sample", prompt, self._limits, temperature, seed) for seed in seeds]
+        found = self._cache.get(keys)
+        missing = [i for i, key in enumerate(keys) if key not in found]
+        if missing:
+            asked = [self._model.encode(prompt)] * len(missing)
+            made = self._model.generate(
+                asked, *self._limits, temperature=temperature, seeds=[seeds[i] for i in missing]
+            )
+            found |= self._keep("public texts", {keys[i]: text.strip() for i, text in zip(missing, made, strict=True)})
+        return [*self.write([prompt]), *(found[key] for key in keys)]
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        """The greedy answers to public prompts. Raises PromptTooLong, and ModelError when the model fails."""
+        return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], _nothing, "raise")
+
+    def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+        """float64[n, d] by the embedding model of that name: rows of length 1, the zero vector for an empty text."""
+        from dpicl.harness.models.embeddings import load_embeddings
+
+        model = load_embeddings(name)
+        keys = {text: key_of("embedding", model.name, model.sha256, text) for text in texts}
+        found = self._cache.get(keys.values())
+        missing = [text for text, key in keys.items() if key not in found]
+        if missing:
+            rows = [model.encode([text])[0] for text in missing]  # alone, as slots are read
+            found |= self._keep("embeddings", {keys[t]: row.tolist() for t, row in zip(missing, rows, strict=True)})
+        return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
+
+    def _with(self, slot: Slot) -> Prompts:
+        """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
+
+        Not those that are the public prompt, because no record fits: they have been read.
+        """
+
+        def prompts() -> list[str]:
+            pairs = ((self._prompts.of(slot, text), self._prompts.public(text)) for text in self._texts)
+            return [prompt for prompt, public in pairs if prompt != public]
+
+        return prompts if self._single else _nothing
+
+    def _label_row(self, slot: Slot, text: str, blank: Sequence[str]) -> np.ndarray:
+        """float64[L] of one slot; see `label_scores`."""
+        if self._prompts.of(slot, text) == self._prompts.public(text):
+            slot = ()  # no record fits, so that what is read stays the same
+        prompts = [self._prompts.of(slot, each) for each in (text, *blank)]
+        scores, *content_free = self._scores(prompts, self._with(slot))
+        row = np.array(scores)
+        if content_free:
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+                row -= np.log(calibration.content_free_probabilities(content_free))
+        return row
+
+    def _scores(self, prompts: Sequence[str], others: Prompts) -> list[list[float]]:
+        """L log-probabilities of each prompt. ``others`` are read too, where one of these has to be: they all begin
+        alike, and what they share is read once."""
+
+        def score(asked: Sequence[str]) -> list[list[float]]:
+            tokens = [self._model.encode(prompt) for prompt in asked]
+            shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
+            prefix = self._model.prefix(tokens[0][:shared])
+            return self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
+
+        return self._asked("labels", prompts, others, self._prompts.endings, score)
+
+    def _greedy(self, kind: str, prompts: Sequence[str], others: Prompts, broken: Broken) -> list[str]:
+        """The greedy answer to each prompt; broken: what becomes of a prompt that makes the model fail."""
+
+        def generate(asked: Sequence[str]) -> list[str]:
+            tokens = [self._model.encode(prompt) for prompt in asked]
+            return [text.strip() for text in self._model.generate(tokens, *self._limits, broken=broken)]
+
+        return self._asked(kind, prompts, others, self._limits, generate)
+
+    def _asked(
+        self,
+        kind: str,
+        prompts: Sequence[str],
+        others: Prompts,
+        settings: object,
+        ask: Callable[[Sequence[str]], Sequence[Any]],
+    ) -> list[Any]:
+        """The model's output for each prompt, from the cache where it is there; else asked and kept."""
+        name = "labels" if kind == "labels" else "greedy"
+
+        def keys(texts: Sequence[str]) -> dict[str, bytes]:
+            return {text: key_of(self._identity, name, text, settings) for text in texts}
+
+        own = keys(prompts)
+        found = self._cache.get(own.values())
+        if len(found) < len(set(own.values())):
+            all_keys = own | keys(others())
+            there = self._cache.get(all_keys.values())
+            missing = [text for text, key in all_keys.items() if key not in there]
+            new = {all_keys[text]: said for text, said in zip(missing, ask(missing), strict=True)}
+            found = {**there, **self._keep(kind, new)}
+        return [found[own[prompt]] for prompt in prompts]
+
+    def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
+        self._cache.put(self._model.identity.name, self._task.name, kind, new)
+        return new
+
+
+def _nothing() -> list[str]:
+    return []

@@ -1,0 +1,347 @@
+"""What is written to disk: one JSON file a cell, versioned (docs/result-format.md).
+
+A result holds numbers, settings and released text. It never holds private text: a demonstration's text is stored only
+when its epsilon is finite, and test records appear by id.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import PluginError, UnsupportedEvent
+from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.run.expand import Cell
+
+SCHEMA_VERSION: Final = 1
+#: Difference between a score and the mean of its outcomes that rounding explains.
+_ROUNDING = 1e-6
+#: Rows of a ledger.
+_MOST_ROWS = 5000
+#: Stands for the fingerprint of records that are private in earnest.
+WITHHELD: Final = "withheld"
+
+
+class Part(BaseModel):
+    """A part of a result file. Infinity is written as the text "Infinity", since JSON has no number for it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+
+P = TypeVar("P", bound=BaseModel)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+#: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
+Free = Annotated[dict[str, Any], AfterValidator(_finite)]
+
+
+def _event(value: dict[str, Any]) -> dict[str, Any]:
+    try:
+        from_json(value)
+    except UnsupportedEvent as error:
+        raise ValueError(str(error).rstrip(".")) from None
+    return value
+
+
+#: The JSON of an event, which `dpicl.harness.privacy.events.from_json` reads.
+Event = Annotated[dict[str, Any], AfterValidator(_event)]
+
+
+def _moment(value: str) -> str:
+    if datetime.fromisoformat(value).tzinfo is None:
+        raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
+    return value
+
+
+#: When a file was made: ISO 8601 with a time zone.
+Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class SuiteReference(Part):
+    """The suite that a cell came from. hash: sha256 over the settings that all its cells share."""
+
+    name: str
+    version: int | str
+    hash: str
+
+
+class Score(Part):
+    """A metric in [0, 1] with its 95% interval (over the documents of this one cell)."""
+
+    value: Share
+    low: Share
+    high: Share
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Score:
+        if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
+            raise ValueError("the interval does not hold its score")
+        return self
+
+
+class Documents(Part):
+    """One outcome in [0, 1] a test record: ids and outcomes in the same order; no text."""
+
+    ids: Annotated[list[str], Field(min_length=1)]
+    outcomes: list[Share]
+
+    @model_validator(mode="after")
+    def _one_each(self) -> Documents:
+        if len(self.ids) != len(self.outcomes):
+            raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
+        if len(set(self.ids)) < len(self.ids):
+            raise ValueError("it has the same document twice")
+        return self
+
+
+class KnobValue(Part):
+    """The calibrated value of a mechanism's knob."""
+
+    name: str
+    value: Finite
+
+
+class LedgerRow(Part):
+    """How often one kind of event was charged. partition: the group of records that paid; None: every record."""
+
+    partition: str | None
+    event: Event
+    count: Count
+    note: str
+
+
+class Privacy(Part):
+    """What the release cost.
+
+    epsilon_target: what was asked for. epsilon_claimed: by the authors' own formula for this noise, None without one.
+    epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
+    epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
+    """
+
+    epsilon_target: Epsilon
+    epsilon_claimed: Epsilon | None
+    epsilon_proved: Epsilon
+    delta: Delta
+    knob: KnobValue | None
+    neighbours: Literal["add/remove one record"] = "add/remove one record"
+    queries: Count | None
+    epsilon_per_query: Epsilon | None = None
+    mode: str
+    ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
+    event: Event
+    accountants: Free
+    notes: list[str] = []
+
+
+class Released(Part):
+    """One released demonstration."""
+
+    text: str
+    label: str
+    tokens: Count
+
+
+class Answer(Part):
+    """One released answer. id: of the test record that was asked about."""
+
+    id: str
+    text: str
+
+
+class Data(Part):
+    """The records that were used. sizes: private records by label ('' where the set is not partitioned), as declared
+    or else counted."""
+
+    fingerprint: str
+    source: str
+    dropped: dict[str, Count]
+    sizes: dict[str, Count]
+    public_records: Count = 0
+    test_records: Count
+
+
+class Machine(Part):
+    """The machine, without its name."""
+
+    system: str
+    cpu: str
+    cores: Count
+    memory_mb: Count
+    gpu: str | None = None
+
+
+class Model(Part):
+    """What pins the model down."""
+
+    name: str
+    sha256: str | None
+    revision: str | None
+    parameters: Count
+
+
+class Manifest(Part):
+    """What a reader needs to run the cell again. commit, dirty: None outside a git checkout.
+
+    plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
+    """
+
+    commit: str | None
+    dirty: bool | None
+    python: str
+    packages: dict[str, str]
+    model: Model
+    data: Data
+    prompts_hash: str
+    dtype: str
+    device: str
+    machine: Machine
+    plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
+class Cost(Part):
+    """seconds: by phase, wall clock. peak_memory_mb: of the whole process so far. Zero with secure noise (withheld)."""
+
+    seconds: dict[str, Amount]
+    tokens_read: Count
+    peak_memory_mb: Amount
+
+
+class Result(Part):
+    """One finished cell.
+
+    aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
+    released: demonstrations; answers: of an answer mechanism. Neither is stored when its epsilon is infinite.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cell_id: str
+    suite: SuiteReference
+    cell: Cell
+    scores: dict[str, Score] = Field(min_length=1)
+    main_metric: str
+    documents: dict[str, Documents]
+    privacy: Privacy
+    released: list[Released]
+    released_count: Count
+    answers: list[Answer] = []
+    aggregates: dict[str, Share] = {}
+    skipped_metrics: dict[str, str] = {}
+    manifest: Manifest
+    cost: Cost
+    created: Moment
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Result:
+        if self.cell.id != self.cell_id:
+            raise ValueError("cell_id does not fit the cell; the file was edited")
+        if (self.suite.name, self.suite.version) != (self.cell.suite, self.cell.suite_version):
+            raise ValueError("suite and cell name different suites")
+        if self.main_metric not in self.scores:
+            raise ValueError("main_metric has no score")
+        self._check_scores()
+        self._check_privacy()
+        self._check_texts()
+        return self
+
+    def _check_scores(self) -> None:
+        if self.documents.keys() != self.scores.keys():
+            raise ValueError("scores and documents are of different metrics")
+        for metric, score in self.scores.items():
+            outcomes = self.documents[metric].outcomes
+            if abs(score.value - math.fsum(outcomes) / len(outcomes)) > _ROUNDING:
+                raise ValueError(f"the score of {metric} is not the mean of its outcomes")
+
+    def _check_privacy(self) -> None:
+        privacy, cell = self.privacy, self.cell
+        if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
+            raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
+        if math.isinf(privacy.epsilon_proved) and (self.released or self.answers):
+            raise ValueError("it holds texts that were released without privacy")
+
+    def _check_texts(self) -> None:
+        stored = len(self.released) + len(self.answers)
+        if stored and stored != self.released_count:
+            raise ValueError(f"it holds {stored} released texts and counts {self.released_count}")
+        if len({answer.id for answer in self.answers}) < len(self.answers):
+            raise ValueError("it has two answers for one test record")
+
+
+def to_text(result: Result) -> str:
+    """The content of a result file: a line a field, and a line a list of numbers or ids."""
+    return lines(json.loads(result.model_dump_json())) + "\n"
+
+
+def lines(value: Any, margin: str = "") -> str:
+    """JSON, indented, with lists of plain values on one line."""
+    inner = margin + " "
+    if isinstance(value, dict) and value:
+        items = [f"{inner}{json.dumps(key)}: {lines(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(items) + f"\n{margin}}}"
+    if isinstance(value, list) and any(isinstance(item, dict | list) for item in value):
+        return "[\n" + ",\n".join(inner + lines(item, inner) for item in value) + f"\n{margin}]"
+    return json.dumps(value)
+
+
+def from_text(text: str) -> Result:
+    """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
+    return read_part(Result, text, SCHEMA_VERSION, "result file")
+
+
+def read_part(schema: type[P], text: str, version: int, what: str) -> P:
+    """A file's content as its schema has it; what: the kind of file. Raises ValueError, with the reason."""
+    try:
+        data = json_text.loads(text)
+    except ValueError as error:
+        raise ValueError(f"damaged: {error}") from None
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ValueError(f"foreign: it is no {what}")
+    found = data["schema_version"]
+    if found != version:
+        age = "older" if isinstance(found, int) and found < version else "newer or unknown"
+        raise ValueError(f"{age}: schema version {str(found)[:40]}, this program writes {version}")
+    try:
+        return schema.model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(f"damaged: {first_problem(error)}") from None
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first thing that a schema refused, in a few words: where, and what it should be."""
+    problem = error.errors(include_input=False)[0]
+    place = ".".join(map(str, problem["loc"]))[:100]
+    return f"{place + ': ' if place else ''}{problem['msg'].removeprefix('Value error, ')}"
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """Raises PluginError where what was made fits no schema: the file would be set aside, and made again, for ever."""
+    try:
+        yield
+    except ValidationError as error:
+        raise not_storable(first_problem(error)) from error
+
+
+def not_storable(why: str) -> PluginError:
+    """The error of a result that nobody could read again."""
+    return PluginError(
+        f"The result cannot be stored: {why}; the mechanism, the task's metrics or the attack made what no result may"
+        " hold."
+    )

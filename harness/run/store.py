@@ -1,0 +1,167 @@
+"""The results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
+
+A file appears whole or not at all (temporary file in the same folder, fsync, rename). A cell is locked by the process
+that works on it with flock, which the operating system frees when the process dies, however it dies. Files that cannot
+be read as results are never deleted: `set_aside` moves them into a folder `set_aside` beside them.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.files import unwritable, write_whole
+from dpicl.harness.core.locks import acquire
+from dpicl.harness.core.paths import slug
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.results import Result, from_text, not_storable, to_text
+
+#: Beside a file that is no result: it is moved there, and not read again.
+ASIDE = "set_aside"
+_LOCKS = ".locks"
+_UNFINISHED = ".*.json.tmp"
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A file in the results folder that is no result of this schema, or of other records, and why."""
+
+    path: Path
+    reason: str
+
+
+class Store:
+    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`."""
+
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.results = folder
+        self.folder = folder / slug(suite)
+
+    def path(self, cell: Cell) -> Path:
+        """Where the result of a cell is, or will be."""
+        return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{cell.id}.json"
+
+    def read(self, cell: Cell) -> Result | None:
+        """The result of a cell; None when there is none that can be read."""
+        found = _read(self.path(cell))
+        return found if isinstance(found, Result) and found.cell_id == cell.id else None
+
+    def load_all(self) -> tuple[list[Result], list[Damaged]]:
+        """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
+        results, damaged = [], []
+        for path in sorted(self.folder.rglob("*.json")):
+            parts = path.relative_to(self.folder).parts
+            if ASIDE in parts or any(part.startswith(".") for part in parts):
+                continue
+            found = _read(path)
+            if isinstance(found, Result) and self.path(found.cell) != path:
+                found = Damaged(path, "foreign: its name or folder does not fit its content")
+            if isinstance(found, Result):
+                results.append(found)
+            elif found is not None:
+                damaged.append(found)
+        return results, damaged
+
+    def prepare(self) -> None:
+        """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
+        try:
+            (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+            (self.folder / _LOCKS / ".gitignore").write_text("*\n", encoding="utf-8")
+            with tempfile.TemporaryFile(dir=self.folder):
+                pass
+        except OSError as error:
+            raise unwritable(self.results, error) from error
+        self._remove_unfinished()
+
+    def set_aside(self, damaged: Sequence[Damaged]) -> list[Path]:
+        """Moves files into `set_aside` beside them, under a name that is still free; returns where they are now."""
+        moved = []
+        for item in damaged:
+            target = item.path.parent / ASIDE / item.path.name
+            number = 1
+            while target.exists():
+                target = item.path.parent / ASIDE / f"{item.path.stem}.{number}{item.path.suffix}"
+                number += 1
+            try:
+                target.parent.mkdir(exist_ok=True)
+                os.replace(item.path, target)
+            except FileNotFoundError:
+                continue  # another run was faster
+            except OSError as error:
+                raise unwritable(self.results, error) from error
+            moved.append(target)
+        return moved
+
+    @contextmanager
+    def lock(self, cell: Cell, wait: bool = False) -> Iterator[bool]:
+        """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
+        path = self.folder / _LOCKS / f"{cell.id}.lock"
+        try:
+            descriptor = acquire(path, wait)
+        except OSError as error:
+            raise unwritable(self.results, error) from error
+        if descriptor is None:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            path.unlink(missing_ok=True)
+            os.close(descriptor)
+
+    def write(self, result: Result) -> Path:
+        """Writes one result; the caller holds the cell's lock.
+
+        Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
+        """
+        path = self.path(result.cell)
+        write_whole(path, readable(to_text, from_text, result), self.results)
+        return path
+
+    def _remove_unfinished(self) -> None:
+        """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
+        unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
+        locks = {path.stem: path for path in (self.folder / _LOCKS).glob("*.lock")}
+        for cell in sorted(unfinished.keys() | locks.keys()):
+            lock = self.folder / _LOCKS / f"{cell}.lock"
+            descriptor = acquire(lock, wait=False)
+            if descriptor is None:
+                continue
+            if cell in unfinished:
+                unfinished[cell].unlink(missing_ok=True)
+            lock.unlink(missing_ok=True)
+            os.close(descriptor)
+
+
+def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:
+    """The text of a file, once it has been read again. Raises PluginError for what no file may hold."""
+    try:
+        text = write(content)
+        read(text)
+    except ValueError as error:  # also of a text that JSON cannot hold
+        raise not_storable(str(error).removeprefix("damaged: ")) from error
+    return text
+
+
+def _read(path: Path) -> Result | Damaged | None:
+    """A result, why it is none, or None where there is no file."""
+    try:
+        text = json_text.text_of(path)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        return Damaged(path, f"damaged: {error}")
+    except OSError as error:
+        raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
+    try:
+        return from_text(text)
+    except ValueError as error:
+        return Damaged(path, str(error))

@@ -1,0 +1,304 @@
+"""A suite: a YAML file that says what is compared, read strictly.
+
+    name: quick
+    version: 1
+    source: auto                 # auto | hub | local | synthetic
+    models: [embedded]           # or `model: embedded`
+    seeds: [0, 1]
+    epsilons: [1, 8]             # .inf is allowed
+    delta: 1e-5
+    shots: 4
+    task_shots: {wikimovies: 16} # for tasks that want another number
+    test_records: 100            # leave out for all
+    train_records: 1000          # a class (tasks without classes: in all); leave out for all
+    queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
+    sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
+    tasks: [agnews, dbpedia]
+    mechanisms:
+      - name: tang
+        label: tang_small        # the row on the board; the mechanism's name by default
+        options: {slots: 10}
+        per_task: {dbpedia: {slots: 40}}
+
+Unknown keys are errors that name file, line and the closest known key. What a suite expands to is in
+dpicl.harness.run.expand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    PrivateAttr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.field_types import parse_number
+from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.strict_yaml import Document, Place, read
+
+Source = Literal["auto", "hub", "local", "synthetic"]
+Noise = Literal["seeded", "secure"]
+Mode = Literal["proved", "paper"]
+
+
+def number(value: Any) -> Any:
+    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
+    if isinstance(value, bool):
+        raise ValueError("must be a number")
+    if isinstance(value, str):
+        try:
+            return parse_number(value)
+        except ValueError:
+            raise ValueError(f"must be a number, not '{value[:40]}'") from None
+    return value
+
+
+def positive_epsilon(value: float) -> float:
+    """Epsilon > 0; infinity is allowed (no noise), NaN is not."""
+    if not value > 0:
+        raise ValueError(f"epsilon must be above 0 (.inf for no privacy), not {value:g}")
+    return value
+
+
+def proper_delta(value: float) -> float:
+    """0 < delta < 1."""
+    if not 0 < value < 1:
+        raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
+        raise ValueError("must be a whole number")
+    return value
+
+
+#: Shots, records, queries: no data set and no service has more, and every number made from them stays exact.
+_MOST_RECORDS = 10**9
+
+
+def _declared(value: Any) -> int | dict[str, int]:
+    """A declared size, or one for each class."""
+    numbers = list(value.values()) if isinstance(value, dict) else [value]
+    if not numbers or not all(type(number) is int and 0 < number <= _MOST_RECORDS for number in numbers):
+        raise ValueError(f"must be a whole number from 1 to {_MOST_RECORDS:,}, or one for each class")
+    return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
+DeclaredSize = Annotated[Any, PlainValidator(_declared)]
+Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
+Options = dict[str, Any]
+
+#: Shots of one prompt; cells of one suite.
+_MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
+
+#: Folders beside those of suites (dpicl.harness.attacks.store), and words that stand for a suite in `dpicl board`.
+_RESERVED = ("attacks", "external", "all")
+_SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
+
+
+class MechanismEntry(BaseModel):
+    """One mechanism of a suite: a row of the board."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Word
+    label: Word = ""
+    options: Options = {}
+    per_task: dict[str, Options] = {}
+
+    @property
+    def row(self) -> str:
+        return self.label or self.name
+
+
+class Suite(BaseModel):
+    """A parsed suite."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Word
+    version: int | str
+    description: str = ""
+    source: Source = "auto"
+    models: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
+    epsilons: Annotated[list[Annotated[float, BeforeValidator(number)]], Field(min_length=1)]
+    delta: Annotated[float, BeforeValidator(number)] = 1e-5
+    shots: Shots = 4
+    noise: Noise = "seeded"
+    mode: Mode = "proved"
+    test_records: Number | None = None
+    train_records: Number | None = None
+    queries: Number | None = None
+    task_shots: dict[str, Shots] = {}
+    sizes: dict[str, DeclaredSize] = {}
+    tasks: Annotated[list[Word], Field(min_length=1)]
+    mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
+
+    _document: Document | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _enough_queries(self) -> Suite:
+        if self.queries is not None and self.test_records is not None and self.queries < self.test_records:
+            raise ValueError(f"queries: {self.queries} does not cover test_records: {self.test_records}; raise it")
+        return self
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, value: str) -> str:
+        if value in _RESERVED:
+            raise ValueError(f"'{value}' is a results folder of its own or a word of the command line; choose another")
+        return value
+
+    @field_validator("epsilons")
+    @classmethod
+    def _epsilons(cls, values: list[float]) -> list[float]:
+        return [positive_epsilon(value) for value in values]
+
+    @field_validator("delta")
+    @classmethod
+    def _delta(cls, value: float) -> float:
+        return proper_delta(value)
+
+    @property
+    def hash(self) -> str:
+        """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
+        keeps its results comparable; a change of what is shared starts a new board."""
+        content = {key: getattr(self, key) for key in _SHARED}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def error(self, place: Place, message: str) -> UsageError:
+        """A UsageError that names file and line where the suite came from a file."""
+        return self._document.error(place, message) if self._document else UsageError(message)
+
+
+def load_suite(path: Path) -> Suite:
+    """Reads a suite file. Raises UsageError naming file, line and key for anything that is not as it should be."""
+    document = read(path)
+    if not isinstance(document.data, dict):
+        raise document.error((), "a suite is a set of keys; see docs/command-line.md for an example.")
+    data = dict(document.data)
+    if "model" in data:
+        if "models" in data:
+            raise document.error(("model",), "give either 'model' or 'models', not both.")
+        data["models"] = [data.pop("model")]
+    try:
+        suite = Suite.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, document) from None
+    _check_unique(suite, document)
+    suite._document = document
+    _check_size(suite)
+    return suite
+
+
+def _check_size(suite: Suite) -> None:
+    """Raises UsageError for a suite with more cells than a machine can list."""
+    lists: list[Sequence[Any]] = [suite.models, suite.tasks, suite.mechanisms, suite.epsilons, suite.seeds]
+    if (cells := math.prod(len(one) for one in lists)) > _MOST_CELLS:
+        raise suite.error(
+            ("seeds",), f"this suite has {cells:,} cells, {_MOST_CELLS:,} is the most; ask for fewer seeds or epsilons."
+        )
+
+
+def _check_unique(suite: Suite, document: Document) -> None:
+    rows = [entry.row for entry in suite.mechanisms]
+    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in ("seeds", "epsilons", "tasks", "models")}
+    for key, values in {**lists, "mechanisms": rows}.items():
+        seen: set[Any] = set()
+        for i, value in enumerate(values):
+            if value in seen:
+                hint = "; give one of them a 'label' of its own" if key == "mechanisms" else ""
+                raise document.error((key, i), f"{value} occurs twice in '{key}'{hint}.")
+            seen.add(value)
+
+
+def _explain(error: ValidationError, document: Document) -> UsageError:
+    """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
+    problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
+    place: Place = tuple(problem["loc"])
+    shown = ".".join(str(part) for part in place)
+    if problem["type"] == "extra_forbidden":
+        fields = MechanismEntry.model_fields if place[0] == "mechanisms" else {**Suite.model_fields, "model": None}
+        return document.error(place, str(unknown("key", str(place[-1]), fields)))
+    if problem["type"] == "missing":
+        return document.error(place, f"the key '{place[-1]}' is missing.")
+    message = problem["msg"].removeprefix("Value error, ")
+    message = message[0].lower() + message[1:]
+    given = problem.get("input")
+    if "not" not in message and isinstance(given, str | int | float):
+        message += f", not {repr(given)[:60]}"
+    return document.error(place, f"'{shown}': {message}.")
+
+
+@dataclass(frozen=True)
+class OptionChange:
+    """One `--option`: for every mechanism that has the option, or for the row or mechanism named before the dot."""
+
+    target: str | None
+    name: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What the command line asks for instead of what the suite says. Empty means: as the suite says."""
+
+    tasks: Sequence[str] = ()
+    mechanisms: Sequence[str] = ()
+    models: Sequence[str] = ()
+    epsilons: Sequence[float] = ()
+    seeds: Sequence[int] = ()
+    source: Source | None = None
+    test_records: int | None = None
+    options: Sequence[OptionChange] = ()
+
+
+def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
+    """The suite with the command line's lists in place of its own.
+
+    A mechanism is named by its row in the suite, or by a registered name (``known``), which is then added with its own
+    defaults. Raises UsageError for a mechanism that is neither, and for numbers out of range.
+    """
+    update: dict[str, Any] = {}
+    for key in ("tasks", "models", "epsilons", "seeds"):
+        if getattr(changes, key):
+            update[key] = list(dict.fromkeys(getattr(changes, key)))
+    if changes.mechanisms:
+        update["mechanisms"] = [
+            entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)
+        ]
+    if changes.source is not None:
+        update["source"] = changes.source
+    if changes.test_records is not None:
+        update["test_records"] = changes.test_records
+    new = suite.model_copy(update=update)
+    _check_size(new)
+    return new
+
+
+def _entries(suite: Suite, name: str, known: Mapping[str, Any]) -> list[MechanismEntry]:
+    rows = [entry for entry in suite.mechanisms if entry.row == name]
+    rows = rows or [entry for entry in suite.mechanisms if entry.name == name]
+    if not rows and name not in known:
+        raise unknown("mechanism", name, {*known, *(entry.row for entry in suite.mechanisms)})
+    return rows or [MechanismEntry(name=name)]

@@ -1,0 +1,124 @@
+"""`dpicl compare`: did a release of a model, of a mechanism or of a package make anything worse?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, number, one_of
+from dpicl.harness.core.errors import ResultError, UsageError
+
+#: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
+REGRESSED = 1
+_STDOUT = "-"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers,
+        "compare",
+        "compare two releases cell by cell; a gate for regressions",
+        "dpicl compare results/classification/embedded candidate/classification --fail-on-regression",
+        _compare,
+    )
+    parser.add_argument("base", type=Path, metavar="BASE", help="result file or folder of what is there")
+    parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="result file or folder of what is to come")
+    parser.add_argument(
+        "--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing"
+    )
+    parser.add_argument(
+        "--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base"
+    )
+    parser.add_argument(
+        "--alpha", type=_share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)"
+    )
+    parser.add_argument(
+        "--min-effect", type=_effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)"
+    )
+    parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
+    parser.add_argument(
+        "--test",
+        type=one_of("test", ("calibrated", "bootstrap")),
+        default="calibrated",
+        metavar="calibrated|bootstrap",
+        help="exact McNemar, sign flips or seeds × documents, as fits (default); or the paired bootstrap everywhere",
+    )
+    add_cell_flags(parser)
+    parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
+
+
+def add_cell_flags(parser: Parser) -> None:
+    """Which cells of result files; each may be repeated."""
+    for flag, name, what in (("--task", "T", "task"), ("--mechanism", "M", "row or mechanism")):
+        parser.add_argument(flag, action="append", default=[], metavar=name, help=f"{what}; may be repeated")
+    parser.add_argument(
+        "--epsilon", action="append", default=[], type=_target, metavar="E", help="target epsilon; may be repeated"
+    )
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.mechanism import registry
+    from dpicl.leaderboards.compare.as_json import comparison_json
+    from dpicl.leaderboards.compare.pairing import Filter
+    from dpicl.leaderboards.compare.sides import read_side
+    from dpicl.leaderboards.compare.verdicts import Settings, compare
+
+    if arguments.json and arguments.markdown == _STDOUT:
+        raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
+    base, candidate = read_side("base", arguments.base), read_side("candidate", arguments.candidate)
+    settings = Settings(
+        alpha=arguments.alpha,
+        min_effect=arguments.min_effect,
+        metric=arguments.metric,
+        method=arguments.test,
+        less_is_better=registry.leaderboards("metrics").is_distance,
+        allow_missing=arguments.allow_missing,
+    )
+    wanted = Filter(tuple(arguments.task), tuple(arguments.mechanism), tuple(arguments.epsilon))
+    comparison = compare(base, candidate, settings, wanted)
+    for side in (base, candidate):
+        if side.foreign:
+            output.message(
+                f"dpicl: left out {output.count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
+                f" for example {side.foreign[0]}."
+            )
+    text = registry.leaderboards("comparison_text")
+    if arguments.markdown == _STDOUT:
+        output.emit(text.render_markdown(comparison))
+    elif arguments.markdown:
+        _write(Path(arguments.markdown), text.render_markdown(comparison))
+    if arguments.json:
+        output.emit_json(comparison_json(comparison))
+    elif arguments.markdown != _STDOUT:
+        output.emit(text.render_terminal(comparison), styled=True)
+    return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
+
+
+def _share(text: str) -> float:
+    """Strictly between 0 and 1."""
+    value = number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, both excluded, not {text}")
+    return value
+
+
+def _effect(text: str) -> float:
+    """A change of a score: from 0 (every change counts) to below 1."""
+    value = number(text)
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, not {text}")
+    return value
+
+
+def _target(text: str) -> float:
+    """An epsilon; 0 is that of zero-shot."""
+    return 0.0 if number(text) == 0 else epsilon(text)

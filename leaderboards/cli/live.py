@@ -1,0 +1,75 @@
+"""`dpicl run --wandb`: rows go to W&B as their cells finish. It never stops a run: a warning at most."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dpicl.harness.cli import output
+from dpicl.leaderboards.cli import evidence
+from dpicl.leaderboards.cli.publish import check_simulated, submissions
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
+
+
+class LiveWandb:
+    """`dpicl run --wandb`: a warning at most, whatever W&B does. Made before the first cell is run.
+
+    Raises UsageError for flags that make no sense. missing: the cells that will be run.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
+        from dpicl.harness.mechanism import registry
+
+        self._arguments = arguments
+        self._warned = False
+        check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
+        attacks, external = evidence.load(arguments.results)
+        known = registry.leaderboards().Evidence(
+            tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms)
+        )
+
+        def load() -> list[Result]:
+            results, _ = selection.store.load_all()
+            models = {cell.model for cell in selection.cells}
+            return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
+
+        settings = registry.leaderboards("sinks.wandb_settings")
+
+        def connect() -> Any:
+            to = settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
+            return registry.leaderboards("sinks.wandb_sink").WandbSink(to)
+
+        self._live = registry.leaderboards("sinks.publish").Live(missing, load, known, connect, submissions())
+        self._warn()
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is over."""
+        self._live.finished(cell)
+        self._warn()
+
+    def finish(self) -> None:
+        """The run is over."""
+        self._live.finish()
+        self._warn()
+        if not self._live.failure:
+            output.message(f"W&B: {output.count(self._live.tally.outcomes['sent'], 'run')} published.")
+            for sentence in self._live.tally.advice:
+                output.message(sentence)
+
+    def _warn(self) -> None:
+        if not self._live.failure or self._warned:
+            return
+        self._warned = True
+        words = ["dpicl", "publish", "wandb", str(self._arguments.results)]
+        for flag in ("project", "entity", "mode"):
+            value = getattr(self._arguments, f"wandb_{flag}")
+            words += [f"--{flag}", value] if value else []
+        output.message(
+            f"dpicl: {self._live.failure} The run goes on and no result is lost; later run `{shlex.join(words)}`."
+        )

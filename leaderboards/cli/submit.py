@@ -1,0 +1,235 @@
+"""`dpicl submit`: the gate of submissions to the board. Exit code 1 when a check fails.
+
+It reads files. Code that was sent runs only with `--run-code`, in a process of its own, after a line that says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import Subparsers, add_command, whole
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.paths import DEFAULT_RESULTS
+
+if TYPE_CHECKING:
+    from dpicl.leaderboards.gate.contents import Contents
+    from dpicl.leaderboards.gate.examination import Examination
+    from dpicl.leaderboards.gate.findings import Finding
+
+
+#: What a new submission is for: everybody has its records, and it has five seeds.
+_FIRST_SUITE = "open"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Adds the command."""
+    parser = add_command(
+        subparsers,
+        "submit",
+        "check a submission to the board: files, records, epsilon, history; or begin one",
+        "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
+        _submit,
+    )
+    parser.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="the submission: <team>/<method>")
+    parser.add_argument("--all", action="store_true", help="every submission below DIR (default: those of the project)")
+    parser.add_argument(
+        "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR or the project's folder"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results of record, to compare with"
+    )
+    parser.add_argument(
+        "--suite", action="append", default=[], type=Path, metavar="FILE", help="a suite that does not ship; repeatable"
+    )
+    parser.add_argument(
+        "--base",
+        metavar="REV_OR_DIR",
+        help="what was there before: a commit or a folder (default: where this branch left origin/main, else HEAD)",
+    )
+    parser.add_argument(
+        "--maintainer", action="store_true", help="footnote, unreliable and reproduced.json may be new or changed"
+    )
+    parser.add_argument("--run-code", action="store_true", help="run the mechanism that was sent; this is no sandbox")
+    parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn by content")
+    parser.add_argument("--rerun-seed", type=whole(0), metavar="S", help="draw other cells")
+    parser.add_argument("--record", action="store_true", help="write what the re-run found to reproduced.json")
+    parser.add_argument("--by", metavar="NAME", help="with --record: who ran it again")
+    parser.add_argument("--markdown", action="store_true", help="the report as Markdown")
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    gate = leaderboards("gate")
+    if arguments.new:
+        return _new(arguments)
+    _require_sense(arguments)
+    folders = _folders(arguments)
+    contents = [gate.read_contents(folder) for folder in folders]
+    closed = _is_closed(arguments, contents)
+    request = gate.Request(
+        suites=gate.known_suites(arguments.suite),
+        results=arguments.results,
+        base=None if closed else _base(arguments, contents),
+        run_code=arguments.run_code,
+        maintainer=arguments.maintainer,
+        rerun=arguments.rerun,
+        rerun_seed=arguments.rerun_seed,
+        announce=output.message,
+    )
+    others = contents if arguments.all else [*contents, *gate.read_all(gate.ROOT)]
+    if arguments.rerun and not closed:
+        _require_runnable(arguments, contents)
+    found = [gate.examine(one, request, others) for one in contents]
+    extra = _of_the_whole(arguments, request, folders, closed) if arguments.all else []
+    _show(arguments, found, extra)
+    if arguments.record:
+        _record(arguments, found)
+    good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
+    return 0 if good else 1
+
+
+def _is_closed(arguments: argparse.Namespace, contents: list[Contents]) -> bool:
+    """Whether no program may be started at all: every submission is refused, or the folder of all is a repository."""
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    root = arguments.folder or leaderboards("gate").ROOT
+    if arguments.all and leaderboards("gate.folder").repository_mark(root):
+        return True
+    return bool(contents) and all(one.size for one in contents)
+
+
+def _base(arguments: argparse.Namespace, contents: list[Contents]) -> Any:
+    """What was there before."""
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    sound = [one.folder for one in contents if not one.size]
+    place = sound[0] if sound else arguments.folder or leaderboards("gate").ROOT
+    return leaderboards("gate.history").find_base(place, arguments.base)
+
+
+def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -> None:
+    """Raises UsageError for a re-run that may not be made; with --all that is a finding of the one it concerns."""
+    from dpicl.harness.mechanism.registry import leaderboards
+    from dpicl.harness.run import manifest
+
+    if arguments.record and manifest.commit()[1]:
+        raise UsageError(
+            "A record names the commit that ran the cells, and tracked files are changed; commit them first."
+        )
+    if arguments.all or contents[0].card is None or not contents[0].results:
+        return
+    one = contents[0]
+    if reason := leaderboards("gate.code").may_run(one, arguments.run_code):
+        raise UsageError(f"{one.name} cannot be run again: {reason}.")
+
+
+def _require_sense(arguments: argparse.Namespace) -> None:
+    """Raises UsageError for flags that do not go together."""
+    if arguments.folder is None and not arguments.all:
+        raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
+    if arguments.record and not arguments.rerun:
+        raise UsageError("There is nothing to record without a re-run; add --rerun N.")
+    if arguments.record and not arguments.by:
+        raise UsageError("A record says who ran the cells again; add --by NAME.")
+    if arguments.json and arguments.markdown:
+        raise UsageError("Give either --json or --markdown, not both.")
+
+
+def _folders(arguments: argparse.Namespace) -> list[Path]:
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    gate = leaderboards("gate")
+    folder: Path | None = arguments.folder
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; give that of a submission, <team>/<method>.")
+    if not arguments.all:
+        assert folder is not None  # _require_sense
+        cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
+        below = sorted(leaderboards("text").visible(str(path.parent)) for path in cards)
+        if below and not (folder / "submission.yaml").exists():
+            raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
+        return [folder.absolute()]
+    found: list[Path] = gate.find_submissions(folder or gate.ROOT)
+    if not found and folder is not None:
+        raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
+    return [one.absolute() for one in found]
+
+
+def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path], closed: bool) -> list[Finding]:
+    """With --all: no submission is gone, and the results of record of retired suite versions are as they were."""
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    history, gate = leaderboards("gate.history"), leaderboards("gate")
+    root = (arguments.folder or gate.ROOT).absolute()
+    found: list[Finding] = [gate.places_check(root)]
+    if isinstance(request.base, history.FolderBase):
+        return found  # an earlier copy of submissions says nothing about the rest
+    found.append(history.removed_check(root, folders, request.base))
+    if arguments.results.is_dir():
+        base = None if closed else history.find_base(arguments.results, arguments.base)
+        found.append(history.retired_records_check(arguments.results, base, request.suites))
+    return found
+
+
+def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[Finding]) -> None:
+    from dataclasses import asdict
+
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    report = leaderboards("gate.report")
+    if arguments.json:
+        good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
+        documents = [one.as_json() for one in found]
+        output.emit_json({"ok": good, "submissions": documents, "whole": [asdict(one) for one in extra]})
+        return
+    if arguments.markdown:
+        output.emit(report.markdown(found, extra))
+        return
+    for one in found:
+        output.emit(f"{one.contents.name}\n{report.checks_text(one)}\n")
+        columns, rows = report.rows_of(one)
+        if rows:
+            output.emit_table(columns, rows)
+        output.emit(report.ending(one) + "\n")
+    if extra:
+        output.emit(f"the whole\n{report.findings_text(extra)}")
+    if not found:
+        output.emit("There is no submission yet; begin one with `dpicl submit --new TEAM/METHOD`.")
+
+
+def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    card = leaderboards("gate.card")
+    for one in found:
+        if one.again:
+            path = one.contents.folder / card.REPRODUCED
+            card.write_reproduced(path, [again.reproduction(arguments.by) for again in one.again])
+            output.message(f"Recorded {output.count(len(one.again), 'cell')} in {path}")
+
+
+def _new(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.mechanism.registry import leaderboards
+
+    gate = leaderboards("gate")
+    root = arguments.folder or gate.ROOT
+    suite = gate.known_suites(arguments.suite)[_FIRST_SUITE]
+    written = leaderboards("gate.beginning").begin(root, arguments.new, suite, datetime.now(UTC).year)
+    folder = written[0].parent
+    file = folder / f"{folder.name}.py"
+    commands = [
+        f"dpicl check {file}",
+        f"dpicl run {_FIRST_SUITE} --plugin {file} --mechanism {folder.name} --results {folder / 'results'}",
+        f"dpicl submit {folder}",
+    ]
+    if arguments.json:
+        output.emit_json({"files": [str(path) for path in written], "next": commands})
+        return 0
+    output.emit("\n".join(f"Wrote {path}" for path in written))
+    output.emit("\n".join(["Fill in the card, put your mechanism beside it, then:", *(f"  {one}" for one in commands)]))
+    return 0

@@ -1,0 +1,142 @@
+"""One side of a comparison: the results under a path, checked, and what they were made with.
+
+A side is one release of one model: result files anywhere under a folder, or one file. Files of attacks beside them are
+left out; a file that cannot be read stops the comparison, since a missing cell may be the one that got worse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpicl.harness.core import json_text
+from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.run.store import ASIDE
+
+#: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
+_EVIDENCE = "attack"
+
+
+@dataclass(frozen=True)
+class Side:
+    """Results of one model. name: 'base' or 'candidate'. foreign: JSON files that are no results and were left out."""
+
+    name: str
+    path: str
+    results: tuple[Result, ...]
+    foreign: tuple[Path, ...] = ()
+
+
+def read_side(name: str, path: Path) -> Side:
+    """The results of a file or folder. Raises ResultError for a path without results, and for a damaged result."""
+    results, foreign = read_results(path)
+    if not results:
+        raise ResultError(
+            f"There is no result file under {path}; give a result file, or a folder that `dpicl run` wrote."
+        )
+    return Side(name, str(path), tuple(results), tuple(foreign))
+
+
+def read_results(path: Path) -> tuple[list[Result], list[Path]]:
+    """(results under a path at any depth, JSON files there that are no results). Changes nothing on disk.
+
+    Folders `set_aside` and names with a leading dot are not looked into, as the store does. Raises ResultError for a
+    path that is not there and for a result file that is damaged or holds numbers that make no sense.
+    """
+    if not path.exists():
+        raise ResultError(f"There is no file or folder {path}; give result files, or a folder that `dpicl run` wrote.")
+    results, foreign = [], []
+    for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+        parts = file.relative_to(path).parts
+        if ASIDE in parts or any(part.startswith(".") for part in parts) or not file.is_file():
+            continue
+        try:
+            text = json_text.text_of(file)
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise ResultError(
+                f"Cannot read {file}: {reason}; move it away or make it again with `dpicl run`."
+            ) from error
+        found = parse(text, str(file))
+        if found is not None:
+            results.append(found)
+        elif not _is_evidence(text):
+            foreign.append(file)
+    return results, foreign
+
+
+def parse(text: str, place: str) -> Result | None:
+    """The result in a text, or None for JSON that is no result. Raises ResultError, naming the place, for a bad one."""
+    try:
+        return from_text(text)
+    except ValueError as error:
+        if str(error).startswith("foreign") or _is_evidence(text):
+            return None
+        raise ResultError(
+            f"{place} cannot be compared: {error}; move it away or make it again with `dpicl run`."
+        ) from None
+
+
+def check_one_model(side: Side) -> None:
+    """Raises UsageError when a side mixes models, weights or dtypes."""
+    kinds: tuple[tuple[str, Callable[[Result], str]], ...] = (
+        ("models", lambda result: result.cell.model),
+        ("models", lambda result: result.manifest.model.name),
+        ("weights", lambda result: weights(result)),
+        ("dtypes", lambda result: result.manifest.dtype),
+    )
+    for what, of in kinds:
+        found = sorted({of(result) for result in side.results})
+        if len(found) > 1:
+            raise UsageError(
+                f"{side.path} holds results of {len(found)} {what} ({listed(found)}), and a side of a comparison is one"
+                f" release; give the folder of one of them as {side.name.upper()}."
+            )
+
+
+def check_no_duplicate(side: Side, key: Callable[[Result], object]) -> None:
+    """Raises UsageError when two results of a side stand for the same cell and seed."""
+    seen: dict[object, Result] = {}
+    for result in side.results:
+        place = (key(result), result.cell.seed)
+        if place in seen:
+            raise UsageError(
+                f"{side.path} holds {result.cell} twice ({_difference_of_twins(seen[place], result)}); give a folder"
+                f" that holds it once as {side.name.upper()}."
+            )
+        seen[place] = result
+
+
+def weights(result: Result) -> str:
+    """What pins the weights down: their hash, else the revision, else ''."""
+    model = result.manifest.model
+    return model.sha256 or model.revision or ""
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """The first few names, and how many more there are."""
+    shown = list(names)
+    cut = [name if len(name) <= 60 else name[:60] + "…" for name in shown[:most]]
+    return ", ".join(cut) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+
+
+def _is_evidence(text: str) -> bool:
+    try:
+        data = json_text.loads(text)
+    except ValueError:
+        return False
+    return isinstance(data, dict) and _EVIDENCE in data and "cell" not in data
+
+
+def _difference_of_twins(first: Result, second: Result) -> str:
+    pairs: Sequence[tuple[str, object, object]] = (
+        ("suite versions", first.suite.version, second.suite.version),
+        ("commits", first.manifest.commit, second.manifest.commit),
+        ("times", first.created, second.created),
+    )
+    for what, one, other in pairs:
+        if one != other:
+            return f"{what} {listed([str(one)])} and {listed([str(other)])}"
+    return "the same content in two files"

@@ -1,0 +1,266 @@
+"""A comparison of two releases in a terminal, and as Markdown for a pull request.
+
+Paths, labels and versions come from result files and are hostile input: control and direction characters are written
+out, and in Markdown every name is a <code> element of entities, in which no markup, link, mention or table cell begins.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rich.text import Text
+
+from dpicl.harness.run.fingerprints import fingerprint_of
+from dpicl.harness.run.results import WITHHELD
+from dpicl.leaderboards.compare.conditions import Change
+from dpicl.leaderboards.compare.pairing import Unmatched
+from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
+from dpicl.leaderboards.model.text import epsilon_text, names_text, seeds_text, visible
+from dpicl.leaderboards.render.console import grid, plain_console, print_notes
+
+_LONGEST_NAME, _LONGEST_NOTE = 120, 600
+_STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
+_SUMMARY_HEAD = (
+    "mechanism",
+    "cells",
+    "regressions",
+    "improvements",
+    "no change",
+    "not tested",
+    "ε too large",
+    "mean change",
+)
+_HEAD = ["mechanism", "ε", "seeds", "base", "candidate", "change", "95% interval", "p (Holm)", "finds ≥", "verdict"]
+
+
+def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
+    """The comparison as text of at most 110 columns. color: None means: when standard output is a terminal."""
+    console, text = plain_console(color)
+    console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
+    for side in (comparison.base, comparison.candidate):
+        console.print(
+            Text(f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {len(side.results)} results"), soft_wrap=True
+        )
+    print_notes(console, _change_lines(comparison.changes), style="")
+    for task, metric in _tables(comparison):
+        cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
+        console.print()
+        console.print(Text(f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {_documents(cells)}", style="bold"))
+        console.print(grid(_HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells]))
+    console.print()
+    lines = [_summary_line(summary) for summary in comparison.summaries]
+    console.print(grid(_SUMMARY_HEAD, lines, [None] * len(lines)))
+    print_notes(console, notes(comparison))
+    return text()
+
+
+def render_markdown(comparison: Comparison) -> str:
+    """The comparison as GitHub-flavoured Markdown: what changed for certain first, the rest folded."""
+    sides = ((side.name, side.path, len(side.results)) for side in (comparison.base, comparison.candidate))
+    parts = [f"### {_title(comparison)}", "\n".join(f"- {name}: {_code(path)}, {n} results" for name, path, n in sides)]
+    changed = [change for change in comparison.changes if change.changed]
+    if changed:
+        lines = [[_code(c.name), _codes(c.base), _codes(c.candidate)] for c in changed]
+        parts.append(_markdown_table(["what changed", "base", "candidate"], lines))
+    certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
+    rest = [cell for cell in comparison.cells if cell not in certain]
+    if certain:
+        parts.append(_cells_markdown(certain))
+    if rest:
+        parts.append(
+            f"<details><summary>{len(rest)} cells that show no significant change or were not tested</summary>\n\n"
+            f"{_cells_markdown(rest)}\n\n</details>"
+        )
+    summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
+    parts.append(_markdown_table(_SUMMARY_HEAD, summary))
+    parts.append("\n".join(f"- {_escaped(note)}" for note in notes(comparison)))
+    return "\n\n".join(parts) + "\n"
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What a reader must know beside the numbers."""
+    settings = comparison.settings
+    found = [
+        *gathered(
+            Note(Weight.REFUTED, f"{cell.key} ({_proved(cell)})", f": {cell.privacy}", unit="cells")
+            for cell in comparison.cells
+            if cell.privacy
+        ),
+        *_without_partner(comparison),
+        f"Regression: Holm's p over {comparison.tested} cells is at most {settings.alpha:g} and the loss at least"
+        f" {settings.min_effect:g}. finds ≥: the smallest true drop that this cell would show with probability 0.8 at"
+        f" {settings.alpha:g}/{max(comparison.tested, 1)}; a smaller one may be there unseen (none: no drop shows).",
+    ]
+    tests = sorted({cell.test.name for cell in comparison.cells if cell.test})
+    if tests:
+        found.append(f"Tests: {', '.join(tests)}, two-sided; intervals are not adjusted for the number of cells.")
+    if any(cell.test and len(cell.seeds) == 1 and cell.key.epsilon > 0 for cell in comparison.cells):
+        found.append(
+            "With one seed a test is about these releases: other noise may move all documents together. Run more seeds"
+            " to test the mechanism."
+        )
+    if any(cell.less_is_better for cell in comparison.cells):
+        found.append("Metrics of which less is better are turned round in 'change': negative is always a loss.")
+    found += gathered(
+        Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
+    )
+    if any(
+        fingerprint_of(result) == WITHHELD
+        for side in (comparison.base, comparison.candidate)
+        for result in side.results
+    ):
+        found.append(
+            "Results with secure noise withhold the fingerprint of their records: that both sides used the same ones"
+            " is not checked."
+        )
+    return found
+
+
+def _without_partner(comparison: Comparison) -> Iterator[str]:
+    """What one side lacks; first the base's, since a row that is not there may be the one that got worse."""
+    lacking = [f"{cell.metric} of {cell.key}" for cell in comparison.cells if cell.missing]
+    lacking += [_lone(one) for one in comparison.missing]
+    extra = [_lone(one) for one in comparison.unmatched if one.side == "candidate"]
+    for head, found in (("Missing in candidate", lacking), ("Only in candidate", extra)):
+        if found:
+            more = "; --json lists them all" if len(found) > MOST_NAMED else ""
+            yield f"{head}{f' ({len(found)})' if len(found) > 1 else ''}: {named(found)}{more}."
+    if comparison.incomplete:
+        yield "What is missing fails the gate; --allow-missing leaves it out."
+
+
+def _lone(one: Unmatched) -> str:
+    return f"{one.key}, seed {seeds_text(one.seeds)}" + ("" if one.whole else " (the row is on both sides)")
+
+
+def _title(comparison: Comparison) -> str:
+    total = comparison.summaries[-1]
+    counts = [(total.regressions, "regression"), (total.improvements, "improvement")]
+    words = [f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts if number]
+    cells = "1 cell" if total.cells == 1 else f"{total.cells} cells"
+    words += [f"{total.privacy} proved ε too large"] if total.privacy else []
+    missing = len({one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing})
+    lacking = f", {missing} missing or incomplete in candidate" if missing else ""
+    return f"{', '.join(words) or 'No change shown'} in {cells} ({comparison.tested} tested){lacking}"
+
+
+def _tables(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    yield from dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells)
+
+
+def _style(cell: CellVerdict) -> str | None:
+    return "bold red" if cell.privacy else _STYLES.get(cell.verdict)
+
+
+def _line(cell: CellVerdict) -> list[str]:
+    suite = f" ({cell.key.suite})" if cell.key.suite else ""
+    mode = "" if cell.key.mode == "proved" else f" ({cell.key.mode})"
+    test = cell.test
+    return [
+        cell.key.label + suite,
+        epsilon_text(cell.key.epsilon) + mode,
+        seeds_text(cell.seeds),
+        _score(cell.base),
+        _score(cell.candidate),
+        "–" if cell.difference is None else f"{cell.difference:+.3f}",
+        "–" if test is None else f"{test.low:+.3f} to {test.high:+.3f}",
+        "–" if cell.adjusted is None else _p(cell.adjusted),
+        "–" if test is None else ("none" if test.detectable is None else f"{test.detectable:.3f}"),
+        cell.verdict + (", ε too large" if cell.privacy else ""),
+    ]
+
+
+def _summary_line(summary: Summary) -> list[str]:
+    counts = (
+        summary.cells,
+        summary.regressions,
+        summary.improvements,
+        summary.unchanged,
+        summary.untested,
+        summary.privacy,
+    )
+    mean = "–" if summary.mean is None else f"{summary.mean:+.3f}"
+    return [summary.name, *map(str, counts), mean]
+
+
+def _change_lines(changes: Sequence[Change]) -> list[str]:
+    changed = [change for change in changes if change.changed]
+    if not changed:
+        commits = [
+            value for change in changes if change.name == "commit" for value in (*change.base, *change.candidate)
+        ]
+        known = all(len(value.split()) == 1 for value in commits)
+        what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
+        said = f"Nothing that is recorded changed: the same {what}"
+        return [
+            f"{said}." if known else f"{said}; the commit does not say which code ran ({names_text(set(commits))})."
+        ]
+    return [f"{change.name}: {_values(change.base)} → {_values(change.candidate)}" for change in changed]
+
+
+def _values(values: Sequence[str]) -> str:
+    return ", ".join(visible(value[:16] if _is_hash(value) else value, _LONGEST_NAME) for value in values) or "none"
+
+
+def _is_hash(value: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", value) is not None
+
+
+def _metric(cell: CellVerdict) -> str:
+    return metric_name(cell.metric) + (" (less is better)" if cell.less_is_better else "")
+
+
+def _documents(cells: Sequence[CellVerdict]) -> str:
+    most = max(cell.documents for cell in cells)
+    return f"{most} documents" if most else "no documents"
+
+
+def _proved(cell: CellVerdict) -> str:
+    base, candidate = map(epsilon_text, cell.proved)
+    return f"target {epsilon_text(cell.key.epsilon)}, proved {base} → {candidate}"
+
+
+def _score(score: float | None) -> str:
+    return "–" if score is None else f"{score:.3f}"
+
+
+def _p(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _cells_markdown(cells: Sequence[CellVerdict]) -> str:
+    lines = []
+    for cell in cells:
+        label, *numbers, verdict = _line(cell)
+        bold = f"**{verdict}**" if cell.fails else verdict
+        lines.append([_code(cell.key.task), _code(cell.metric), _code(label), *map(_escaped, numbers), bold])
+    return _markdown_table(["task", "metric", *_HEAD], lines)
+
+
+def _markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rows = [head, ["---"] * len(head), *lines]
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _codes(values: Sequence[str]) -> str:
+    return ", ".join(_code(value[:16] if _is_hash(value) else value) for value in values) or "none"
+
+
+def _code(name: str) -> str:
+    return f"<code>{_escaped(visible(name, _LONGEST_NAME))}</code>"
+
+
+def _escaped(text: str) -> str:
+    """The text with entities for every character of Markdown, HTML, links and tables.
+
+    A comment behind @ and # keeps GitHub from reading a mention or an issue where names stand outside of <code>.
+    """
+    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", lambda match: _entity(match[0]), visible(text, _LONGEST_NOTE))
+    return re.sub(r"(?i)(www)\.", r"\1&#46;", text)
+
+
+def _entity(character: str) -> str:
+    return f"&#{ord(character)};" + ("<!-- -->" if character in "@#" else "")

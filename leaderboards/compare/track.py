@@ -1,0 +1,253 @@
+"""A score across releases of a model and commits of the code: one line for each task, row and epsilon.
+
+A release is one model (name, weights, dtype) at one commit. Scores are joined by a line only where they may be compared
+(dpicl.leaderboards.compare.conditions); elsewhere the line breaks and says why. A step between two joined scores is
+significant by the paired tests of `dpicl compare`, with Holm's adjustment over all steps of all lines.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import numpy as np
+
+from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
+from dpicl.leaderboards.compare.conditions import differing
+from dpicl.leaderboards.compare.paired_tests import holm
+from dpicl.leaderboards.compare.sides import weights
+from dpicl.leaderboards.model.metrics import is_distance
+from dpicl.leaderboards.model.rows import outcomes_of
+
+__all__ = ["By", "Point", "Release", "Step", "Track", "build_tracks", "write_track_page"]
+
+
+By = Literal["commit", "model"]
+
+
+@dataclass(frozen=True)
+class Release:
+    """number: from 1, oldest first. model: as the suite names it; name: its own. created: of its first result.
+
+    commit: "" where releases are told apart by the model alone.
+    """
+
+    number: int
+    model: str
+    name: str
+    weights: str
+    dtype: str
+    commit: str
+    created: str
+
+    @property
+    def title(self) -> str:
+        """'SmolLM2-135M-Instruct (c3c3c3c3c3c3), bfloat16, 0123456789ab'."""
+        short = f" ({self.weights[:12]})" if self.weights else ""
+        return f"{self.name}{short}, {self.dtype}" + (f", {self.commit[:12]}" if self.commit else "")
+
+
+@dataclass(frozen=True)
+class Step:
+    """The change from the point before, over the seeds that both have; gain: negative for a loss."""
+
+    gain: float
+    adjusted: float
+    seeds: tuple[int, ...]
+
+    @property
+    def significant(self) -> bool:
+        return self.adjusted <= DEFAULTS.alpha and abs(self.gain) >= DEFAULTS.min_effect
+
+
+@dataclass(frozen=True)
+class Point:
+    """One release's score of a row: mean over seeds of the main metric, with its 95% interval over seeds and documents.
+
+    broken: why it may not be compared with the point before, "" where it may, or where it is the first. step: None for
+    the first point, a broken one, and one without a seed in common with the point before.
+    """
+
+    release: Release
+    score: float
+    low: float
+    high: float
+    seeds: tuple[int, ...]
+    broken: str
+    step: Step | None
+    results: tuple[Result, ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Track:
+    """The line of one row on one task at one epsilon. notes: results that are not in it, and why."""
+
+    suite: str
+    task: str
+    label: str
+    mode: str
+    epsilon: float
+    metric: str
+    releases: tuple[Release, ...]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...]
+
+
+def build_tracks(results: Sequence[Result], by: By = "commit") -> tuple[Track, ...]:
+    """The lines of these results, by suite, task, epsilon and row. Every line knows all releases, oldest first.
+
+    by: 'commit': a release is a model at one commit; 'model': a model, whatever the commits of its results.
+
+    Of results that stand for the same release, row and seed the newest stays; of a release whose seeds were run under
+    several conditions, those that most seeds share. Notes name the rest.
+    """
+    releases = _releases(results, by)
+    rows: dict[Hashable, list[Result]] = defaultdict(list)
+    for result in results:
+        cell = result.cell
+        rows[result.suite.name, cell.task, cell.epsilon, cell.label, cell.mode].append(result)
+    tracks = [_track(own, releases, by) for _, own in sorted(rows.items(), key=lambda item: repr(item[0]))]
+    tracks.sort(key=lambda track: (track.suite, track.task, track.epsilon, track.label, track.mode))
+    return _with_steps(tracks)
+
+
+def write_track_page(tracks: Sequence[Track], folder: Path) -> Path:
+    """Writes ``folder/track.html`` (whole or not at all), touches no other file, and returns its path.
+
+    Raises ResultError when it cannot be written.
+    """
+    from dpicl.leaderboards.compare.track_page import write_page
+
+    return write_page(tracks, folder)
+
+
+def significant_steps(tracks: Sequence[Track]) -> int:
+    """How many steps are significant, either way."""
+    return sum(bool(point.step and point.step.significant) for track in tracks for point in track.points)
+
+
+def _releases(results: Sequence[Result], by: By) -> dict[Hashable, Release]:
+    """Key -> release, numbered by the time of the first result."""
+    first: dict[Hashable, Result] = {}
+    for result in sorted(results, key=lambda result: result.created):
+        first.setdefault(_release_key(result, by), result)
+    return {
+        key: Release(
+            number=number,
+            model=result.cell.model,
+            name=result.manifest.model.name,
+            weights=weights(result),
+            dtype=result.manifest.dtype,
+            commit=(result.manifest.commit or "no checkout") if by == "commit" else "",
+            created=result.created,
+        )
+        for number, (key, result) in enumerate(first.items(), 1)
+    }
+
+
+def _release_key(result: Result, by: By) -> Hashable:
+    manifest = result.manifest
+    commit = manifest.commit if by == "commit" else None
+    return result.cell.model, manifest.model.name, weights(result), manifest.dtype, commit
+
+
+def _track(results: Sequence[Result], releases: dict[Hashable, Release], by: By) -> Track:
+    own: dict[int, list[Result]] = defaultdict(list)
+    for result in results:
+        own[releases[_release_key(result, by)].number].append(result)
+    by_number = {release.number: release for release in releases.values()}
+    notes: list[str] = []
+    points: list[Point] = []
+    for number in sorted(own):
+        kept = _settled(own[number], by_number[number], notes)
+        points.append(_point(kept, by_number[number], points[-1] if points else None))
+    cell = results[0].cell
+    return Track(
+        suite=results[0].suite.name,
+        task=cell.task,
+        label=cell.label,
+        mode=cell.mode,
+        epsilon=cell.epsilon,
+        metric=points[-1].results[0].main_metric,
+        releases=tuple(by_number.values()),
+        points=tuple(points),
+        notes=tuple(notes),
+    )
+
+
+def _settled(results: Sequence[Result], release: Release, notes: list[str]) -> list[Result]:
+    """One result a seed, all under the same conditions."""
+    groups: list[list[Result]] = []
+    for result in sorted(results, key=lambda result: result.created, reverse=True):
+        group = next((group for group in groups if not differing(group[0], result)), None)
+        if group is None:
+            groups.append([result])
+        else:
+            group.append(result)
+    newest = [_newest(group) for group in groups]
+    best = max(newest, key=len)  # the newest of those that are as large
+    left_out = len(results) - len(best)
+    if left_out:
+        others = [name for group in newest if group is not best for name in _names(best[0], group[0])]
+        why = f"other {', '.join(dict.fromkeys(others))}" if others else "older results of the same seeds"
+        notes.append(f"release {release.number}: {left_out} of {len(results)} results left out: {why}")
+    return best
+
+
+def _newest(group: Sequence[Result]) -> list[Result]:
+    """Of every seed the first one, of results that are sorted from the newest; by seed."""
+    by_seed: dict[int, Result] = {}
+    for result in group:
+        by_seed.setdefault(result.cell.seed, result)
+    return [by_seed[seed] for seed in sorted(by_seed)]
+
+
+def _point(results: Sequence[Result], release: Release, before: Point | None) -> Point:
+    low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
+    differs = _names(before.results[0], results[0]) if before else []
+    return Point(
+        release=release,
+        score=fmean(result.scores[result.main_metric].value for result in results),
+        low=low,
+        high=high,
+        seeds=tuple(result.cell.seed for result in results),
+        broken=f"other {', '.join(differs)}" if differs else "",
+        step=None,
+        results=tuple(results),
+    )
+
+
+def _names(one: Result, other: Result) -> list[str]:
+    return [condition.name for condition, _, _ in differing(one, other)]
+
+
+def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
+    """The tracks with a step wherever two points may be compared; all steps are one family."""
+    gains: dict[tuple[int, int], tuple[np.ndarray, tuple[int, ...]]] = {}
+    for i, track in enumerate(tracks):
+        for j, (before, point) in enumerate(zip(track.points, track.points[1:], strict=False), 1):
+            seeds = tuple(sorted({*before.seeds} & {*point.seeds}))
+            if not point.broken and seeds and len(outcomes_of(point.results[0])[1]) > 1:
+                gain = _outcomes(point, seeds) - _outcomes(before, seeds)
+                gains[i, j] = (-gain if is_distance(track.metric) else gain, seeds)
+    family = family_of([gain for gain, _ in gains.values()])
+    adjusted = holm([p_value(gain, family, DEFAULTS.method, DRAWS - 1) for gain, _ in gains.values()])
+    steps = {
+        place: Step(float(gain.mean()), p, seeds)
+        for (place, (gain, seeds)), p in zip(gains.items(), adjusted, strict=True)
+    }
+    return tuple(
+        replace(track, points=tuple(replace(point, step=steps.get((i, j))) for j, point in enumerate(track.points)))
+        for i, track in enumerate(tracks)
+    )
+
+
+def _outcomes(point: Point, seeds: Sequence[int]) -> np.ndarray:
+    """Outcomes[S, D] of these seeds, documents in the order of their ids."""
+    return np.array([outcomes_of(result)[1] for result in point.results if result.cell.seed in seeds])

@@ -1,0 +1,52 @@
+"""The page of scores across releases, `track.html` (see leaderboards/render/page.py for what a page may hold)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from dpicl.leaderboards.compare.track import Track, significant_steps
+from dpicl.leaderboards.compare.track_plot import hint, track_styles, track_svg
+from dpicl.leaderboards.compare.track_text import track_notes
+from dpicl.leaderboards.model.text import epsilon_text
+from dpicl.leaderboards.render import page, svg
+
+TEMPLATE = "track.html"
+
+
+def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+    styles = track_styles(tracks)
+    return page.render(
+        TEMPLATE,
+        root,
+        tracks=tracks,
+        releases=tracks[0].releases if tracks else (),
+        by_commit=any(release.commit for track in tracks for release in track.releases),
+        steps=significant_steps(tracks),
+        legend=[(label, svg.key(style)) for label, style in styles.items()],
+        plots=list(_plots(tracks, styles)),
+        point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
+        hint=hint,
+        notes=track_notes(tracks),
+        nav=links,
+        downloads=False,
+    )
+
+
+def write_page(tracks: Sequence[Track], folder: Path) -> Path:
+    """Writes ``folder/track.html`` and returns its path. Raises ResultError when it cannot."""
+    target = Path(folder) / "track.html"
+    links = [("Board", "index.html")] if target.with_name("index.html").is_file() else []
+    page.write_file(target, render_page(tracks, links))
+    return target
+
+
+def _plots(tracks: Sequence[Track], styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every suite, task and epsilon."""
+    for suite, task, epsilon in dict.fromkeys((track.suite, track.task, track.epsilon) for track in tracks):
+        own = [track for track in tracks if (track.suite, track.task, track.epsilon) == (suite, task, epsilon)]
+        caption = f"{task} at ε = {epsilon_text(epsilon)} ({suite})"
+        yield caption, track_svg(own, styles, f"{caption}: score against release, with 95% intervals")

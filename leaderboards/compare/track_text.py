@@ -1,0 +1,123 @@
+"""Scores across releases in a terminal, and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.text import Text
+
+from dpicl.leaderboards.compare.track import Point, Track, significant_steps
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.notes import Note, Weight, gathered
+from dpicl.leaderboards.model.text import epsilon_text, visible
+from dpicl.leaderboards.render.console import grid, plain_console, print_notes, wrapped
+
+#: Width of a score with its interval and marks, and of what stands before the scores.
+_SCORE_WIDTH, _BEFORE = 22, 42
+_LONGEST = 100
+
+
+def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
+    """The lines as tables of at most 110 columns. color: None means: when standard output is a terminal."""
+    console, text = plain_console(color)
+    if not tracks:
+        console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
+        return text()
+    steps = significant_steps(tracks)
+    lines = "1 line" if len(tracks) == 1 else f"{len(tracks)} lines"
+    console.print(
+        Text(
+            f"{steps} significant step{'' if steps == 1 else 's'} in {lines}",
+            style="bold",
+        )
+    )
+    releases = tracks[0].releases
+    for release in releases:
+        console.print(
+            Text(f"  {release.number}  {visible(release.created[:19])}  {visible(release.title, _LONGEST)}"),
+            soft_wrap=True,
+        )
+    for suite, task in dict.fromkeys((track.suite, track.task) for track in tracks):
+        own = [track for track in tracks if (track.suite, track.task) == (suite, task)]
+        for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE):
+            console.print()
+            title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
+            console.print(Text(title, style="bold"))
+            there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
+            if there:
+                rows = [_line(track, names) for track in there]
+                console.print(grid(["mechanism", "ε", *names], rows, [None] * len(rows)))
+    print_notes(console, _notes(tracks))
+    return text()
+
+
+def tracks_json(tracks: Sequence[Track]) -> dict[str, Any]:
+    """Releases and lines as JSON: numbers and names, without the results behind them."""
+    return {
+        "releases": [vars(release) for release in tracks[0].releases] if tracks else [],
+        "significant_steps": significant_steps(tracks),
+        "tracks": [
+            {
+                "suite": track.suite,
+                "task": track.task,
+                "mechanism": track.label,
+                "mode": track.mode,
+                "epsilon": track.epsilon,
+                "metric": track.metric,
+                "notes": track.notes,
+                "points": [_point_json(point) for point in track.points],
+            }
+            for track in tracks
+        ],
+    }
+
+
+def _point_json(point: Point) -> dict[str, Any]:
+    step = point.step
+    return {
+        "release": point.release.number,
+        "score": point.score,
+        "interval": [point.low, point.high],
+        "seeds": point.seeds,
+        "broken": point.broken,
+        "step": None if step is None else {**vars(step), "significant": step.significant},
+        "cells": [result.cell_id for result in point.results],
+    }
+
+
+def _line(track: Track, names: Sequence[str]) -> list[str]:
+    points = {str(point.release.number): point for point in track.points}
+    mode = "" if track.mode == "proved" else " (paper)"
+    scores = [_score(points[name]) if name in points else "–" for name in names]
+    return [track.label, epsilon_text(track.epsilon) + mode, *scores]
+
+
+def _score(point: Point) -> str:
+    mark = ""
+    if point.step and point.step.significant:
+        mark = " ▲" if point.step.gain > 0 else " ▼"
+    return f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}{mark}"
+
+
+def _notes(tracks: Sequence[Track]) -> list[str]:
+    notes = [
+        "A score and its 95% interval for each release, oldest first. ▲ ▼: significant against the release before"
+        " (paired on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
+    ]
+    return [*notes, *track_notes(tracks)]
+
+
+def _break(name: str, point: Point) -> Note:
+    said = f"at release {point.release.number}: {point.broken}"
+    return Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines")
+
+
+def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
+    """Where lines break, and which results are in none; each once, with the rows of which it is said."""
+    found: list[Note] = []
+    for track in tracks:
+        name = f"{track.label} on {track.task} at ε = {epsilon_text(track.epsilon)}"
+        found += [_break(name, point) for point in track.points if point.broken]
+        found += [Note(Weight.LEFT_OUT, name, f", {note}", unit="lines") for note in track.notes]
+    return gathered(found)

@@ -1,0 +1,113 @@
+"""The board of all attacks: every attack result and external evaluation under a results folder, row of a suite or not.
+
+A table holds one attack, with one question where it has several, on one task with one source of records and one model
+(hash of its weights).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.leaderboards.model.attack_text import measure_name, names_of
+from dpicl.leaderboards.render.as_json import attack_json, external_json, finite
+from dpicl.leaderboards.render.terminal_attacks import render_attacks
+
+__all__ = ["AttackBoard", "AttackTable", "attacks_json", "build_attacks", "render_attacks"]
+
+
+@dataclass(frozen=True)
+class AttackTable:
+    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one."""
+
+    attack: str
+    question: str
+    task: str
+    source: str
+    model: str
+    weights: str | None
+    results: tuple[AttackResult, ...]
+
+    @property
+    def title(self) -> str:
+        asked = f" ({self.question})" if self.question else ""
+        return f"{self.attack}{asked} on {self.task}"
+
+    @property
+    def measures(self) -> list[str]:
+        """Every measure that some result has."""
+        return names_of(result.measures for result in self.results)
+
+    @property
+    def counts(self) -> list[str]:
+        """Every count that some result has."""
+        return names_of(result.counts for result in self.results)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What results say about themselves and about their measures, each once."""
+        said = [note for one in self.results for note in (*one.notes, *_measure_notes(one))]
+        return list(dict.fromkeys(said))
+
+
+@dataclass(frozen=True)
+class AttackBoard:
+    """All tables by attack, task, source and model; then what others found."""
+
+    tables: tuple[AttackTable, ...]
+    external: tuple[External, ...]
+    notes: tuple[str, ...]
+
+
+def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
+    """The board of these. Results of simulated models are left out where there are real ones, and a note says so."""
+    notes = []
+    real = [result for result in attacks if not _simulated(result)]
+    if real and len(real) < len(attacks):
+        count = len(attacks) - len(real)
+        notes.append(f"Left out: {count} attack{'' if count == 1 else 's'} on a simulated model.")
+        attacks = real
+    elif attacks and not real:
+        notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
+    groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
+    for result in attacks:
+        subject, model = result.subject, result.manifest.model
+        weights = model.sha256 or model.revision or ""
+        question = str(result.settings.get("question", ""))
+        groups[result.attack, question, subject.task, subject.source, model.name, weights].append(result)
+    tables = (
+        AttackTable(*key[:5], key[5] or None, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items())
+    )
+    ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
+    return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))
+
+
+def attacks_json(board: AttackBoard) -> dict[str, Any]:
+    """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
+    plain: dict[str, Any] = finite(
+        {
+            "attacks": [attack_json(result) for table in board.tables for result in table.results],
+            "external": [external_json(one) for one in board.external],
+            "notes": list(board.notes),
+        }
+    )
+    return plain
+
+
+def _order(result: AttackResult) -> tuple[float, str, float, str, str]:
+    """Zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
+    epsilon = result.privacy.epsilon_proved
+    place = 0.0 if epsilon == 0 else 2.0 if result.subject.mechanism == "real_demonstrations" else 1.0
+    return place, result.subject.mechanism, result.subject.epsilon, result.access, result.id
+
+
+def _measure_notes(result: AttackResult) -> list[str]:
+    return [f"{measure_name(name)}: {one.note}" for name, one in result.measures.items() if one.note]
+
+
+def _simulated(result: AttackResult) -> bool:
+    model = result.manifest.model.name
+    return model == "sim" or model.startswith("sim:")

@@ -1,0 +1,92 @@
+"""What an attack found, in words and numbers, for the terminal and for pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from dpicl.harness.attacks.results import AttackResult, Estimate
+from dpicl.leaderboards.model.text import bound_text, confidence_text, queries_words
+
+Options = Mapping[str, Any]
+
+#: Stands for the default of an option where the mechanism is not known here.
+_DEFAULT = "its default"
+_CAPITALS = {"auc": "AUC", "rouge": "ROUGE", "tpr": "TPR", "fpr": "FPR", "pii": "PII"}
+_RATE = re.compile(r"tpr_at_fpr_(0\.\d+)")
+
+
+def measure_name(name: str) -> str:
+    """'auc' is 'AUC', 'tpr_at_fpr_0.001' is 'TPR at 0.1% FPR', and underscores are spaces."""
+    if match := _RATE.fullmatch(name):
+        return f"TPR at {100 * float(match[1]):g}% FPR"
+    return " ".join(_CAPITALS.get(word, word) for word in name.split("_"))
+
+
+def estimate_text(estimate: Estimate | None) -> str:
+    """'0.61 [0.48, 0.73]', '0.61' without an interval, '–' for nothing."""
+    if estimate is None:
+        return "–"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:z.2f}"
+    return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
+
+
+def audited_text(result: AttackResult) -> str:
+    """The lower bound, rounded down; '–' where the attack gives none."""
+    return bound_text(None if result.bound is None else result.bound.epsilon)
+
+
+def confidence_of(result: AttackResult) -> str:
+    """The confidence of the bound, '–' where there is none."""
+    return "–" if result.bound is None else confidence_text(result.bound.confidence)
+
+
+def trials_text(result: AttackResult) -> str:
+    """'50 + 50': runs with and without the record behind the bound; '64 coins': candidates that one run was about."""
+    if result.bound is None:
+        return "–"
+    if decision := result.bound.decision:
+        return f"{decision.trials_in:,} + {decision.trials_out:,}"
+    candidates = result.details.get("candidates")
+    return f"{candidates:,} coins" if isinstance(candidates, int) else "–"
+
+
+def rates_text(result: AttackResult) -> str:
+    """'0.91 (≥ 0.85), 0.02 (≤ 0.08)': TPR and FPR of the rule with their one-sided limits."""
+    decision = None if result.bound is None else result.bound.decision
+    if decision is None:
+        return "–"
+    return f"{decision.tpr:.3f} (≥ {decision.tpr_lower:.3f}), {decision.fpr:.3f} (≤ {decision.fpr_upper:.3f})"
+
+
+def sizes_text(result: AttackResult) -> str:
+    """'16 records, 1 query': what was attacked."""
+    return f"{result.subject.members:,} records, {queries_words(result.privacy.queries)}"
+
+
+def options_text(options: Options) -> str:
+    """'slots = 4, tokens = 8', or 'defaults'."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or "defaults"
+
+
+def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
+    """Option -> (value in the attack, value in the row), where they differ; one that is not given has its default."""
+    pairs = {
+        name: tuple(given.get(name, defaults.get(name, _DEFAULT)) for given in (attacked, own))
+        for name in dict.fromkeys([*attacked, *own])
+    }
+    return {name: (here, there) for name, (here, there) in pairs.items() if here != there}
+
+
+def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
+    """What was attacked, where it is not the row's own: '8 records, 1 query, slots = 4 (row: 10)'."""
+    pairs = differing_options(result.subject.options, own, defaults)
+    options = [f"{name} = {here} (row: {there})" for name, (here, there) in sorted(pairs.items())]
+    return ", ".join([sizes_text(result), *options])
+
+
+def names_of(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Every key, each once, in the order of the first appearance."""
+    return list(dict.fromkeys(name for mapping in mappings for name in mapping))

@@ -1,0 +1,190 @@
+"""The audited ε of a row: the largest lower bound that attacks on it prove, and whether it refutes the proved ε.
+
+Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A row leaves the
+ranking by a flag, so the flag is corrected: with k attacks on a row each must exceed the proved ε at confidence
+1 - 0.05/k (Bonferroni). A row (of one task) that keeps what it proves is then flagged with probability 5% at most by
+ours, for the k that there are now. Attacks of others (`External`) are a family of their own, with another 5%, so none
+of them weakens ours.
+
+An excess that this correction does not confirm is a doubt: shown with the confidence that would settle it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scipy.optimize import brentq
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu, mu_lower, pure_epsilon_lower
+from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
+
+#: A bound enters the column at this confidence; a flag is wrong with at most the rest.
+CONFIDENCE = 0.95
+#: Names of the attacks whose trials are independent runs of the mechanism.
+AUDITS = ("audit", "reference_vector")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What attacks say about one row.
+
+    attacks: ours, the strongest bound first. external: other people's. best: the one behind the audited ε, None without
+    a bound at 95%. flag: why the row leaves the ranking, or "". doubts: excesses that are not confirmed, in words.
+    settings: id of an attack -> on what it was made. command: makes an audit; "" where there is one, or can be none.
+    """
+
+    attacks: tuple[AttackResult, ...] = ()
+    external: tuple[External, ...] = ()
+    best: AttackResult | None = None
+    flag: str = ""
+    doubts: tuple[str, ...] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    command: str = ""
+
+    @property
+    def epsilon(self) -> float | None:
+        """The audited ε; None where no attack of ours gives a bound at 95%."""
+        return self.best.bound.epsilon if self.best is not None and self.best.bound is not None else None
+
+
+@dataclass(frozen=True)
+class _Excess:
+    """A bound above what was proved, among the bounds of its family.
+
+    family: how many there are. level: the confidence that each needs for 95% over all of them. settled: what remains of
+    the bound at that level, None if that is unknown.
+    """
+
+    name: str
+    epsilon: float
+    confidence: float
+    proved: float
+    family: int
+    level: float
+    settled: float | None
+
+    @property
+    def confirmed(self) -> bool:
+        return self.settled is not None and _above(self.settled, self.proved)
+
+    def __str__(self) -> str:
+        """What was seen, and, where it is one of several, what a flag takes."""
+        text = f"audited ε {bound_text(self.epsilon)} exceeds proved ε {epsilon_text(self.proved)}: {self.name}"
+        text += f", {confidence_text(self.confidence)}"
+        if self.family == 1:
+            return text
+        text += f"; one of {self.family} attacks, and 95% over all of them takes {confidence_text(self.level)}"
+        if not self.confirmed:
+            return f"{text}, which it does not reach"
+        return text if self.settled == self.epsilon else f"{text}, at which it is {bound_text(self.settled)}"
+
+
+def audit_of(attacks: Sequence[AttackResult], external: Sequence[External], proved: float, delta: float) -> Audit:
+    """What these attacks say about a row.
+
+    proved: the row's own, for external evaluations; ours are compared with the ε proved for the audited run. delta: the
+    row's; an external bound at a smaller δ says nothing about it and is shown only.
+    """
+    ordered = tuple(sorted(attacks, key=lambda result: (-_epsilon(result), result.attack, result.access, result.id)))
+    valid = [result for result in ordered if result.bound is not None and is_valid(result)]
+    excesses = [*_excesses(ordered), *_external_excesses(external, proved, delta)]
+    confirmed = [one for one in excesses if one.confirmed]
+    return Audit(
+        attacks=ordered,
+        external=tuple(sorted(external, key=lambda one: (-one.audited, one.attack, one.authors))),
+        best=valid[0] if valid else None,
+        flag=str(max(confirmed, key=lambda one: one.epsilon)) if confirmed else "",
+        doubts=tuple(str(one) for one in excesses if not one.confirmed),
+    )
+
+
+def is_valid(result: AttackResult) -> bool:
+    """Whether its bound may stand in the column: at 95%, and at a δ at which it says something about the row's δ."""
+    bound = result.bound
+    return (
+        bound is not None
+        and bound.confidence >= CONFIDENCE - _ROUNDING
+        and bound.delta >= result.privacy.delta * (1 - _ROUNDING)
+    )
+
+
+def attack_name(result: AttackResult) -> str:
+    """'white-box audit', 'black-box inquiry'."""
+    return f"{result.access} {result.attack}"
+
+
+def _epsilon(result: AttackResult) -> float:
+    return -1.0 if result.bound is None else result.bound.epsilon
+
+
+def _above(epsilon: float, proved: float) -> bool:
+    return epsilon > proved * (1 + _ROUNDING)
+
+
+def _level(family: int) -> float:
+    return 1 - (1 - CONFIDENCE) / max(family, 1)
+
+
+def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
+    tried = [result for result in attacks if result.bound is not None]
+    level = _level(len(tried))
+    for result in tried:
+        bound, proved = result.bound, result.privacy.epsilon_proved
+        if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
+            settled = bound_at(result, level)
+            name = attack_name(result)
+            yield _Excess(name, bound.epsilon, bound.confidence, proved, len(tried), level, settled)
+
+
+def _external_excesses(external: Sequence[External], proved: float, delta: float) -> Iterator[_Excess]:
+    tried = [one for one in external if one.delta >= delta * (1 - _ROUNDING)]
+    level = _level(len(tried))
+    for one in tried:
+        if one.confidence >= CONFIDENCE - _ROUNDING and _above(one.audited, proved):
+            name = f"{one.access} {one.attack} by {one.authors} (external)"
+            settled = one.audited if one.confidence >= level - _ROUNDING else None
+            yield _Excess(name, one.audited, one.confidence, proved, len(tried), level, settled)
+
+
+def bound_at(result: AttackResult, level: float) -> float | None:
+    """The lower bound on ε at another confidence; None where the file does not tell.
+
+    A bound at a higher confidence than ``level`` holds at ``level``. Else the limits of TPR and FPR are taken again,
+    from the rates of the rule on independent runs, by Chernoff's bound with the Kullback-Leibler divergence (Hoeffding
+    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave a coin or a probability.
+    """
+    bound = result.bound
+    if bound is None:
+        return None
+    if bound.confidence >= level - _ROUNDING:
+        return bound.epsilon
+    rule = bound.decision
+    if rule is None or result.attack not in AUDITS:
+        return None
+    alpha = (1 - level) / 2
+    tpr_lower = 1 - _chernoff_upper(1 - rule.tpr, rule.trials_in, alpha)
+    fpr_upper = _chernoff_upper(rule.fpr, rule.trials_out, alpha)
+    if bound.method == "gaussian":
+        return min(bound.epsilon, epsilon_of_mu(max(0.0, float(mu_lower(tpr_lower, fpr_upper))), bound.delta))
+    return min(bound.epsilon, float(pure_epsilon_lower(tpr_lower, fpr_upper, bound.delta)))
+
+
+def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
+    """Upper limit of the mean of independent variables in [0, 1]: the p > mean with n KL(mean, p) = ln(1/alpha)."""
+    goal = math.log(1 / alpha) / trials
+    if mean >= 1 or _divergence(mean, 1 - 1e-15) <= goal:
+        return 1.0
+    return float(brentq(lambda p: _divergence(mean, p) - goal, mean, 1 - 1e-15, xtol=1e-12)) + 1e-12
+
+
+def _divergence(p: float, q: float) -> float:
+    """KL divergence of two coins, in nats."""
+    if p <= 0:
+        return -math.log1p(-q)
+    if q <= p:
+        return 0.0
+    return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))

@@ -1,0 +1,258 @@
+"""The board: results sorted into sections that may be compared, each with its tables.
+
+A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
+delta; nothing else shares a table. Within a section a task has one version (records, prompts, sizes, test records) and
+a row has one set of options: where results differ, the version with the most results stays and a note names the rest.
+Submitted rows stand beside our own, but where versions differ our own results decide which one stays. Results of a
+retired suite version are sections of their own, apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any
+
+from dpicl.harness.run.fingerprints import fingerprint_of
+from dpicl.harness.run.results import WITHHELD, Result
+from dpicl.leaderboards.model.attack_board import attacks_json, build_attacks, render_attacks
+from dpicl.leaderboards.model.evidence import Evidence, audited, left_out
+from dpicl.leaderboards.model.groups import Group, group_of
+from dpicl.leaderboards.model.notes import Note, Weight, gathered
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.section_notes import section_notes
+from dpicl.leaderboards.model.standings import Ranking, TaskTable, rankings, task_table
+from dpicl.leaderboards.model.submissions import Submission, on_the_board, with_submissions
+from dpicl.leaderboards.model.text import counted
+from dpicl.leaderboards.render.as_json import audit_json, finite, submission_json
+from dpicl.leaderboards.render.terminal import render_terminal
+
+__all__ = [
+    "Board",
+    "Evidence",
+    "Section",
+    "attacks_json",
+    "board_json",
+    "build_attacks",
+    "build_board",
+    "render_attacks",
+    "render_terminal",
+]
+
+Version = Mapping[str, Hashable]
+
+
+@dataclass(frozen=True)
+class Section:
+    """Results that may be compared: their tables, the rankings over several tasks, what the reader must know."""
+
+    group: Group
+    tables: tuple[TaskTable, ...]
+    rankings: tuple[Ranking, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Board:
+    """Sections, the newest first; ``notes`` are about results that are in none of them.
+
+    retired: sections of versions of the suite that nothing is added to any more.
+    """
+
+    sections: tuple[Section, ...]
+    notes: tuple[str, ...]
+    retired: tuple[Section, ...] = ()
+
+
+def build_board(
+    results: Sequence[Result],
+    asked: str | None = None,
+    evidence: Evidence | None = None,
+    submissions: Sequence[Submission] = (),
+    retired: Sequence[Result] = (),
+) -> Board:
+    """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
+
+    asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
+    evidence: attacks, for the column audited ε; None: no attack was made.
+    submissions: methods that were sent in; of their results only those stand here that belong to a group of ours.
+    retired: results of versions of the suite that are no longer its current one.
+    """
+    evidence = evidence or Evidence()
+    groups: dict[Group, list[Result]] = defaultdict(list)
+    for result in results:
+        groups[group_of(result, asked)].append(result)
+    notes = []
+    submitted, owners = on_the_board(submissions)
+    for result in submitted:
+        if group_of(result, asked) in groups:
+            groups[group_of(result, asked)].append(result)
+    real = {group: own for group, own in groups.items() if not group.simulated}
+    if real and len(real) < len(groups):
+        count = counted(sum(len(own) for group, own in groups.items() if group.simulated))
+        notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
+        groups = defaultdict(list, real)
+    newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
+    if len(newest) > 1:
+        notes.append(_several(newest))
+    sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
+    tables = [table for section in sections for table in section.tables]
+    notes.extend(left_out(tables, newest, evidence))
+    old = build_board(retired, asked, evidence) if retired else Board((), ())
+    notes.extend(f"Of retired versions: {note}" for note in old.notes)
+    return Board(sections, tuple(notes), old.sections)
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
+    plain: dict[str, Any] = finite(
+        {
+            "sections": [_section_json(section) for section in board.sections],
+            "notes": list(board.notes),
+            "retired": [_section_json(section) for section in board.retired],
+        }
+    )
+    return plain
+
+
+def _section_json(section: Section) -> dict[str, Any]:
+    tables = [
+        {
+            "task": table.task,
+            "kind": table.kind,
+            "metric": table.metric,
+            "documents": table.documents,
+            "rows": [_row_json(row) for row in table.in_order],
+            "paper": [_row_json(row) for row in table.paper],
+            "missing": [asdict(missing) for missing in table.missing],
+        }
+        for table in section.tables
+    ]
+    return {
+        "group": asdict(section.group),
+        "tasks": tables,
+        "rankings": [{"title": ranking.title, **asdict(ranking)} for ranking in section.rankings],
+        "notes": list(section.notes),
+    }
+
+
+def _section(
+    group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission] = MappingProxyType({})
+) -> Section:
+    notes: list[Note] = []
+    if group.simulated:
+        said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
+        notes.append(Note(Weight.MODEL, "", said))
+    if any(fingerprint_of(result) == WITHHELD for result in results):
+        said = (
+            "Results with secure noise withhold the fingerprint of their records: that they are all from the same"
+            " private records is not checked here"
+        )
+        notes.append(Note(Weight.DOUBT, "", said))
+    kept = _settle(results, lambda result: result.cell.task, _task_version, notes, owners)
+    kept = _settle(kept, _row_key, _row_version, notes, owners)
+    by_task: dict[str, list[Result]] = defaultdict(list)
+    for result in kept:
+        by_task[result.cell.task].append(result)
+    own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
+    tables = audited(own, group, evidence)
+    found = rankings(tables)
+    notes.extend(section_notes(tables, found))
+    return Section(group, tables, found, gathered(notes))
+
+
+def _settle(
+    results: Sequence[Result],
+    scope: Callable[[Result], Hashable],
+    version: Callable[[Result], Version],
+    notes: list[Note],
+    owners: Mapping[str, Submission],
+) -> list[Result]:
+    """Of every scope the results of one version: the one with most results, the newest where two have as many.
+
+    Submitted results (``owners``) count only where there are none of ours.
+    """
+    scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        scopes[scope(result)][tuple(version(result).items())].append(result)
+    kept = []
+    for versions in scopes.values():
+        best = max(versions.values(), key=lambda own: _weight(own, owners))
+        kept.extend(best)
+        for own in versions.values():
+            if own is not best:
+                notes.append(_left_out(own, version(own[0]), version(best[0])))
+    return kept
+
+
+def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tuple[int, int, str]:
+    ours = sum(result.cell.label not in owners for result in results)
+    return ours, len(results), max(_age(result) for result in results)
+
+
+def _left_out(results: Sequence[Result], version: Version, kept: Version) -> Note:
+    cell = results[0].cell
+    labels = ", ".join(sorted({result.cell.label for result in results}))
+    differs = ", ".join(name for name in kept if version[name] != kept[name])
+    about = f"{cell.task}: left out {counted(len(results))} of {labels}"
+    return Note(Weight.LEFT_OUT, about, f": other {differs}", f" were left out: other {differs}", "sets of results")
+
+
+def _task_version(result: Result) -> Version:
+    cell, manifest = result.cell, result.manifest
+    return {
+        "task version": cell.task_version,
+        "records": fingerprint_of(result),
+        "declared sizes": None if cell.sizes is None else tuple(cell.sizes.items()),
+        "prompts": manifest.prompts_hash,
+        "number of shots": cell.shots,
+        "records a class": cell.train_records,
+        "number of test records": cell.test_records,
+        "metric": result.main_metric,
+        "test records": tuple(sorted(result.documents[result.main_metric].ids)),
+    }
+
+
+def _row_key(result: Result) -> Hashable:
+    return result.cell.task, result.cell.label, result.cell.mode
+
+
+def _row_version(result: Result) -> Version:
+    cell = result.cell
+    return {
+        "mechanism": cell.mechanism,
+        "options": json.dumps(cell.options, sort_keys=True),
+        "plug-in file": cell.plugin,
+        "kind of noise": cell.noise,
+        "number of queries": cell.queries,
+    }
+
+
+def _several(groups: Sequence[Group]) -> str:
+    first = groups[0]
+    names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
+    names |= {"weights": "model weights", "source": "source of records", "delta": "δ"}
+    differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
+    return (
+        f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
+        " across sections. The newest comes first."
+    )
+
+
+def _age(result: Result) -> str:
+    return result.created
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
+    return {
+        **data,
+        "marks": [mark.name for mark in row.marks],
+        "audited": audit_json(row.audit),
+        "submission": submission_json(row),
+        "seeds": list(row.seeds),
+        "cells": [result.cell_id for result in row.results],
+    }

@@ -1,0 +1,181 @@
+"""Which attack belongs to which row of a board, and what flagged rows lose.
+
+An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to rows of the same
+mechanism and plug-in file, task and its version, source of records, model and its weights, target ε, δ and accounting;
+sizes may differ and are shown. Options that are words or switches choose another algorithm: of several rows of one
+mechanism an attack belongs to those with which it shares most of them. External evaluations name their row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.leaderboards.model.attack_text import against_row, differing_options
+from dpicl.leaderboards.model.audits import audit_of
+from dpicl.leaderboards.model.groups import Group, audit_command
+from dpicl.leaderboards.model.notes import Note, Weight
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import epsilon_text
+
+Options = Mapping[str, Any]
+_ENDS = (ZERO_SHOT, REAL_DATA)
+#: Rows that a note about attacks names.
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Attacks of ours and of others. defaults: (mechanism, task) -> the options that it has when none is given."""
+
+    attacks: tuple[AttackResult, ...] = ()
+    external: tuple[External, ...] = ()
+    defaults: Callable[[str, str], Options] = lambda mechanism, task: {}
+
+
+def audited(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> tuple[TaskTable, ...]:
+    """The tables with an `Audit` in every row. A flagged row has no rank on any task at this ε."""
+    found = [_audited_table(table, group, evidence) for table in tables]
+    flagged = {(row.mode, row.label, row.epsilon): row for table in found for row in table.rows if row.audit.flag}
+
+    def ranked(row: Row) -> Row:
+        other = flagged.get((row.mode, row.label, row.epsilon))
+        if row.audit.flag or other is None:
+            return replace(row, unranked=row.audit.flag or row.unranked)
+        return replace(row, unranked=row.unranked or f"on {other.task} its {other.audit.flag}")
+
+    return tuple(replace(table, rows=tuple(map(ranked, table.rows))) for table in found)
+
+
+def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTable:
+    rows = (*table.in_order, *table.paper)
+    attacks = _attacks_of(rows, evidence)
+
+    def with_audit(row: Row) -> Row:
+        external = [one for one in evidence.external if _names(one, row, group)]
+        audit = audit_of(attacks[id(row)], external, row.proved, group.delta)
+        known = evidence.defaults(row.mechanism, row.task)
+        settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
+        cell = row.results[0].cell
+        done = any(one.attack == "audit" for one in audit.attacks)
+        # An audit draws seeded noise and publishes what it finds: never advised on records that are kept private.
+        wanted = 0 < row.epsilon < math.inf and not done and not cell.secure
+        command = audit_command(group, cell, known) if wanted else ""
+        return replace(row, audit=replace(audit, settings=settings, command=command))
+
+    return replace(
+        table,
+        zero_shot=None if table.zero_shot is None else with_audit(table.zero_shot),
+        real_data=None if table.real_data is None else with_audit(table.real_data),
+        rows=tuple(map(with_audit, table.rows)),
+        paper=tuple(map(with_audit, table.paper)),
+    )
+
+
+def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
+    """id of a row -> its attacks."""
+    by_identity: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        by_identity[tuple(_row_identity(row).values())].append(row)
+    found: dict[int, list[AttackResult]] = defaultdict(list)
+    for result in evidence.attacks:
+        candidates = by_identity.get(tuple(_identity(result).values()), [])
+        known = evidence.defaults(result.subject.mechanism, result.subject.task)
+        differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
+        for row, count in zip(candidates, differ, strict=True):
+            if count == min(differ):
+                found[id(row)].append(result)
+    return found
+
+
+def _identity(result: AttackResult) -> dict[str, Any]:
+    """What must be equal between an attack and a row, by name."""
+    subject, model = result.subject, result.manifest.model
+    return {
+        "mechanism": subject.mechanism,
+        "task": subject.task,
+        "model": model.name,
+        "ε": None if subject.mechanism in _ENDS else subject.epsilon,
+        "plug-in file": subject.plugin,
+        "task version": str(subject.task_version),
+        "source of records": subject.source,
+        "model weights": model.sha256 or model.revision,
+        "δ": subject.delta,
+        "accounting": result.privacy.mode,
+    }
+
+
+def _row_identity(row: Row) -> dict[str, Any]:
+    cell, model = row.results[0].cell, row.results[0].manifest.model
+    return {
+        "mechanism": cell.mechanism,
+        "task": cell.task,
+        "model": model.name,
+        "ε": None if row.is_end else cell.epsilon,
+        "plug-in file": cell.plugin,
+        "task version": str(cell.task_version),
+        "source of records": cell.source,
+        "model weights": model.sha256 or model.revision,
+        "δ": cell.delta,
+        "accounting": cell.mode,
+    }
+
+
+def _options(row: Row) -> Options:
+    return row.results[0].cell.options
+
+
+def _differing_words(attacked: Options, own: Options, defaults: Options) -> int:
+    pairs = differing_options(attacked, own, defaults).values()
+    return sum(any(isinstance(value, str | bool) for value in pair) for pair in pairs)
+
+
+def _names(one: External, row: Row, group: Group) -> bool:
+    same_board = (one.suite, str(one.version), one.model) == (group.suite, group.version, group.model)
+    return same_board and (one.task, one.label, one.epsilon) == (row.task, row.label, row.epsilon)
+
+
+def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
+    """What a reader must know of attacks on these tables, beside why rows have no rank."""
+    for table in tables:
+        for row in (*table.in_order, *table.paper):
+            if row.audit.flag and row not in table.rows:
+                yield Note(Weight.REFUTED, f"{row.title} on {table.task}", f": {row.audit.flag}")
+            for doubt in row.audit.doubts:
+                yield Note(Weight.DOUBT, f"{row.title} on {table.task}", f" in doubt: {doubt}")
+
+
+def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
+    """Attacks on a row of the board in another version, and external evaluations that name no row of it.
+
+    External evaluations of suites that are not on the board are another board's business.
+    """
+    rows = [row for table in tables for row in (*table.in_order, *table.paper)]
+    used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
+    others: dict[str, list[str]] = defaultdict(list)
+    for result in evidence.attacks:
+        own = _identity(result)
+        for row in rows if id(result) not in used else []:
+            theirs = _row_identity(row)
+            differs = [name for name, value in own.items() if theirs[name] != value]
+            if not set(differs) & {"mechanism", "task", "model", "ε"}:
+                others[", ".join(differs)].append(f"{row.title}, {row.task}")
+                break
+    for what, on in others.items():
+        rows_named = list(dict.fromkeys(on))
+        more = f" and {len(rows_named) - _NAMED} more" if len(rows_named) > _NAMED else ""
+        count = f"{len(on)} attack{'' if len(on) == 1 else 's'}"
+        yield f"Left out {count} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
+    suites = {group.suite for group in groups}
+    for one in evidence.external:
+        if one.suite in suites and id(one) not in used:
+            named = f"{one.label} at ε = {epsilon_text(one.epsilon)} on {one.task}, model {one.model}"
+            yield (
+                f"An external evaluation ({one.attack}, {one.authors}) names no row of this board: {named},"
+                f" version {one.version}."
+            )

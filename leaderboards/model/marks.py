@@ -1,0 +1,91 @@
+"""Marks: what a reader must know of the proved ε of a row, by rules over its results and never by its name.
+
+`up_to_rounding` and `checked` are the rules; everything that shows a row shows its marks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpicl.harness.run.results import Result
+
+#: Precisions in which the rows of a batch move each other by 1e-5 and less (docs/accounting.md, floating point).
+FINE_DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """sign: beside the row's name. name: in a few words. why: what it means, as the end of a sentence."""
+
+    sign: str
+    name: str
+    why: str
+
+
+ROUNDING = Mark(
+    "≈",
+    "proved up to rounding",
+    "the demonstrations were made by a model in less than float32, where one record may change how the prompts of"
+    " other slots are rounded; the proof leaves that out (docs/accounting.md, floating point)",
+)
+NOT_CHECKED = Mark(
+    "‡",
+    "plug-in, not checked",
+    "the mechanism's file had not passed `dpicl check` when it ran, so how far its ledger can be trusted is open",
+)
+
+
+def up_to_rounding(result: Result) -> bool:
+    """Whether the proof holds for real numbers, and the code that ran may depart from them by a visible amount.
+
+    So it is for demonstrations (they serve any number of queries) that cost a private event and a finite ε, where the
+    model's dtype is coarser than float32. Answer mechanisms read every slot alone.
+    """
+    privacy = result.privacy
+    finite = math.isfinite(privacy.epsilon_proved)
+    return privacy.queries is None and finite and _private(privacy.event) and result.manifest.dtype not in FINE_DTYPES
+
+
+def checked(result: Result, vouched: bool | None = None) -> bool | None:
+    """Whether the plug-in file behind a result passed the conformance kit; None for a mechanism of the package.
+
+    vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a result that was sent
+    says of itself does not count. None: the result is our own.
+    """
+    if result.cell.plugin is None:
+        return None
+    return bool(result.manifest.plugin_checked) if vouched is None else vouched
+
+
+def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Mark, ...]:
+    """The marks of a row: one bad seed is enough. vouched: see `checked`."""
+    found = list(results)
+    not_checked = any(checked(one, vouched) is False for one in found)
+    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, not_checked))
+    return tuple(mark for mark, holds in rules if holds)
+
+
+def signs(marks: Iterable[Mark]) -> str:
+    """'≈‡'."""
+    return "".join(mark.sign for mark in marks)
+
+
+def _private(event: Mapping[str, Any]) -> bool:
+    """Whether any part of an event, as `dpicl.harness.privacy.events.to_json` writes it, is more than NoOp."""
+    left: list[Any] = [event]
+    while left:
+        match left.pop():
+            case {"event": "none"}:
+                continue
+            case {"event": "parallel", "of": dict(branches)}:
+                left.extend(branches.values())
+            case {"event": "compose", "of": list(parts)}:
+                left.extend(parts)
+            case {"event": "poisson" | "fixed_size" | "repeat", "of": inner}:
+                left.append(inner)
+            case _:
+                return True
+    return False

@@ -1,0 +1,238 @@
+"""A row of the board: one mechanism at one epsilon on one task, over its seeds.
+
+Recovery is (score - zero-shot) / (real demonstrations - zero-shot), each a mean over the same seeds, on the same task,
+model and test records: 0% is what the model does without any record, 100% what it does with real ones and no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.marks import Mark, marks_of
+from dpicl.leaderboards.model.metrics import is_distance
+from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
+
+if TYPE_CHECKING:
+    from dpicl.leaderboards.model.submissions import Reproduction, Submission
+
+ZERO_SHOT = "zero_shot"
+REAL_DATA = "real_demonstrations"
+#: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
+MINIMUM_GAIN = 0.05
+_ROUNDING = 1e-9
+
+#: Why a row with secure noise has no recovery.
+SECURE_NOTE = "with secure noise there is none, since it would follow from the row at ε = ∞"
+
+BySeed = Mapping[int, Result]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mechanism at one epsilon on one task, over its seeds.
+
+    epsilon: the target that was asked for (0 and infinity are the two ends). claimed, proved, epsilon_per_query: the
+    largest over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in
+    [0, 1]. zero_shot, real_data: mean scores of the two ends over this row's seeds, from which its recovery is made;
+    None where an end lacks one of them. recovery: None when it is not defined, and then recovery_note says why.
+    recovery_interval: 95%; None for the ends, without a recovery, and where the gain of real demonstrations may be
+    nothing. metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
+    unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
+    None for one of our own.
+    """
+
+    label: str
+    mechanism: str
+    task: str
+    mode: str
+    epsilon: float
+    claimed: float | None
+    proved: float
+    epsilon_per_query: float | None
+    queries: int | None
+    score: float
+    low: float
+    high: float
+    zero_shot: float | None
+    real_data: float | None
+    recovery: float | None
+    recovery_note: str
+    recovery_interval: tuple[float, float] | None
+    metrics: Mapping[str, float]
+    aggregates: Mapping[str, float]
+    skipped: Mapping[str, str]
+    unranked: str
+    marks: tuple[Mark, ...]
+    results: tuple[Result, ...] = field(repr=False)
+    audit: Audit = field(default_factory=Audit, repr=False)
+    submission: Submission | None = field(default=None, repr=False)
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        return tuple(result.cell.seed for result in self.results)
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this is zero-shot or real demonstrations, the two ends of the scale."""
+        return self.mechanism in (ZERO_SHOT, REAL_DATA)
+
+    @property
+    def reported(self) -> float | None:
+        """The score that the paper of a submission reports for this task and ε; None where it does not."""
+        return None if self.submission is None else self.submission.reported.get((self.task, self.epsilon))
+
+    @property
+    def reproduced(self) -> tuple[Reproduction, ...]:
+        """Cells of this row that somebody else ran again."""
+        if self.submission is None:
+            return ()
+        return self.submission.reproductions(result.cell_id for result in self.results)
+
+    @property
+    def title(self) -> str:
+        return title_of(self.label, self.epsilon)
+
+    @property
+    def recovery_sum(self) -> str:
+        """'(0.600 − 0.400) / (0.800 − 0.400)': the recovery in the numbers from which it is made; "" without one."""
+        if self.recovery is None or self.zero_shot is None or self.real_data is None:
+            return ""
+        score, zero_shot, real_data = map(score_text, (self.score, self.zero_shot, self.real_data))
+        return f"({score} − {zero_shot}) / ({real_data} − {zero_shot})"
+
+    @property
+    def numbers(self) -> Mapping[str, float]:
+        """Metrics and aggregates together."""
+        return {**self.metrics, **self.aggregates}
+
+
+def title_of(label: str, epsilon: float) -> str:
+    """'tang at ε = 1'."""
+    return f"{label} at ε = {epsilon_text(epsilon)}"
+
+
+def recover(
+    score: float, zero_shot: float, real_data: float, lower_is_better: bool = False
+) -> tuple[float | None, str]:
+    """(recovery, "") or (None, the reason why there is none, in the numbers that decided it)."""
+    gain = zero_shot - real_data if lower_is_better else real_data - zero_shot
+    if gain < MINIMUM_GAIN - _ROUNDING:
+        shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
+        ends = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
+        return None, f"{ends}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+    return (score - zero_shot) / (real_data - zero_shot), ""
+
+
+def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
+    """The row of these results, one a seed. ends: results of both ends of the scale, with the same documents."""
+    results = tuple(by_seed[seed] for seed in sorted(by_seed))
+    first = results[0]
+    low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
+    known = {} if _secure(by_seed, ends) else ends
+    zero_shot, real_data = (_over_seeds(by_seed, known.get(name, {})) for name in (ZERO_SHOT, REAL_DATA))
+    score = fmean(map(score_of, results))
+    recovery, note = _recovery(by_seed, ends, score, zero_shot, real_data)
+    proved = max(result.privacy.epsilon_proved for result in results)
+    return Row(
+        label=first.cell.label,
+        mechanism=first.cell.mechanism,
+        task=first.cell.task,
+        mode=first.cell.mode,
+        epsilon=first.cell.epsilon,
+        claimed=_largest(result.privacy.epsilon_claimed for result in results),
+        proved=proved,
+        epsilon_per_query=_largest(result.privacy.epsilon_per_query for result in results),
+        queries=first.privacy.queries,
+        score=score,
+        low=low,
+        high=high,
+        zero_shot=zero_shot,
+        real_data=real_data,
+        recovery=recovery,
+        recovery_note=note,
+        recovery_interval=None if recovery is None else _recovery_interval(by_seed, ends),
+        metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
+        aggregates=_means([result.aggregates for result in results]),
+        skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
+        unranked=_unranked(first, proved),
+        marks=marks_of(results),
+        results=results,
+    )
+
+
+def outcomes_of(result: Result) -> tuple[tuple[str, ...], list[float]]:
+    """Ids and outcomes of the main metric, in the order of the ids."""
+    documents = result.documents[result.main_metric]
+    pairs = sorted(zip(documents.ids, documents.outcomes, strict=True))
+    return tuple(name for name, _ in pairs), [float(outcome) for _, outcome in pairs]
+
+
+def _largest(epsilons: Iterable[float | None]) -> float | None:
+    return max((epsilon for epsilon in epsilons if epsilon is not None), default=None)
+
+
+def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Name -> mean over seeds, of the names that every seed has, in the order of the first."""
+    return {name: fmean(one[name] for one in values) for name in values[0] if all(name in one for one in values)}
+
+
+def _unranked(result: Result, proved: float) -> str:
+    cell = result.cell
+    if cell.mechanism in (ZERO_SHOT, REAL_DATA):
+        return "an end of the scale"
+    if cell.mode != "proved":
+        return "accounted as its authors do"
+    if math.isinf(cell.epsilon):
+        return "run without noise"
+    if proved > cell.epsilon * (1 + _ROUNDING):
+        return "its proved ε is above the ε that it was run for"
+    return ""
+
+
+def _over_seeds(by_seed: BySeed, end: BySeed) -> float | None:
+    """The mean score of an end over the seeds of a row; None where it lacks one."""
+    return fmean(score_of(end[seed]) for seed in by_seed) if by_seed.keys() <= end.keys() else None
+
+
+def _secure(by_seed: BySeed, ends: Mapping[str, BySeed]) -> bool:
+    """Whether a recovery would follow from the row at epsilon = infinity of private records, which nothing covers."""
+    return any(result.cell.secure for part in (by_seed, *ends.values()) for result in part.values())
+
+
+def _recovery(
+    by_seed: BySeed, ends: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
+) -> tuple[float | None, str]:
+    """Recovery over the row's own seeds; both ends must have every one of them. None with secure noise."""
+    if _secure(by_seed, ends):
+        return None, SECURE_NOTE
+    if zero_shot is None or real_data is None:
+        name = ZERO_SHOT if zero_shot is None else REAL_DATA
+        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - ends[name].keys())}"
+    return recover(score, zero_shot, real_data, is_distance(next(iter(by_seed.values())).main_metric))
+
+
+def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float, float] | None:
+    """Paired by seed and document: the row and both ends are drawn together, since they share both."""
+    if next(iter(by_seed.values())).cell.mechanism in ends:
+        return None
+    row, zero_shot, real_data = (
+        np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
+        for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA])
+    )
+    sign = -1.0 if is_distance(next(iter(by_seed.values())).main_metric) else 1.0  # the gain is the positive side
+    low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def score_of(result: Result) -> float:
+    """The main metric of one result."""
+    return float(result.scores[result.main_metric].value)

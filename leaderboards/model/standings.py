@@ -1,0 +1,303 @@
+"""Standings: the rows of one task, and rankings over several tasks, from results that may be compared."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.groups import Group
+from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.metrics import is_distance, task_kind
+from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of, title_of
+from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
+
+#: Means that differ by less are equal: the difference is of the order in which numbers were added.
+_EQUAL = 1e-9
+
+
+@dataclass(frozen=True)
+class Missing:
+    """An end of the scale that has no result, for some seeds or for all, and the command that makes it."""
+
+    what: str
+    command: str
+
+
+@dataclass(frozen=True)
+class TaskTable:
+    """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them."""
+
+    task: str
+    metric: str
+    documents: int
+    zero_shot: Row | None
+    real_data: Row | None
+    rows: tuple[Row, ...]
+    paper: tuple[Row, ...]
+    missing: tuple[Missing, ...]
+
+    @property
+    def in_order(self) -> tuple[Row, ...]:
+        """Zero-shot, the mechanisms by epsilon and falling score, real demonstrations."""
+        ends = [(self.zero_shot,), self.rows, (self.real_data,)]
+        return tuple(row for part in ends for row in part if row is not None)
+
+    @property
+    def absent(self) -> tuple[str, ...]:
+        """The ends of the scale that should have a row and have none; with secure noise nobody asks for ε = ∞."""
+        secure = any(result.cell.secure for row in (*self.in_order, *self.paper) for result in row.results)
+        ends = {ZERO_SHOT: self.zero_shot, **({} if secure else {REAL_DATA: self.real_data})}
+        return tuple(name for name, row in ends.items() if row is None)
+
+    @property
+    def kind(self) -> str:
+        """The kind of task, by its main metric."""
+        return task_kind(self.metric)
+
+    @property
+    def other_metrics(self) -> tuple[str, ...]:
+        """Metrics and aggregates beside the main metric; none where there is only one, which the details show."""
+        names = dict.fromkeys(name for row in (*self.in_order, *self.paper) for name in row.numbers)
+        others = tuple(name for name in names if name != self.metric)
+        return others if len(others) > 1 else ()
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str, str], ...]:
+        """(metric, why it was not computed, in how many rows: '3 of 11 rows'), each once."""
+        rows = (*self.in_order, *self.paper)
+        found = Counter(pair for row in rows for pair in row.skipped.items())
+        return tuple((name, reason, f"{count} of {len(rows)} rows") for (name, reason), count in found.items())
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
+
+    proved: the largest over all of its tasks. seeds: those behind the means (without one: all). submitted: whether it
+    was sent in. signs: of its marks.
+    """
+
+    rank: int | None
+    label: str
+    epsilon: float
+    proved: float
+    recovery: float | None
+    score: float | None
+    seeds: tuple[int, ...]
+    submitted: bool = False
+    signs: str = ""
+
+    @property
+    def is_end(self) -> bool:
+        """Whether this is zero-shot or real demonstrations."""
+        return self.label in (ZERO_SHOT, REAL_DATA)
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
+
+    kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
+    """
+
+    kind: str
+    total: int
+    tasks: tuple[str, ...]
+    left_out: tuple[tuple[str, str], ...]
+    standings: tuple[Standing, ...]
+
+    @property
+    def title(self) -> str:
+        """'all tasks' or 'text tasks' where every one of them counts, else '1 of 2 tasks'."""
+        if len(self.tasks) == self.total:
+            return f"{self.kind or 'all'} tasks"
+        return f"{len(self.tasks)} of {self.total} {f'{self.kind} ' if self.kind else ''}tasks"
+
+    @property
+    def scope(self) -> str:
+        """The title, with the tasks that count where they are not all."""
+        return self.title if len(self.tasks) in (0, self.total) else f"{self.title}: {names_text(self.tasks)}"
+
+    @property
+    def says(self) -> str:
+        """What the means are over, in words."""
+        if not self.tasks:
+            return "no mean recovery, since on none of them every row has one"
+        return f"{'recovery on' if len(self.tasks) == 1 else 'mean recovery over'} {names_text(self.tasks)}"
+
+
+def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
+    """The rows of one task from results of one group and one version of the task.
+
+    With secure noise the row at epsilon = infinity is not asked for.
+    """
+    ends: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
+    cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
+    for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
+        cell = result.cell
+        if cell.mechanism in ends:
+            ends[cell.mechanism][cell.seed] = result
+        else:
+            cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
+    rows = [make_row(by_seed, ends) for by_seed in cells.values()]
+    sign = 1 if is_distance(results[0].main_metric) else -1
+    rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
+    wanted = {result.cell.seed for result in results}
+    return TaskTable(
+        task=task,
+        metric=results[0].main_metric,
+        documents=len(outcomes_of(results[0])[0]),
+        zero_shot=make_row(ends[ZERO_SHOT], ends) if ends[ZERO_SHOT] else None,
+        real_data=make_row(ends[REAL_DATA], ends) if ends[REAL_DATA] else None,
+        rows=tuple(row for row in rows if row.mode == "proved"),
+        paper=tuple(row for row in rows if row.mode != "proved"),
+        missing=tuple(_missing(group, task, ends, wanted, any(result.cell.secure for result in results))),
+    )
+
+
+def recovery_notes(table: TaskTable) -> list[str]:
+    """The scores of both ends from which recoveries are made where other seeds stand in the table, and why rows have
+    none."""
+    rows = (*table.in_order, *table.paper)
+    ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
+    notes: dict[str, None] = {}
+    for row in rows:
+        if row.is_end or row.recovery is None or ends == {row.seeds}:
+            continue
+        if row.zero_shot is not None and row.real_data is not None:
+            ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
+            notes[f"recovery over seeds {seeds_text(row.seeds)}: {ends_said} over these seeds."] = None
+    reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
+    for reason, count in reasons.items():
+        notes[f"recovery n/a in {count} of {len(rows)} rows: {reason}."] = None
+    return list(notes)
+
+
+def ranks(rankings: Sequence[Ranking]) -> dict[tuple[str, str, float], tuple[int, Ranking]]:
+    """(task, label, ε) -> a proved row's rank, and the ranking in which it has it, where its task counts there."""
+    return {
+        (task, one.label, one.epsilon): (one.rank, ranking)
+        for ranking in rankings
+        for task in ranking.tasks
+        for one in ranking.standings
+        if one.rank is not None
+    }
+
+
+def has_per_query(rows: Iterable[Row]) -> bool:
+    """Whether a table of these rows has the column per-query ε."""
+    return any(row.epsilon_per_query is not None for row in rows)
+
+
+def first_per_query(tables: Sequence[TaskTable]) -> TaskTable | None:
+    """The table under which the column per-query ε is explained."""
+    return next((table for table in tables if has_per_query((*table.in_order, *table.paper))), None)
+
+
+def absent_kinds(tables: Sequence[TaskTable]) -> dict[str, list[str]]:
+    """Kind of task -> labels of our ranked rows without a result on any task of it, among kinds that some row does."""
+    by_kind: dict[str, set[str]] = defaultdict(set)
+    for table in tables:
+        by_kind[table.kind] |= {row.label for row in table.rows if not row.unranked and row.submission is None}
+    everybody = set().union(*by_kind.values())
+    return {kind: sorted(everybody - own) for kind, own in by_kind.items() if own and everybody - own}
+
+
+def rankings(tables: Sequence[TaskTable]) -> tuple[Ranking, ...]:
+    """One ranking over all tasks where every ranked row does every kind of task, else one for each kind.
+
+    A mechanism that is made for one kind then takes nothing from the others, and nobody's mean is over other tasks than
+    its rivals'. A kind without a ranked row has no ranking.
+    """
+    if not absent_kinds(tables):
+        parts = {"": list(tables)}
+    else:
+        parts = {kind: [table for table in tables if table.kind == kind] for kind in sorted({t.kind for t in tables})}
+    found = (_ranking(kind, own) for kind, own in parts.items())
+    return tuple(ranking for ranking in found if ranking is not None)
+
+
+def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
+    """The ranking over these tasks, or None when nothing can be ranked.
+
+    Our own rows decide over which tasks the mean is; a submitted row without one of them has no rank.
+    """
+    rows: dict[tuple[float, str], dict[str, Row]] = defaultdict(dict)
+    for table in tables:
+        for row in table.rows:
+            if not row.unranked:
+                rows[row.epsilon, row.label][table.task] = row
+    if not rows:
+        return None
+    common, left_out = [], []
+    ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
+    for table in tables:
+        if reason := _absences({pair: own.get(table.task) for pair, own in sorted((ours or rows).items())}):
+            left_out.append((table.task, reason))
+        else:
+            common.append(table.task)
+    ranked = _ranked([_standing(epsilon, label, own, common) for (epsilon, label), own in rows.items()])
+    zero_shot = {table.task: table.zero_shot for table in tables if table.zero_shot}
+    real_data = {table.task: table.real_data for table in tables if table.real_data}
+    first = [_standing(0.0, ZERO_SHOT, zero_shot, common)] if zero_shot else []
+    last = [_standing(math.inf, REAL_DATA, real_data, common)] if real_data else []
+    return Ranking(kind, len(tables), tuple(common), tuple(left_out), tuple(first + ranked + last))
+
+
+def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
+    """Means over the common tasks, where the row has a recovery on each of them; the rank comes later."""
+    whole = all(task in rows and (rows[task].is_end or rows[task].recovery is not None) for task in common)
+    own = [rows[task] for task in common] if whole else []
+    recoveries = [row.recovery for row in own if row.recovery is not None]
+    return Standing(
+        rank=None,
+        label=label,
+        epsilon=epsilon,
+        proved=max(row.proved for row in rows.values()),
+        recovery=fmean(recoveries) if own and len(recoveries) == len(own) else None,
+        score=fmean(row.score for row in own) if own else None,
+        seeds=tuple(sorted({seed for row in own or rows.values() for seed in row.seeds})),
+        submitted=any(row.submission is not None for row in rows.values()),
+        signs=signs(dict.fromkeys(mark for row in rows.values() for mark in row.marks)),
+    )
+
+
+def _ranked(standings: list[Standing]) -> list[Standing]:
+    """Ranks within each epsilon above 0, best recovery first; equal recoveries share a rank."""
+    placed = []
+    for one in standings:
+        rivals = [other.recovery for other in standings if other.epsilon == one.epsilon and other.recovery is not None]
+        own = None if one.epsilon == 0 else one.recovery
+        rank = None if own is None else 1 + sum(rival > own + _EQUAL for rival in rivals)
+        placed.append(replace(one, rank=rank))
+    return sorted(placed, key=lambda one: (one.epsilon, one.rank or math.inf, one.label))
+
+
+def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
+    """Why a task does not count: which rows have no result or no recovery there; "" where all have one."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for (epsilon, label), row in rows.items():
+        if row is None or row.recovery is None:
+            found["" if row is None else row.recovery_note].append(title_of(label, epsilon))
+
+    def said(note: str, titles: list[str]) -> str:
+        if not note:
+            return f"{named(titles)} {'has' if len(titles) == 1 else 'have'} no result"
+        whole = 1 < len(titles) == len(rows)
+        return f"no row has a recovery there, since {note}" if whole else f"{named(titles)}: {note}"
+
+    return "; ".join(said(note, titles) for note, titles in found.items())
+
+
+def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int], secure: bool) -> Iterable[Missing]:
+    symbols = {ZERO_SHOT: "ε = 0", **({} if secure else {REAL_DATA: "ε = ∞"})}
+    for name, symbol in symbols.items():
+        lacking = wanted - ends[name].keys()
+        if lacking:
+            seeds = "seed" if len(lacking) == 1 else "seeds"
+            yield Missing(f"{name} ({symbol}) on {task}, {seeds} {seeds_text(lacking)}", group.run_command(task, name))

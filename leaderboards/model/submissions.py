@@ -1,0 +1,109 @@
+"""Submissions as the board knows them: the results of a method that somebody sent in, and what was found about it.
+
+On the board such a method is called ``team/method``, which no row of a suite can be (no slash in those). Its results
+are compared like all others; `dpicl.leaderboards.gate` decides whether they may be there at all, and reads the folders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.marks import marks_of
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
+from dpicl.leaderboards.model.standings import TaskTable
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """One cell of a submission that somebody else ran again. reported, reproduced: main metric, in [0, 1].
+
+    identical: whether the same texts were released as well. by, created, commit: who, when, and with which code.
+    """
+
+    cell_id: str
+    task: str
+    epsilon: float
+    seed: int
+    reported: float
+    reproduced: float
+    identical: bool
+    by: str
+    created: str
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class Submission:
+    """A method that was sent in.
+
+    team, method: its two folders. rows: labels of its results, most often one. authors, licence, paper, code,
+    public_data, tuning: as submission.yaml says. reported: (task, ε) -> the score that the paper reports, in [0, 1].
+    footnote: what a reader must know. unreliable: why the maintainers do not trust it, or ""; it then has no rank.
+    reproduced: the cells that were run again. plugin: its code, None where it is in the package or was not sent.
+    """
+
+    team: str
+    method: str
+    folder: Path
+    authors: tuple[str, ...]
+    licence: str
+    paper: str
+    code: str
+    public_data: str
+    tuning: str
+    reported: Mapping[tuple[str, float], float] = field(default_factory=dict)
+    footnote: str = ""
+    unreliable: str = ""
+    reproduced: tuple[Reproduction, ...] = ()
+    plugin: Path | None = None
+    results: tuple[Result, ...] = field(default=(), repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.team}/{self.method}"
+
+    @property
+    def rows(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(result.cell.label for result in self.results))
+
+    def title(self, label: str) -> str:
+        """What one of its rows is called on the board."""
+        return self.name if len(self.rows) < 2 else f"{self.name}:{label}"
+
+    def reproductions(self, cells: Iterable[str]) -> tuple[Reproduction, ...]:
+        """Those of these cells."""
+        wanted = set(cells)
+        return tuple(one for one in self.reproduced if one.cell_id in wanted)
+
+
+def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
+    """(the results of all submissions, each under its title; title -> submission).
+
+    The ends of the scale are never taken from a submission: all recoveries would move with them.
+    """
+    results, owners = [], {}
+    for submission in submissions:
+        for result in submission.results:
+            if result.cell.mechanism in (ZERO_SHOT, REAL_DATA):
+                continue
+            title = submission.title(result.cell.label)
+            owners[title] = submission
+            results.append(result.model_copy(update={"cell": result.cell.model_copy(update={"label": title})}))
+    return results, owners
+
+
+def with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:
+    """The table with every submitted row knowing its submission; an unreliable one has no rank."""
+
+    def owned(row: Row) -> Row:
+        submission = owners.get(row.label)
+        if submission is None:
+            return row
+        reason = f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission.unreliable else ""
+        marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
+        return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
+
+    return replace(table, rows=tuple(map(owned, table.rows)), paper=tuple(map(owned, table.paper)))

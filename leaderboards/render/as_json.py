@@ -1,0 +1,89 @@
+"""Attacks as plain JSON, for `dpicl board --json`: numbers, names and settings, without ledgers and manifests."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.leaderboards.model.attack_text import trials_text
+from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.rows import Row
+
+
+def audit_json(audit: Audit) -> dict[str, Any]:
+    """The audited ε of a row (None without an attack of ours), the attack behind it, and all attacks."""
+    best = {} if audit.best is None else _bound_json(audit.best)
+    return {
+        "epsilon": audit.epsilon,
+        "confidence": best.get("confidence"),
+        "attack": best.get("attack"),
+        "access": best.get("access"),
+        "trials": best.get("trials"),
+        "flag": audit.flag,
+        "doubts": list(audit.doubts),
+        "attacks": [attack_json(result) for result in audit.attacks],
+        "external": [external_json(one) for one in audit.external],
+    }
+
+
+def submission_json(row: Row) -> dict[str, Any] | None:
+    """Where a submitted row comes from, and what was found about it; None for a row of our own."""
+    one = row.submission
+    if one is None:
+        return None
+    names = ("name", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
+    return {
+        **{name: getattr(one, name) for name in names},
+        "authors": list(one.authors),
+        "reported": row.reported,
+        "reproduced": [asdict(again) for again in row.reproduced],
+    }
+
+
+def _bound_json(result: AttackResult) -> dict[str, Any]:
+    bound = result.bound
+    return {
+        "attack": result.attack,
+        "access": result.access,
+        "epsilon": None if bound is None else bound.epsilon,
+        "confidence": None if bound is None else bound.confidence,
+        "method": None if bound is None else bound.method,
+        "trials": trials_text(result),
+    }
+
+
+def attack_json(result: AttackResult) -> dict[str, Any]:
+    """One attack: its bound, what it measured, and on what."""
+    bound = result.bound
+    return {
+        **_bound_json(result),
+        "id": result.id,
+        "epsilon_asked": result.subject.epsilon,
+        "epsilon_proved": result.privacy.epsilon_proved,
+        "delta": result.privacy.delta,
+        "queries": result.privacy.queries,
+        "decision": None if bound is None or bound.decision is None else bound.decision.model_dump(mode="json"),
+        "subject": result.subject.model_dump(mode="json"),
+        "settings": result.settings,
+        "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
+        "counts": dict(result.counts),
+        "notes": list(result.notes),
+        "weights": result.manifest.model.sha256 or result.manifest.model.revision,
+        "created": result.created,
+    }
+
+
+def external_json(one: External) -> dict[str, Any]:
+    """An external evaluation as its file says it."""
+    return one.model_dump(mode="json", exclude={"schema_version", "kind"})
+
+
+def finite(value: Any) -> Any:
+    """The value with infinity as the text "Infinity", since JSON has no number for it."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return "Infinity" if isinstance(value, float) and math.isinf(value) else value

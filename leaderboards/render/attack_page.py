@@ -1,0 +1,57 @@
+"""The board of all attacks as one static page (see leaderboards/render/page.py for what a page may hold)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.render import page, svg
+from dpicl.leaderboards.render.attack_plots import AUC, attack_points, auc_svg, audited_svg
+
+_ENDS = (ZERO_SHOT, REAL_DATA)
+
+
+def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
+    """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
+    return page.write({"index.html": attacks_page(board)}, folder)
+
+
+def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+    mechanisms = sorted({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
+    styles = {name: i % svg.STYLES for i, name in enumerate(mechanisms)}
+    return page.render(
+        "attacks.html",
+        root,
+        board=board,
+        legend=[(name, svg.key(style)) for name, style in styles.items()],
+        audited_plots=list(_audited_plots(board, styles)),
+        auc_plots=list(_auc_plots(board, styles)),
+        nav=links,
+        downloads=False,
+    )
+
+
+def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every model: all bounds, whatever the attack and the task."""
+    for name, source in dict.fromkeys((table.model, table.source) for table in board.tables):
+        tables = [table for table in board.tables if (table.model, table.source) == (name, source)]
+        results = [one for table in tables for one in table.results]
+        points = [point for one in results for point in attack_points(one.subject.mechanism, [one])]
+        if points:
+            yield f"audited against proved ε: {name}, {source} records", audited_svg(points, styles)
+
+
+def _auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    for table in board.tables:
+        found = [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]
+        if found:
+            yield _caption(table), auc_svg(found, styles, f"{_caption(table)}: AUC against ε, with 95% intervals")
+
+
+def _caption(table: AttackTable) -> str:
+    return f"{table.title}, {table.source} records, {table.model}"

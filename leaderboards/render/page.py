@@ -1,0 +1,208 @@
+"""Pages: no server, nothing loaded from elsewhere, work from file://.
+
+Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
+direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
+links, data for scripts is JSON without a character that could end its element, and the content security policy admits
+this page's own style and script by their hashes and nothing else: no other script, no request, no form.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from dpicl.harness.core.errors import ResultError
+from dpicl.leaderboards.model import attack_text
+from dpicl.leaderboards.model.audits import attack_name
+from dpicl.leaderboards.model.metrics import is_distance, metric_name, scored_things
+from dpicl.leaderboards.model.text import (
+    bound_text,
+    confidence_text,
+    epsilon_text,
+    interval_text,
+    names_text,
+    queries_text,
+    recovery_text,
+    score_text,
+    seeds_text,
+    visible,
+)
+
+_TEMPLATES = Path(__file__).resolve().parent / "templates"
+#: Template -> (its styles beside page.css, its scripts beside theme.js).
+_PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter", "choose")),
+    "retired.html": (("tables", "sortable", "plots"), ("sort",)),
+    "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
+    "row.html": (("tables",), ()),
+    "compare.html": (("tables", "compare"), ("compare",)),
+    "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
+    "track.html": (("tables", "sortable", "plots"), ("sort",)),
+    "suites.html": (("tables", "sortable"), ("sort",)),
+}
+#: Every page of ours has this, so that old ones can be told from other people's files.
+GENERATOR = "dpicl board"
+_GENERATED_FOLDERS = ("rows", "mechanisms")
+_LONGEST_ADDRESS = 500
+
+
+def render(template: str, root: str = "", **values: Any) -> str:
+    """A template as a whole page, with the style, the script and the policy that admits them.
+
+    root: the way from the page to the site's first page, "" or "../".
+    """
+    styles, scripts = _PARTS[template]
+    style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
+    script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        " img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    page = _environment().get_template(template)
+    return page.render(
+        policy=policy, style=Markup(style), script=Markup(script), root=root, generator=GENERATOR, **values
+    )
+
+
+def write(files: Mapping[str, str], folder: Path) -> Path:
+    """Writes the files of a site, each whole or not at all, and returns the path of ``folder/index.html``.
+
+    files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
+    people's files never are. Raises ResultError when the folder cannot be written.
+    """
+    folder = Path(folder)
+    for name, content in files.items():
+        write_file(folder / name, content)
+    try:
+        for old in (path for part in _GENERATED_FOLDERS for path in (folder / part).glob("*.html")):
+            target = old
+            if old.relative_to(folder).as_posix() not in files and _is_ours(old):
+                old.unlink()
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    return folder / "index.html"
+
+
+def write_file(target: Path, content: str) -> None:
+    """Writes one file whole or not at all. Raises ResultError when it cannot."""
+    try:
+        _write_whole(target, content)
+    except OSError as error:
+        raise _unwritable(target, error) from error
+
+
+def _unwritable(target: Path, error: OSError) -> ResultError:
+    return ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.")
+
+
+def data(value: Any) -> Markup:
+    """The value as JSON for an element of type application/json. No text in it can end the element or a comment."""
+    text = json.dumps(_visible(value), allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def web_address(text: str) -> str | None:
+    """The text where it is an address that may become a link: http or https, a host, nothing strange in it."""
+    if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
+        return None
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return None
+    return text if parts.hostname and "@" not in parts.netloc else None
+
+
+def _write_whole(target: Path, content: str) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".site", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(content)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _is_ours(path: Path) -> bool:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return f'<meta name="generator" content="{GENERATOR}">' in file.read(2000)
+
+
+def _visible(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {visible(str(key)): _visible(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_visible(item) for item in value]
+    return visible(value) if isinstance(value, str) else value
+
+
+def _joined(folder: str, ending: str, names: tuple[str, ...]) -> str:
+    """The files one after another, without indents and comments: every page carries them."""
+    text = "".join((_TEMPLATES / folder / f"{name}.{ending}").read_text("utf-8") for name in names)
+    lines = (re.sub(r" // .*", "", line).strip() for line in text.splitlines())
+    return "".join(f"{line}\n" for line in lines if line and not line.startswith("//"))
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
+    )
+    environment.filters |= {
+        "epsilon": epsilon_text,
+        "bound": bound_text,
+        "confidence": confidence_text,
+        "score": score_text,
+        "recovery": recovery_text,
+        "queries": queries_text,
+        "seeds": seeds_text,
+        "names": names_text,
+        "metric": _metric,
+        "scored": scored_things,
+        "interval": interval_text,
+        "sentence": lambda text: text[:1].upper() + text[1:],
+        "attack_name": attack_name,
+        "measure": attack_text.measure_name,
+        "estimate": attack_text.estimate_text,
+        "trials": attack_text.trials_text,
+        "rates": attack_text.rates_text,
+        "options": attack_text.options_text,
+        "web_address": web_address,
+        "key": _key,
+        "data": data,
+    }
+    return environment
+
+
+def _key(value: float | None) -> str:
+    """What a column is sorted by: a number, `inf`, or nothing."""
+    return "" if value is None else f"{value:.6g}"
+
+
+def _metric(metric: str) -> str:
+    return metric_name(metric) + (" (lower is better)" if is_distance(metric) else "")

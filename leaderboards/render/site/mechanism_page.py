@@ -1,0 +1,121 @@
+"""The page of a mechanism, or of a method that was sent in: what it is, and all of its rows over tasks and ε."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpicl.harness.mechanism.registry import Registered
+from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.render.plot import privacy_utility_svg, series_styles
+from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
+from dpicl.leaderboards.render.site.sections import epsilon_key, three_epsilons
+
+#: A paragraph, or the points of a list.
+Block = str | tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class About:
+    """What the registry knows: a mechanism's documentation, that of its options, its paper, its code's origin."""
+
+    blocks: tuple[Block, ...]
+    options: tuple[Block, ...]
+    source: str
+    origin: str
+
+
+def about(registered: Registered) -> About:
+    """The documentation of the file (what is done, and why it is private) and that of the class (its options)."""
+    cls = registered.cls
+    own = cls.__dict__.get("__doc__") or ""
+    if own.startswith(f"{cls.__name__}("):  # the signature that a dataclass without a docstring gets
+        own = ""
+    text = sys.modules[cls.__module__].__doc__ or ""
+    return About(tuple(blocks(text)), tuple(blocks(own)), cls.source, registered.origin)
+
+
+def blocks(text: str) -> list[Block]:
+    """The paragraphs of a docstring; one whose lines begin with '1.', '2.' ... is a list of points."""
+    found: list[Block] = []
+    for part in re.split(r"\n\s*\n", text.replace("``", "").strip()):
+        if re.match(r"\s*1\. ", part):
+            points = re.split(r"(?m)^\s*\d+\. ", part)[1:]
+            found.append(tuple(" ".join(point.split()) for point in points))
+        else:
+            found.append(" ".join(part.split()))
+    return found
+
+
+def labels_of(board: Board) -> list[str]:
+    """Every row's name on the board, in the order of the alphabet."""
+    return sorted({row.label for section in board.sections for row in rows_of(section)})
+
+
+def mechanism_view(
+    board: Board, label: str, addresses: Addresses, mechanisms: Mapping[str, Registered]
+) -> dict[str, Any]:
+    """What the template shows of a mechanism. mechanisms: the registry; what is not in it has no documentation."""
+    parts = [part for section in board.sections if (part := _part(section, label))]
+    rows = [row for part in parts for row in part["rows"]]
+    submission = rows[0].submission
+    known = mechanisms.get(rows[0].mechanism) if submission is None else None
+    names = {row.mechanism for row in rows}
+    others = {row.label for section in board.sections for row in rows_of(section) if row.mechanism in names}
+    return {
+        "label": label,
+        "mechanism": rows[0].mechanism,
+        "about": None if known is None else about(known),
+        "submission": submission,
+        "reproduced": [again for row in rows for again in row.reproduced],
+        "reported": [row for row in rows if row.reported is not None],
+        "siblings": [(other, addresses.mechanism(other)) for other in sorted(others - {label})],
+        "parts": parts,
+        "addresses": addresses,
+        "epsilon_key": epsilon_key(),
+    }
+
+
+def _part(section: Section, label: str) -> dict[str, Any] | None:
+    """A section's rows of one mechanism with their plots and options; None where it has none."""
+    own = {
+        table.task: [row for row in (*table.in_order, *table.paper) if row.label == label] for table in section.tables
+    }
+    tables = [_only(table, own[table.task]) for table in section.tables if own[table.task]]
+    if not tables:
+        return None
+    rows = [row for table in tables for row in own[table.task]]
+    styles = series_styles(tables)
+    return {
+        "section": section,
+        "rows": rows,
+        "plots": [(table.task, table.metric, privacy_utility_svg(table, styles)) for table in tables if table.rows],
+        "epsilons": [(table.task, plot) for table in tables if (plot := three_epsilons(table)) is not None],
+        "tasks": [table.task for table in tables],
+        "options": _options({table.task: own[table.task][0] for table in tables}),
+        "attacked": [row for row in rows if row.audit.attacks or row.audit.external],
+    }
+
+
+def _only(table: TaskTable, rows: list[Row]) -> TaskTable:
+    """The table with these rows alone; the ends stay, for its plots."""
+    kept = {id(row) for row in rows}
+    return replace(
+        table,
+        rows=tuple(row for row in table.rows if id(row) in kept),
+        paper=tuple(row for row in table.paper if id(row) in kept),
+    )
+
+
+def _options(by_task: Mapping[str, Row]) -> list[tuple[str, list[str]]]:
+    """(option, its value on every task); one value where all tasks have the same."""
+    options = [row.results[0].cell.options for row in by_task.values()]
+    names = sorted({name for own in options for name in own})
+    found = [(name, [json.dumps(own[name]) if name in own else "–" for own in options]) for name in names]
+    return [(name, values[:1] if len(set(values)) == 1 else values) for name, values in found]

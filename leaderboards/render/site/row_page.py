@@ -1,0 +1,182 @@
+"""The page of a row: what was asked, what it released and spent, what attacks show, and how to make it again."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+from dpicl.harness.run.results import LedgerRow, Result
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.groups import reproduce_command
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import bound_text, epsilon_text, interval_text, queries_words, recovery_text
+from dpicl.leaderboards.render.events_text import describe
+from dpicl.leaderboards.render.site.addresses import Addresses
+
+#: Test records whose released answers the page shows of a row; result files hold them all.
+MOST_ANSWERS = 30
+#: What stands for the cost of a run with secure noise.
+WITHHELD = "withheld"
+#: The packages whose versions the page shows; result files hold them all.
+_PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
+
+
+def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses, frozen: bool) -> dict[str, Any]:
+    """Everything that the template shows of a row. frozen: it belongs to a retired version of the suite."""
+    first = row.results[0]
+    return {
+        "section": section,
+        "table": table,
+        "row": row,
+        "frozen": frozen,
+        "identity": addresses.of(row),
+        "mechanism_page": addresses.mechanism(row.label),
+        "facts": _facts(row),
+        "privacy_notes": list(dict.fromkeys(note for result in row.results for note in result.privacy.notes)),
+        "seeds": [_seed(result) for result in row.results],
+        "folder": _folder(row),
+        "ledger": [_ledger_entry(entry) for entry in first.privacy.ledger],
+        "ledgers_differ": len({_ledger_content(result) for result in row.results}) > 1,
+        "accountants": [(name, _said(value)) for name, value in sorted(first.privacy.accountants.items())],
+        "answers_queries": row.queries is not None,
+        "released": [(result.cell.seed, result.released) for result in row.results if result.released],
+        "answers": _answers(row),
+        "withheld": sum(result.released_count for result in row.results if not result.released and not result.answers),
+        "manifest": _manifest(first),
+        "other_commits": sorted({_commit(result) for result in row.results} - {_commit(first)}),
+        "cost": cost_text(row.results),
+        "command": command(section, row),
+    }
+
+
+def command(section: Section, row: Row) -> str:
+    """The command that makes a row again. That of a submitted row runs the code that was sent in."""
+    cell = row.results[0].cell
+    if row.submission is None:
+        return reproduce_command(section.group, cell, fixed=row.is_end)
+    words = ["dpicl", "run", section.group.asked]
+    if row.submission.plugin is not None:
+        folder = f"leaderboards/submissions/{row.submission.name}"
+        words += ["--plugin", f"{folder}/{row.submission.plugin.name}"]
+    words += ["--task", cell.task, "--mechanism", cell.mechanism, "--model", cell.model]
+    words += ["--source", section.group.source, "--epsilon", f"{cell.epsilon:g}"]
+    if cell.test_records is not None:
+        words += ["--limit", str(cell.test_records)]
+    for name, value in sorted(cell.options.items()):
+        words += ["--option", f"{cell.mechanism}.{name}={json.dumps(value)}"]
+    return shlex.join(words)
+
+
+def cost_text(results: tuple[Result, ...]) -> str:
+    """Time, tokens and memory in words; with secure noise they are withheld, and the files' zeros mean nothing."""
+    if any(result.cell.noise == "secure" for result in results):
+        return WITHHELD
+    seconds = [sum(result.cost.seconds.values()) for result in results]
+    memory = max(result.cost.peak_memory_mb for result in results)
+    tokens = sum(result.cost.tokens_read for result in results) / len(results)
+    return f"{sum(seconds) / len(seconds):.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+
+
+def options_text(options: dict[str, Any]) -> str:
+    """'slots = 8, style = completion', or 'none'."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or "none"
+
+
+def _facts(row: Row) -> dict[str, str]:
+    first = row.results[0]
+    knob = first.privacy.knob
+    return {
+        "mechanism": first.cell.mechanism,
+        "options": options_text(first.cell.options),
+        "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
+        "score": f"{row.score:.3f}, 95% interval {row.low:.3f} to {row.high:.3f}",
+        "recovery": recovery_text(row.recovery) + (f" = {row.recovery_sum}" if row.recovery_sum else ""),
+        "95% interval of recovery": interval_text(row.recovery_interval),
+        "privacy": f"ε = {epsilon_text(row.proved)} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
+        "accounting": row.mode,
+        "marks": ", ".join(f"{mark.sign} {mark.name}" for mark in row.marks) or "none",
+        "claimed ε": epsilon_text(row.claimed),
+        "audited ε": bound_text(row.audit.epsilon),
+        "covers": queries_words(row.queries),
+        "per-query ε": epsilon_text(row.epsilon_per_query),
+        "noise": first.cell.noise,
+        "shots": str(first.cell.shots),
+    }
+
+
+def _seed(result: Result) -> dict[str, Any]:
+    """One seed: its number, its score, what it cost, and the file that holds it."""
+    knob = result.privacy.knob
+    return {
+        "seed": result.cell.seed,
+        "score": result.scores[result.main_metric],
+        "proved": result.privacy.epsilon_proved,
+        "knob": None if knob is None else knob.value,
+        "seconds": WITHHELD if result.cell.noise == "secure" else f"{sum(result.cost.seconds.values()):.0f}",
+        "created": result.created,
+        "file": f"{result.cell_id}.json",
+    }
+
+
+def _folder(row: Row) -> str:
+    """Where the results are, below the folder of results; "" for a submission, which has a folder of its own."""
+    cell = row.results[0].cell
+    return "" if row.submission is not None else Store(Path("."), cell.suite).path(cell).parent.as_posix()
+
+
+def _said(value: Any) -> str:
+    """What an accountant said: a number, words, or what it did in several steps."""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _ledger_content(result: Result) -> str:
+    """The ledger as text, in whatever order it was written."""
+    return json.dumps(sorted(entry.model_dump_json() for entry in result.privacy.ledger))
+
+
+def _answers(row: Row) -> dict[str, Any] | None:
+    """The first answers, a line a test record and a column a seed, and how many records were answered in all."""
+    by_seed = [(result.cell.seed, {one.id: one.text for one in result.answers}) for result in row.results]
+    by_seed = [(seed, answers) for seed, answers in by_seed if answers]
+    if not by_seed:
+        return None
+    ids = list(dict.fromkeys(name for _, answers in by_seed for name in answers))
+    shown = [(name, [answers.get(name) for _, answers in by_seed]) for name in ids[:MOST_ANSWERS]]
+    return {"seeds": [seed for seed, _ in by_seed], "shown": shown, "total": len(ids)}
+
+
+def _ledger_entry(entry: LedgerRow) -> tuple[str, int, str, str]:
+    """(which records, how often, event in words, note)."""
+    records = "all records" if entry.partition is None else f"records of '{entry.partition}'"
+    return records, entry.count, describe(entry.event), entry.note
+
+
+def _commit(result: Result) -> str:
+    manifest = result.manifest
+    commit = "not a checkout" if manifest.commit is None else manifest.commit[:12]
+    return commit + (", with changes" if manifest.dirty else "")
+
+
+def _manifest(result: Result) -> dict[str, str]:
+    manifest = result.manifest
+    model, data = manifest.model, manifest.data
+    packages = [f"{name} {manifest.packages[name]}" for name in _PACKAGES if name in manifest.packages]
+    dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
+    private = sum(data.sizes.values())
+    return {
+        "model": f"{model.name}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
+        "weights": model.sha256 or model.revision or "no fingerprint",
+        "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
+        "fingerprint": f"sha256 {data.fingerprint}",
+        "dropped": dropped or "none",
+        "prompts": f"sha256 {manifest.prompts_hash}",
+        "code": _commit(result),
+        "packages": ", ".join(packages),
+        "machine": f"{manifest.machine.cpu}, {manifest.machine.cores} cores, Python {manifest.python}",
+    }

@@ -1,0 +1,162 @@
+"""The board in a terminal: aligned tables of at most 110 columns, plain text where the output is no terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from dpicl.leaderboards.model.marks import signs
+from dpicl.leaderboards.model.metrics import is_distance, metric_name, scored_things
+from dpicl.leaderboards.model.rows import ZERO_SHOT, Row
+from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, has_per_query, recovery_notes
+from dpicl.leaderboards.model.text import (
+    PER_QUERY_NOTE,
+    bound_text,
+    epsilon_text,
+    queries_text,
+    recovery_text,
+    score_text,
+    seeds_text,
+    visible,
+)
+from dpicl.leaderboards.render.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
+from dpicl.leaderboards.render.terminal_attacks import row_attacks
+from dpicl.leaderboards.render.terminal_submissions import labelled, submission_notes
+
+if TYPE_CHECKING:
+    from dpicl.leaderboards.model.board import Board, Section
+
+_EPSILON_WIDTH = 16  # of the column with "(paper)" behind the number, its gap and the edges of the table
+_SCORE_WIDTH = 5
+
+
+def render_terminal(board: Board, color: bool | None = None, retired: bool = False) -> str:
+    """The board as text. color: None means: when standard output is a terminal. retired: whether to show these too."""
+    console, text = plain_console(color)
+    if not board.sections:
+        console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
+    for section in board.sections:
+        _section(console, section)
+    print_notes(console, board.notes)
+    for section in board.retired if retired else ():
+        console.print(Text("Retired: frozen, apart from the board above; nothing is added", style="bold yellow"))
+        _section(console, section)
+    return text()
+
+
+def _section(console: Console, section: Section) -> None:
+    group = section.group
+    console.print(Text(f"{visible(group.suite)}, version {visible(group.version)}", style="bold"))
+    facts = f"model {visible(group.model)}, {group.source} records, δ = {group.delta:g}"
+    console.print(Text(f"{facts}, neighbours: add or remove one record"))
+    for table in section.tables:
+        _task(console, table, explain=table is first_per_query(section.tables))
+    for ranking in section.rankings:
+        _ranking(console, ranking)
+    print_notes(console, section.notes)
+    console.print()
+
+
+def _task(console: Console, table: TaskTable, explain: bool) -> None:
+    console.print()
+    things = f"{table.documents} {scored_things(table.metric)}"
+    console.print(Text(f"{table.task}: {_heading(table.metric)}, {things}", style="bold"))
+    _rows(console, table.in_order, table.absent)
+    if explain:
+        print_notes(console, [PER_QUERY_NOTE])
+    print_notes(console, recovery_notes(table))
+    print_notes(console, submission_notes(table))
+    row_attacks(console, table)
+    for missing in table.missing:
+        print_notes(console, [f"missing: {missing.what}. Make it with:"], style="yellow")
+        console.print(Text(f"    {missing.command}"), soft_wrap=True)
+    _other_metrics(console, table)
+    if table.paper:
+        console.print()
+        console.print(Text(f"{table.task}, noise by the authors' own accounting (not ranked)", style="bold"))
+        _rows(console, table.paper, ())
+
+
+def _rows(console: Console, rows: Sequence[Row], absent: Sequence[str]) -> None:
+    """The main table. absent: ends of the scale that have no result."""
+    per_query = has_per_query(rows)
+    names = ["mechanism", "ε", "proved ε", *(["per-query ε"] if per_query else []), "claimed ε", "audited ε", "score"]
+    names += ["95% interval", "recovery", "Q", "seeds"]
+    lines = [_cells(row, per_query) for row in rows]
+    if any(row.marks for row in rows):
+        names.append("")
+        lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
+    lines += [[name, "0" if name == ZERO_SHOT else "∞", "missing", *["–"] * (len(names) - 3)] for name in absent]
+    styles = ["bold red" if row.audit.flag else "dim" if row.is_end else None for row in rows]
+    console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
+
+
+def _other_metrics(console: Console, table: TaskTable) -> None:
+    """Tables of the other metrics: as many side by side as the width holds, the rest below them."""
+    rows = (*table.in_order, *table.paper)
+    widest = max((cell_len(visible(row.label, LONGEST_CELL)) for row in rows), default=0)
+    heads = {name: max(cell_len(_heading(name)), _SCORE_WIDTH) for name in table.other_metrics}
+    for names in wrapped(heads, min(LABEL_WIDTH, widest) + _EPSILON_WIDTH):
+        console.print()
+        console.print(Text(f"{table.task}: other metrics", style="bold"))
+        lines = [
+            [row.label, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
+            + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in names]
+            for row in rows
+        ]
+        cells = grid(["mechanism", "ε", *map(_heading, names)], lines, ["dim" if row.is_end else None for row in rows])
+        console.print(cells)
+    notes = [
+        f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
+    ]
+    if any(map(is_distance, (table.metric, *table.other_metrics))):
+        notes.append("↓: lower is better.")
+    print_notes(console, notes)
+
+
+def _heading(metric: str) -> str:
+    shown = visible(metric_name(metric), LABEL_WIDTH)
+    return shown + " ↓" if is_distance(metric) else shown
+
+
+def _ranking(console: Console, ranking: Ranking) -> None:
+    console.print()
+    console.print(Text(f"{ranking.title}: {ranking.says}", style="bold"))
+    marked = any(one.signs for one in ranking.standings)
+    lines = [
+        [
+            f"{one.label} (submitted)" if one.submitted else one.label,
+            epsilon_text(one.epsilon),
+            "–" if one.rank is None else str(one.rank),
+            epsilon_text(one.proved),
+            recovery_text(one.recovery),
+            "–" if one.score is None else score_text(one.score),
+            seeds_text(one.seeds),
+            *([one.signs] if marked else []),
+        ]
+        for one in ranking.standings
+    ]
+    names = ["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds", *([""] if marked else [])]
+    if ranking.tasks:
+        console.print(grid(names, lines, [None] * len(lines)))
+    print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
+
+
+def _cells(row: Row, per_query: bool) -> list[str]:
+    return [
+        labelled(row),
+        epsilon_text(row.epsilon),
+        epsilon_text(row.proved),
+        *([epsilon_text(row.epsilon_per_query)] if per_query else []),
+        epsilon_text(row.claimed),
+        bound_text(row.audit.epsilon) + (" !" if row.audit.flag else ""),
+        score_text(row.score),
+        f"{row.low:.3f}–{row.high:.3f}",
+        recovery_text(row.recovery),
+        queries_text(row.queries),
+        seeds_text(row.seeds),
+    ]
