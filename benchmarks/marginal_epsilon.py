@@ -17,12 +17,14 @@ import tempfile
 from typing import Any
 
 from benchmarks._report import main, report
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.data.task import load_config
 from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell, resolve_options
+from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Workbench, run_cell
+from dpicl.harness.run.workbench import Workbench
 
 TASK = "agnews"
 OPTIONS = {"slots": 10, "examples_per_slot": 2, "record_tokens": 32, "sampling_seed": 0}

@@ -21,7 +21,8 @@ from dpicl.harness.cli.arguments import (
 )
 
 if TYPE_CHECKING:
-    from dpicl.harness.mechanism.bases import Mechanism, Sizes
+    from dpicl.harness.core.vocabulary import Sizes
+    from dpicl.harness.mechanism.bases import Mechanism
 
 
 def add(subparsers: Subparsers) -> None:
@@ -65,11 +66,10 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from dpicl.harness.core.seeds import accounted_delta
     from dpicl.harness.data.task import Task
     from dpicl.harness.mechanism.bases import AnswerMechanism
+    from dpicl.harness.mechanism.options import build, resolve_options
     from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
-    from dpicl.harness.privacy.calibration import calibrate
     from dpicl.harness.privacy.events import to_json
-    from dpicl.harness.run.answering import per_query_epsilon
-    from dpicl.harness.run.expand import build, resolve_options
+    from dpicl.harness.run.releasing import calibrated, per_query_epsilon
     from dpicl.harness.run.selection import task_facts
 
     cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
@@ -87,7 +87,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
         )
     at = accounted_delta(arguments.delta, arguments.noise)
     sizes = _sizes(arguments, mechanism)
-    found = calibrate(mechanism, sizes, arguments.epsilon, at, mode=arguments.mode)
+    found = calibrated(mechanism, sizes, arguments.epsilon, at, arguments.mode)
     answer = {
         "mechanism": cls.name,
         "task": arguments.task,
@@ -119,8 +119,9 @@ def _sizes(arguments: argparse.Namespace, mechanism: Mechanism) -> Sizes:
     """Sizes of the task: with `--size` every used group has that many records and no data is loaded."""
     import numpy as np
 
+    from dpicl.harness.core.vocabulary import Sizes
     from dpicl.harness.data.task import Task, load_config
-    from dpicl.harness.mechanism.bases import AnswerMechanism, Sizes
+    from dpicl.harness.mechanism.bases import AnswerMechanism
 
     if isinstance(mechanism, AnswerMechanism):
         records = arguments.size or len(Task.load(arguments.task, arguments.source, limit_test=1).train)

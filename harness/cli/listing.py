@@ -98,7 +98,7 @@ def _mechanisms(arguments: argparse.Namespace) -> list[Row]:
 def _attacks(arguments: argparse.Namespace) -> list[Row]:
     import dataclasses
 
-    from dpicl.harness.mechanism.registry import load_attacks
+    from dpicl.harness.attacks.registry import load_attacks
 
     rows = []
     for name, item in sorted(load_attacks(arguments.plugin).items()):
