@@ -22,8 +22,8 @@ from prv_accountant.dpsgd import find_noise_multiplier
 
 from benchmarks._report import main, report
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.privacy.calibration import calibrate
 from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.releasing import calibrated
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02
@@ -69,7 +69,7 @@ def run() -> dict[str, Any]:
 def _setting(name: str, rate: float, steps: int, epsilon: float, delta: float) -> dict[str, Any]:
     sizes = Sizes(records={None: 1}, shots={None: 1})
     ours, ours_seconds = _timed(
-        lambda: calibrate(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
+        lambda: calibrated(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
     )
     theirs, seconds = _timed(lambda: _reference(rate, steps, epsilon, delta, ACCURACY))
     coarse, coarse_seconds = _timed(lambda: _reference(rate, steps, epsilon, delta, 0.1))

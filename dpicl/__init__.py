@@ -23,10 +23,10 @@ if TYPE_CHECKING:
         Attack as Attack,
     )
     from dpicl.harness.attacks.base import (
-        Finding as Finding,
+        AttackFinding as AttackFinding,
     )
     from dpicl.harness.attacks.base import (
-        Scene as Scene,
+        AttackSetup as AttackSetup,
     )
     from dpicl.harness.attacks.membership import (
         membership_finding as membership_finding,
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
 _PLACES = {
     "dpicl.harness.api.functions": "account calibrate check evaluate",
     "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
-    "dpicl.harness.attacks.base": "Attack Finding Scene",
+    "dpicl.harness.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",
     "dpicl.harness.core.errors": "DpiclError PromptTooLong UsageError",

@@ -26,7 +26,7 @@ from dpicl.harness.cli import (
     calibrate as privacy,
 )
 from dpicl.harness.core.errors import DpiclError, told
-from dpicl.harness.core.plugin_code import place_in_plugin
+from dpicl.harness.core.plugins import place_in_plugin
 from dpicl.harness.core.printable import printable
 from dpicl.leaderboards.cli import board, compare, publish, submit, track
 

@@ -20,11 +20,10 @@ from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy import calibration
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
-from dpicl.harness.run.answering import per_query_epsilon
+from dpicl.harness.run.answering import calibrated, per_query_epsilon
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import Job, make_engine, work
 from dpicl.harness.run.expand import build, option_types, resolve_options
@@ -177,7 +176,7 @@ def calibrate(
             "Secure noise needs a declared size, since counts of private records are private; give --size N."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
-    found = calibration.calibrate(built, sizes, epsilon, accounted_delta(delta, noise), mode=mode)
+    found = calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
     return {
         "mechanism": cls.name,
         "task": task,

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.harness import models
+from dpicl.harness.attacks.registry import load_attacks
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.data.config import load_config, task_folders
-from dpicl.harness.mechanism.registry import load_attacks, load_mechanisms
+from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.suite import load_suite
 

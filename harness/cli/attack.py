@@ -29,9 +29,9 @@ from dpicl.harness.core.paths import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from dpicl.harness.attacks.base import Attack
-    from dpicl.harness.attacks.driver import Job, Setting
+    from dpicl.harness.attacks.driver import AttackJob, AttackSettings
     from dpicl.harness.attacks.results import AttackResult
-    from dpicl.harness.mechanism.registry import Registered
+    from dpicl.harness.core.plugins import Registered
 
 Skipped = dict[str, str]
 
@@ -85,8 +85,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _attack(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.attacks.driver import attack_of
-    from dpicl.harness.mechanism.registry import find_attack, load_attacks, load_mechanisms
+    from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
+    from dpicl.harness.mechanism.registry import load_mechanisms
 
     registered = find_attack(arguments.attack, load_attacks(arguments.plugin))
     attack = attack_of(registered, _own_options(arguments))
@@ -94,23 +94,23 @@ def _attack(arguments: argparse.Namespace) -> int:
         _emit(arguments, _stored(arguments), {}, 0)
         return 0
     mechanisms = load_mechanisms(arguments.plugin)
-    setting = _setting(arguments, attack, registered.plugin_hash)
-    jobs, skipped = _selected(arguments, setting, mechanisms)
+    common = _setting(arguments, attack, registered.plugin_hash)
+    jobs, skipped = _selected(arguments, common, mechanisms)
     if not jobs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
         raise UsageError(f"The attack {attack.name} cannot be made on any of these mechanisms: {reasons}.")
     for name, reason in skipped.items():
         output.message(f"{name} is left out: {reason}.")
-    results, made, failed = _made(jobs, arguments.results)
+    results, made, failed = _made(jobs, mechanisms, arguments.results)
     if not results:
         raise UsageError(failed[0])
     _emit(arguments, results, skipped, made)
     return 2 if failed else 0
 
 
-def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> Setting:
+def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> AttackSettings:
     """The task is loaded, the model is not."""
-    from dpicl.harness.attacks.driver import MEMBERS, Setting
+    from dpicl.harness.attacks.driver import MEMBERS, AttackSettings
     from dpicl.harness.core.errors import unknown
     from dpicl.harness.data.task import Task
     from dpicl.harness.run.selection import task_facts
@@ -121,7 +121,7 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
         raise unknown("task", arguments.task, known)
     if arguments.others is not None and not attack.membership:
         raise UsageError(f"The attack {attack.name} compares no members with others; leave --others out.")
-    return Setting(
+    return AttackSettings(
         attack=attack,
         task=Task.load(arguments.task, arguments.source),
         model=arguments.model,
@@ -135,25 +135,27 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
 
 
 def _selected(
-    arguments: argparse.Namespace, setting: Setting, mechanisms: dict[str, Registered]
-) -> tuple[list[Job], Skipped]:
+    arguments: argparse.Namespace, common: AttackSettings, mechanisms: dict[str, Registered]
+) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the ends first and last; and who is left out, and why."""
-    from dpicl.harness.attacks.driver import ENDS, jobs_of
+    from dpicl.harness.attacks.driver import BASELINES, jobs_of
 
     names = list(dict.fromkeys(arguments.mechanism))
     given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
-    first, last = ENDS
+    first, last = BASELINES
     if not arguments.no_ends:
-        names = [first, *(name for name in names if name not in ENDS), last]
+        names = [first, *(name for name in names if name not in BASELINES), last]
     jobs, skipped = [], {}
     for name in names:
-        own = jobs_of(setting, mechanisms, name, arguments.epsilon, given.get(name, {}))
-        reason = setting.attack.skip(own[0].mechanism, setting.task)
+        own = jobs_of(common, mechanisms, name, arguments.epsilon, given.get(name, {}))
+        reason = common.attack.skip(own[0].mechanism, common.task)
         if reason is None:
             jobs += own
         else:
             skipped[name] = reason
-    if skipped and all(job.mechanism.name in ENDS and job.mechanism.name not in arguments.mechanism for job in jobs):
+    if skipped and all(
+        job.mechanism.name in BASELINES and job.mechanism.name not in arguments.mechanism for job in jobs
+    ):
         return [], skipped
     return jobs, skipped
 
@@ -163,8 +165,8 @@ def _options_for(
 ) -> dict[str, Any]:
     """The options that are for this mechanism. Raises UsageError for one that no asked mechanism has."""
     from dpicl.harness.core.errors import unknown
+    from dpicl.harness.mechanism.options import option_types
     from dpicl.harness.mechanism.registry import find_mechanism
-    from dpicl.harness.run.expand import option_types
 
     types = {each: option_types(find_mechanism(each, mechanisms)) for each in names}
     given = {}
@@ -185,23 +187,26 @@ def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {key: value for _, key, value in arguments.set}
 
 
-def _made(jobs: Sequence[Job], folder: Path) -> tuple[list[AttackResult], int, list[str]]:
+def _made(
+    jobs: Sequence[AttackJob], mechanisms: dict[str, Registered], folder: Path
+) -> tuple[list[AttackResult], int, list[str]]:
     """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
     is there; a job that a user can mend does not stop the others."""
     from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.driver import Attacker
+    from dpicl.harness.attacks.driver import run_attack
+    from dpicl.harness.run.workbench import Workbench
 
-    attacker, made = Attacker(jobs[0].setting.model), 0
+    bench, made = Workbench(mechanisms), 0
     results: list[AttackResult] = []
     failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        found = store.stored(folder, job.setting.attack.name, job.subject, job.id, output.message)
+        found = store.stored(folder, job.common.attack.name, job.subject, job.id, output.message)
         if found is not None:
             results.append(found)
             output.message(f"[{number}/{len(jobs)}] {job}: already there")
             continue
         try:
-            result = attacker.run(job, counting())
+            result = run_attack(job, bench, counting())
         except UsageError as error:
             failed.append(f"{job}: {error}")
             output.message(f"[{number}/{len(jobs)}] {failed[-1]}")

@@ -99,19 +99,19 @@ def _confidence(text: str) -> float:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from dpicl.harness import models
     from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.audit import Audit, audit, check, subject_of
+    from dpicl.harness.attacks.audit import AuditJob, audit, check
+    from dpicl.harness.attacks.audit_settings import AuditSettings
     from dpicl.harness.cli.counting import counting
     from dpicl.harness.core.errors import UsageError
     from dpicl.harness.data.task import Task
+    from dpicl.harness.mechanism.options import build
     from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
-    from dpicl.harness.run.expand import build
-    from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+    from dpicl.harness.run.workbench import Workbench
 
     mechanisms = load_mechanisms(arguments.plugin)
     cls = find_mechanism(arguments.mechanism, mechanisms)
-    settings = Audit(
+    settings = AuditSettings(
         access=arguments.access,
         question=arguments.question,
         runs=arguments.runs,
@@ -125,11 +125,10 @@ def _audit(arguments: argparse.Namespace) -> int:
     mechanism = build(cls, options)
     check(mechanism, Task.without_records(arguments.task))
     task = Task.load(arguments.task, arguments.source, limit_test=1)
-    plugin = mechanisms[cls.name].plugin_hash
+    job = AuditJob(mechanism, task, arguments.model, settings, options, mechanisms[cls.name].plugin_hash)
     there: dict[float, AttackResult] = {}
     for asked in dict.fromkeys(arguments.epsilon):
-        subject = subject_of(mechanism, task, arguments.model, asked, settings, options, plugin)
-        found = store.stored(arguments.results, "audit", subject, settings.id_of(mechanism, subject), output.message)
+        found = store.stored(arguments.results, "audit", job.subject(asked), job.id(asked), output.message)
         if found is not None and found.manifest.data.fingerprint != task.fingerprint:
             raise UsageError(
                 f"The audit under {arguments.results} at epsilon = {asked:g} is of other records of {task.name} than"
@@ -139,8 +138,8 @@ def _audit(arguments: argparse.Namespace) -> int:
             there[asked] = found
     missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]
     if missing:
-        model, outputs = models.load(arguments.model), OutputCache(outputs_folder())
-        made = audit(mechanism, task, model, missing, settings, options, outputs, plugin, counting(), arguments.model)
+        bench = Workbench(mechanisms)
+        made = audit(job, bench.model(arguments.model), missing, bench.outputs(), counting())
         for asked, result in zip(missing, made, strict=True):
             output.message(f"dpicl: {store.write(arguments.results, result)}")
             there[asked] = result

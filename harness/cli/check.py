@@ -14,7 +14,7 @@ from dpicl.harness.cli.arguments import Subparsers, add_command, add_option_flag
 from dpicl.harness.core.errors import ResultError
 
 if TYPE_CHECKING:
-    from dpicl.harness.mechanism.registry import Registered
+    from dpicl.harness.core.plugins import Registered
 
 
 def add(subparsers: Subparsers) -> None:

@@ -92,7 +92,7 @@ def _task(arguments: argparse.Namespace) -> Written:
 
 
 def _attack(arguments: argparse.Namespace) -> Written:
-    from dpicl.harness.mechanism.registry import load_attacks
+    from dpicl.harness.attacks.registry import load_attacks
     from dpicl.harness.scaffold.writing import ATTACK, write_example
 
     files = write_example(ATTACK, "attack", arguments.name, load_attacks(), arguments.dir)

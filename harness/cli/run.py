@@ -25,8 +25,8 @@ from dpicl.leaderboards.cli.live import LiveWandb
 from dpicl.leaderboards.cli.publish import add_wandb_flags
 
 if TYPE_CHECKING:
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.engines import Done
-    from dpicl.harness.run.expand import Cell
     from dpicl.harness.run.presence import Presence
     from dpicl.harness.run.selection import Selection
 

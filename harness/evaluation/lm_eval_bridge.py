@@ -33,8 +33,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.transformers import TransformersLM
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.sources import Record
-    from dpicl.harness.mechanism.bases import Demonstration
+    from dpicl.harness.core.vocabulary import Demonstration, Record
 
 
 @dataclass(frozen=True)

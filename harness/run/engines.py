@@ -16,14 +16,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError, told, unknown
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import Fingerprints, noted
 from dpicl.harness.run.manifest import cores
+from dpicl.harness.run.pipeline import Skipped, run_cell
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Skipped, Workbench, run_cell
 from dpicl.harness.run.store import Store
+from dpicl.harness.run.workbench import Workbench
 from dpicl.harness.run.worker_process import Attempts, WorkerProcess, die_with_parent, portable, speaking
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]

@@ -19,13 +19,16 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpicl.harness.core import seeds
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
 from dpicl.harness.core.paths import private_folder
+from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data import splits as record_sets
+from dpicl.harness.data import task
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
-from dpicl.harness.run.answering import queries_of
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import WITHHELD, Result
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 #: What turns files into records; with other code the same files may be other records.
-_CODE = ("core/seeds.py", "data/config.py", "data/sources.py", "data/splits.py", "data/task.py")
+_CODE = (data_sources, record_sets, seeds, task, task_config)
 
 
 class NotRead(DataError):
@@ -71,7 +74,7 @@ class AtHand:
 
     @classmethod
     def of(cls, task: Task) -> AtHand:
-        return cls(task.fingerprint, _hash_of(sorted(query.id for query in queries_of(task))))
+        return cls(task.fingerprint, _hash_of(sorted(query.id for query in task.queries())))
 
 
 @dataclass
@@ -162,8 +165,7 @@ def _kept_under(cell: Cell) -> Path | None:
 @cache
 def _code() -> str:
     """A hash over everything of ours that makes records: task files, corpora, readers."""
-    harness = Path(__file__).parents[1]
-    files = [harness / name for name in _CODE]
+    files = [Path(str(module.__file__)) for module in _CODE]
     files += sorted(path for path in TASKS.rglob("*") if path.suffix in (".yaml", ".txt", ".py"))
     return _hash_of([[path.name, _file_hash(path)] for path in files])
 

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.harness.core import json_text
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import PluginError, UnsupportedEvent
 from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.expand import Cell
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpicl.harness import models
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
 from dpicl.harness.core.paths import find_suite
+from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.sources import resolve
 from dpicl.harness.data.task import list_tasks, load_config
-from dpicl.harness.mechanism.registry import Registered, load_mechanisms
-from dpicl.harness.run.expand import Cell, TaskFacts, expand
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import TaskFacts, expand
 from dpicl.harness.run.results import SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite

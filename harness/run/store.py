@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core import json_text
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import unwritable, write_whole
 from dpicl.harness.core.locks import acquire
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 
 #: Beside a file that is no result: it is moved there, and not read again.

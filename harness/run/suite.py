@@ -46,14 +46,13 @@ from pydantic import (
     model_validator,
 )
 
+from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.strict_yaml import Document, Place, read
 
 Source = Literal["auto", "hub", "local", "synthetic"]
-Noise = Literal["seeded", "secure"]
-Mode = Literal["proved", "paper"]
 
 
 def number(value: Any) -> Any:
@@ -104,7 +103,6 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
-Options = dict[str, Any]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000

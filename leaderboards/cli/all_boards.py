@@ -12,8 +12,8 @@ from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.mechanism.registry import Registered
-    from dpicl.harness.run.expand import Cell
     from dpicl.harness.run.results import Result
     from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.suite import Source, Suite

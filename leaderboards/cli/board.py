@@ -144,7 +144,7 @@ def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, 
     """Why rows of the suite have no result on a task, where the mechanism says so itself."""
     from dpicl.harness.data.task import Task
     from dpicl.harness.mechanism.bases import Mechanism
-    from dpicl.harness.run.expand import build
+    from dpicl.harness.mechanism.options import build
 
     there = {(result.cell.label, result.cell.task) for result in results}
     reasons: dict[tuple[str, str], str] = {}

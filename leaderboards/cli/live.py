@@ -12,7 +12,7 @@ from dpicl.leaderboards.cli import evidence
 from dpicl.leaderboards.cli.publish import check_simulated, submissions
 
 if TYPE_CHECKING:
-    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.results import Result
     from dpicl.harness.run.selection import Selection
 

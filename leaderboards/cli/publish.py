@@ -19,7 +19,7 @@ from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.results import Result
     from dpicl.leaderboards.model.submissions import Submission
 

@@ -1,8 +1,8 @@
 """Was a submission measured on the same records, prompts, test records and model as the results of record?
 
 The reference is what both ends of the scale were measured on (`zero_shot`, `real_demonstrations`): every recovery on
-the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.runner): one reference
-serves all.
+the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.fingerprints): one
+reference serves all.
 """
 
 from __future__ import annotations

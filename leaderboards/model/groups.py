@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dpicl.harness.run.expand import Cell
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.results import Result
 
 #: What `dpicl audit` takes when no `--delta` is given.

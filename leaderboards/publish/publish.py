@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.board import Board, Evidence
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT

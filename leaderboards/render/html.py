@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.mechanism.registry import Registered
+from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare import track_page
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.attack_board import AttackBoard

@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError, UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import engines
 from dpicl.harness.run.engines import Done, Inline, Job, Local, Ray, Step, Worker, make_engine
-from dpicl.harness.run.expand import Cell, expand
+from dpicl.harness.run.expand import expand
 from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.pipeline import Skipped
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Skipped
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.worker_process import TRIES

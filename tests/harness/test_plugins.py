@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness import models
+from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.mechanism import registry
@@ -208,4 +209,4 @@ def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monke
     path.write_text(example("mechanism", "their_single"))
     monkeypatch.syspath_prepend(tmp_path)
     __import__("theirs_single")
-    assert registry.code_hash("theirs_single") == registry.load_plugin(path)[0].plugin_hash
+    assert plugins.code_hash("theirs_single") == registry.load_plugin(path)[0].plugin_hash

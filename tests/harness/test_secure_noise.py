@@ -311,19 +311,18 @@ def test_a_line_that_is_no_record_tells_nothing(world, dpicl, tmp_path, monkeypa
 
 def test_a_release_with_counted_sizes_is_refused_from_python(own_cache):
     from dpicl.harness import models
-    from dpicl.harness.run.output_cache import OutputCache
-    from dpicl.harness.run.releasing import Releaser, Terms
+    from dpicl.harness.core.cell import ReleaseConfig
+    from dpicl.harness.run.releasing import release
     from dpicl.mechanisms.real_demonstrations import RealDemonstrations
     from dpicl.mechanisms.zero_shot import ZeroShot
 
-    releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):
-        releaser.release(ZeroShot(), task, Terms(1.0, 1e-5, noise="secure"))
+        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
     known = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
-    terms = Terms(float("inf"), 1e-5, noise="secure")
+    config = ReleaseConfig(epsilon=float("inf"), delta=1e-5, noise="secure")
     with pytest.raises(UsageError, match="reveal-records"):
-        releaser.release(RealDemonstrations(), known, terms)
+        release(RealDemonstrations(), known, models.load("sim"), config)
 
 
 @pytest.mark.slow

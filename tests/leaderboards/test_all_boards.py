@@ -7,8 +7,8 @@ import csv
 import pytest
 
 from dpicl.harness.core.paths import find_suite
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import resolve_options
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from tests.leaderboards.factory import ends, make_result

@@ -11,8 +11,8 @@ from dpicl.cli import main
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.results import external_from_text
 from dpicl.harness.core.paths import find_suite
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import resolve_options
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.leaderboards.model.board import (

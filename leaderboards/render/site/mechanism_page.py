@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpicl.harness.mechanism.registry import Registered
+from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable

@@ -14,11 +14,12 @@ import pytest
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import manifest
 from dpicl.harness.run.expand import expand
+from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.results import Result, SuiteReference, from_text, to_text
-from dpicl.harness.run.runner import Workbench, run_cell
 from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Changes, changed, load_suite
+from dpicl.harness.run.workbench import Workbench
 from dpicl.leaderboards.gate import Request, examine, known_suites, read_contents
 from dpicl.leaderboards.gate.examination import Examination
 

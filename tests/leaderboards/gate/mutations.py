@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from dpicl.harness.run.expand import Cell
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.store import Store
 
 DEEP: Any = []

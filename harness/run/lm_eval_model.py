@@ -15,18 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 from lm_eval.api.model import LM
 from lm_eval.api.registry import register_model
+from pydantic import ValidationError
 
+from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
 from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM, refuse_several_processes
-from dpicl.harness.mechanism.bases import AnswerMechanism, Query
-from dpicl.harness.run.expand import refusal
+from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
-from dpicl.harness.run.releasing import Release, Releaser, Terms
+from dpicl.harness.run.releasing import Release, release
+from dpicl.harness.run.results import first_problem
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance
@@ -44,34 +48,40 @@ class MechanismRun:
 
     options: as in a suite, over the published ones of the task. source: of the records. size: the declared number of
     private records a class (without classes: in all); None: they are counted, which secure noise does not allow.
+    reveal: whether secure noise may come with an infinite epsilon.
     """
 
     mechanism: type[Mechanism]
     model: LanguageModel
-    terms: Terms
+    config: ReleaseConfig
     source: str = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
     size: int | None = None
+    reveal: bool = False
     releases: dict[str, Release] = field(default_factory=dict)
 
     def release(self, lm_eval_name: str, queries: Sequence[Query] | None = None) -> Release:
         """Releases for one of our tasks. Raises UsageError for another task, and where the mechanism cannot do it."""
-        from dpicl.harness.run.expand import build, resolve_options
-
         names = {load_config(name)["task"]: name for name in list_tasks()}
         if lm_eval_name not in names:
             raise unknown("task", lm_eval_name, names)
         name = names[lm_eval_name]
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
-        secure = self.terms.noise == "secure"
         classes = source_spec(load_config(name)).labels or ("",)
         sizes = None if self.size is None else dict.fromkeys(classes, self.size)
-        task = load_task(name, self.source, secure, sizes=sizes)
+        task = load_task(name, self.source, self.config.secure, sizes=sizes)
         if reason := mechanism.skip(task):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
-        releaser = Releaser(self.model, lambda: OutputCache(outputs_folder()))
-        self.releases[lm_eval_name] = releaser.release(mechanism, task, self.terms, queries)
-        return self.releases[lm_eval_name]
+        self.releases[lm_eval_name] = made = release(
+            mechanism,
+            task,
+            self.model,
+            self.config,
+            queries,
+            outputs=lambda: OutputCache(outputs_folder()),
+            reveal=self.reveal,
+        )
+        return made
 
     def respond(self, lm_eval_name: str, queries: Sequence[Query]) -> Mapping[str, str]:
         """The answers of an answer mechanism; see MechanismLM."""
@@ -172,20 +182,23 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
             "Secure noise needs the declared number of private records a class (without classes: in all), which"
             " everybody may know; give --size N (from Python: size=N)."
         )
-    terms = Terms(
-        check_epsilon(settings["epsilon"]) if mechanism.knob else float(settings["epsilon"]),
-        check_delta(settings.get("delta", 1e-5)),
-        seed=int(settings.get("seed", 0)),
-        noise=noise,
-        shots=int(settings.get("shots", 4)),
-        reveal=bool(settings.get("reveal_records", False)),
-    )
-    if noise == "secure" and math.isinf(terms.epsilon) and not terms.reveal:
+    given = {
+        "epsilon": check_epsilon(settings["epsilon"]) if mechanism.knob else float(settings["epsilon"]),
+        "delta": check_delta(settings.get("delta", 1e-5)),
+        "noise": noise,
+        **{name: int(settings[name]) for name in ("seed", "shots") if name in settings},
+    }
+    try:
+        config = ReleaseConfig.model_validate(given)
+    except ValidationError as error:
+        raise UsageError(f"The model arguments do not fit: {first_problem(error)}.") from None
+    reveal = bool(settings.get("reveal_records", False))
+    if config.secure and math.isinf(config.epsilon) and not reveal:
         raise UsageError(refusal(mechanism.name))
     dtype = "float32" if noise == "secure" else None
     model = models.load(str(settings.get("model", "embedded")), device=device, dtype=dtype)
     source, options = str(settings.get("source", "auto")), settings.get("options") or {}
-    return MechanismRun(mechanism, model, terms, source, options, None if size is None else int(size))
+    return MechanismRun(mechanism, model, config, source, options, None if size is None else int(size), reveal)
 
 
 def lm_of(run: MechanismRun) -> LM:
@@ -203,9 +216,9 @@ def _info(run: MechanismRun) -> dict[str, Any]:
         "dpicl": {
             name: {
                 "mechanism": run.mechanism.name,
-                "epsilon_target": run.terms.epsilon,
+                "epsilon_target": run.config.epsilon,
                 "epsilon_proved": release.bounds.upper,
-                "delta": run.terms.delta,
+                "delta": run.config.delta,
                 "queries": release.sizes.queries,
                 "knob": release.calibration.knob,
             }

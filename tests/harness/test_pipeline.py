@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
 from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import Registered, load_mechanisms
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import from_json
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.run.expand import Cell, resolve_options
+from dpicl.harness.run.pipeline import Skipped, run_cell
 from dpicl.harness.run.results import SuiteReference, to_text
-from dpicl.harness.run.runner import Skipped, Workbench, run_cell
+from dpicl.harness.run.workbench import Workbench
 
 SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
 MECHANISMS = load_mechanisms()
@@ -38,7 +40,7 @@ class Bench(Workbench):
 
     shown: tuple[Sequence[Demonstration], ...] = ()
 
-    def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration]) -> Evaluation:
+    def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Any) -> Evaluation:
         self.shown += (demonstrations,)
         outcomes = [{"acc": 1.0, "acc_calibrated": 0.0}, {"acc": 0.0, "acc_calibrated": 0.0}]
         documents = tuple(DocumentOutcome(f"d{i}", outcome) for i, outcome in enumerate(outcomes))
@@ -203,7 +205,7 @@ def test_a_mechanism_that_cannot_do_the_task_says_why_before_the_model_is_loaded
 
 
 def test_a_knobless_mechanism_must_cost_zero_or_infinity():
-    from dpicl.harness.run.expand import fixed_epsilon
+    from dpicl.harness.mechanism.options import fixed_epsilon
 
     class Odd(Greedy):
         name = "odd"
@@ -224,7 +226,7 @@ def test_the_workbench_loads_a_task_and_a_model_once(own_cache, monkeypatch):
     for cell in cells[1:]:
         bench.task(cell)
     assert bench.task(cells[0]) is not first  # two are kept
-    assert bench.model(cells[0]) is bench.model(cells[1])
+    assert bench.model("sim") is bench.model("sim")
 
 
 def test_all_seeds_score_the_same_test_records(own_cache):
