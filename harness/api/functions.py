@@ -23,13 +23,13 @@ from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
-from dpicl.harness.run.answering import calibrated, per_query_epsilon
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import Job, make_engine, work
 from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import TimeLeft, shown
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.suite import made_suite
 
