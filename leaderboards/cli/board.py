@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, add_results_flags, board_command, selected
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_results_flags, board_command, selected
 from dpicl.leaderboards.cli import all_boards, evidence
 
 if TYPE_CHECKING:
+    from dpicl.harness.attacks.results import AttackResult, External
     from dpicl.harness.run.results import Result
     from dpicl.harness.run.selection import Selection
+    from dpicl.leaderboards.model.board import Board
     from dpicl.leaderboards.model.submissions import Submission
 
 
@@ -26,25 +28,38 @@ def add(subparsers: Subparsers) -> None:
         "dpicl board quick --html site",
         _board,
     )
+    add_flags(parser)
+    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
+    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
+
+
+def add_flags(parser: Parser) -> None:
+    """Which results and submissions stand on the board."""
     add_results_flags(parser)
     parser.add_argument(
         "--submissions", type=Path, metavar="DIR", help="submitted methods to show (default: those of the project)"
     )
     parser.add_argument("--no-submissions", action="store_true", help="show our own results alone")
-    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
-    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
 
 
-def _board(arguments: argparse.Namespace) -> int:
+@dataclass(frozen=True)
+class Built:
+    """A board and what it was made of. kept: our results on it."""
+
+    board: Board
+    selection: Selection
+    kept: list[Result]
+    attacks: tuple[AttackResult, ...]
+    external: tuple[External, ...]
+
+
+def build(arguments: argparse.Namespace) -> Built:
+    """The board that the flags ask for (of `add_flags`, and `retired`). Raises ResultError without a result for it."""
     from dpicl.harness.core.errors import ResultError
     from dpicl.harness.mechanism import registry
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import at_hand
 
-    if arguments.suite == evidence.ATTACKS:
-        return evidence.show(arguments)
-    if arguments.suite == all_boards.ALL:
-        return all_boards.show(arguments)
     selection = selected(arguments)
     results, damaged = selection.store.load_all()
     output.report_damaged(damaged, moved=False)
@@ -57,9 +72,8 @@ def _board(arguments: argparse.Namespace) -> int:
         )
     retired = [*old, *retired_results(registry.leaderboards("submitted").on_the_board(submissions)[0], selection)]
     if retired and not arguments.retired:
-        output.message(
-            f"{output.count(len(retired), 'result')} of retired versions of {selection.suite.name}: see --retired."
-        )
+        count = output.count(len(retired), "result")
+        output.message(f"{count} of retired versions of {selection.suite.name}: see `dpicl board --retired`.")
     if not kept and not (retired and arguments.retired):
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {arguments.results};"
@@ -70,11 +84,22 @@ def _board(arguments: argparse.Namespace) -> int:
     attacks, external = evidence.load(arguments.results)
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
-    board = replace(board, notes=(*notes, *board.notes))
-    skipped = skip_reasons(selection, kept)
+    return Built(replace(board, notes=(*notes, *board.notes)), selection, kept, known.attacks, known.external)
+
+
+def _board(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.mechanism import registry
+
+    if arguments.suite == evidence.ATTACKS:
+        return evidence.show(arguments)
+    if arguments.suite == all_boards.ALL:
+        return all_boards.show(arguments)
+    built, boards = build(arguments), registry.leaderboards()
+    board, selection = built.board, built.selection
+    skipped = skip_reasons(selection, built.kept)
     page = None
     if arguments.html:
-        every = boards.build_attacks(attacks, external) if attacks or external else None
+        every = boards.build_attacks(built.attacks, built.external) if built.attacks or built.external else None
         page = registry.leaderboards("html").write_html(board, arguments.html, selection.mechanisms, skipped, every)
     if arguments.json:
         document = boards.board_json(board)

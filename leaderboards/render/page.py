@@ -95,7 +95,7 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
     return folder / "index.html"
 
 
-def write_file(target: Path, content: str) -> None:
+def write_file(target: Path, content: str | bytes) -> None:
     """Writes one file whole or not at all. Raises ResultError when it cannot."""
     try:
         _write_whole(target, content)
@@ -104,7 +104,7 @@ def write_file(target: Path, content: str) -> None:
 
 
 def _unwritable(target: Path, error: OSError) -> ResultError:
-    return ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.")
+    return ResultError(f"Cannot write {target}: {error.strerror}; choose another folder.")
 
 
 def data(value: Any) -> Markup:
@@ -126,12 +126,12 @@ def web_address(text: str) -> str | None:
     return text if parts.hostname and "@" not in parts.netloc else None
 
 
-def _write_whole(target: Path, content: str) -> None:
+def _write_whole(target: Path, content: str | bytes) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".site", suffix=".tmp")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except OSError:

@@ -13,7 +13,7 @@ from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.render.plot import privacy_utility_svg, series_styles
+from dpicl.leaderboards.render.board_charts import privacy_utility, series_styles
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 from dpicl.leaderboards.render.site.sections import epsilon_key, three_epsilons
 
@@ -95,7 +95,7 @@ def _part(section: Section, label: str) -> dict[str, Any] | None:
     return {
         "section": section,
         "rows": rows,
-        "plots": [(table.task, table.metric, privacy_utility_svg(table, styles)) for table in tables if table.rows],
+        "plots": [(table.task, table.metric, privacy_utility(table, styles)) for table in tables if table.rows],
         "epsilons": [(table.task, plot) for table in tables if (plot := three_epsilons(table)) is not None],
         "tasks": [table.task for table in tables],
         "options": _options({table.task: own[table.task][0] for table in tables}),

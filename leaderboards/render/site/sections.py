@@ -11,9 +11,9 @@ from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.rows import ZERO_SHOT, Row
 from dpicl.leaderboards.model.standings import TaskTable, first_per_query, has_per_query, recovery_notes
 from dpicl.leaderboards.model.text import epsilon_text
-from dpicl.leaderboards.render import epsilon_plot, svg
-from dpicl.leaderboards.render.attack_plots import AUC, attack_points, auc_svg, audited_svg, external_point
-from dpicl.leaderboards.render.plot import privacy_utility_svg, series_styles
+from dpicl.leaderboards.render import board_charts
+from dpicl.leaderboards.render.board_charts import AUC, attack_points, external_point, series_styles
+from dpicl.leaderboards.render.charts import key
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 
 #: Kinds of row, as a filter names them.
@@ -25,8 +25,8 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
     styles = series_styles(section.tables)
     return {
         "section": section,
-        "legend": [(label, addresses.mechanism(label), svg.key(style)) for label, style in styles.items()],
-        "plots": {table.task: privacy_utility_svg(table, styles) for table in section.tables},
+        "legend": [(label, addresses.mechanism(label), key(style)) for label, style in styles.items()],
+        "plots": {table.task: board_charts.privacy_utility(table, styles) for table in section.tables},
         "epsilons": {table.task: three_epsilons(table) for table in section.tables},
         "epsilon_key": epsilon_key(),
         "audited_plot": audited_plot(rows_of(section), styles),
@@ -77,12 +77,12 @@ def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
 def three_epsilons(table: TaskTable) -> Markup | None:
     """Claimed, proved and audited ε of the proved rows of a task."""
     title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
-    return epsilon_plot.three_epsilons_svg([*table.rows, *table.paper], title)
+    return board_charts.three_epsilons([*table.rows, *table.paper], title)
 
 
 def epsilon_key() -> list[tuple[Markup, str]]:
     """(marker, name) of the three ε."""
-    return [(epsilon_plot.key(kind), name) for kind, name in epsilon_plot.MARKS]
+    return [(key(kind), name) for kind, name in board_charts.THREE]
 
 
 def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
@@ -91,7 +91,7 @@ def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
     for row in rows:
         points += attack_points(row.label, row.audit.attacks)
         points += [external_point(row.label, one, row.proved) for one in row.audit.external]
-    return audited_svg(points, styles) if points else None
+    return board_charts.audited_proved(points, styles) if points else None
 
 
 def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
@@ -101,7 +101,7 @@ def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[t
         found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
         for name in dict.fromkeys(one.attack for _, one in found):
             title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
-            plot = auc_svg([pair for pair in found if pair[1].attack == name], styles, title)
+            plot = board_charts.auc([pair for pair in found if pair[1].attack == name], styles, title)
             yield table.task, f"{table.task}: {name}", plot
 
 
