@@ -12,13 +12,8 @@ labels together with the rule changes nothing.
 
 The caller says which one counts (`LowerBounds.valid`) by what the mechanism is, not by what the numbers are.
 
-The threshold must not be chosen on the runs that the bound is computed from. Two strategies:
-
-* split: threshold and direction maximise the bound on one half of the runs; the other half, alone, gives the bound.
-* bonferroni: everything is used twice, and simultaneous limits pay for it. Thresholds fixed in advance would need the
-  scale of the scores. Instead the limits hold at a fixed list of ranks of each sample, where a share above an order
-  statistic is a beta variable whatever the distribution; between ranks the next listed count, to the safe side, serves.
-  So they hold for all thresholds and both directions at once. The list has 64 ranks at most, not all 2n.
+The threshold must not be chosen on the runs that the bound is computed from: threshold and direction maximise the bound
+on one half of the runs; the other half, alone, gives the bound.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper, rate_limits
+from dpicl.harness.attacks.limits import rate_limits
 from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, log_ratio, mu_lower, pure_epsilon_lower
 from dpicl.harness.core.errors import UsageError
 
@@ -40,8 +35,6 @@ Method = Literal["gdp", "pure"]
 FEWEST_RUNS = 4
 #: Thresholds that the selecting half tries, at most.
 MOST_THRESHOLDS = 200
-#: Ranks of one sample at which simultaneous limits hold, at most; half of them from each end, denser towards the ends.
-MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
@@ -106,7 +99,6 @@ def audit_bound(
     non_members: ArrayLike,
     delta: float,
     confidence: float = 0.95,
-    strategy: Literal["split", "bonferroni"] = "split",
     seed: int = 0,
 ) -> LowerBounds:
     """Lower bounds on epsilon at delta from scores of independent runs: members, non_members [n] or [n, m].
@@ -116,18 +108,10 @@ def audit_bound(
     split evenly over the two limits. ``seed`` shuffles the runs before they are halved; sides of the same size are
     shuffled alike, so that paired runs stay together. The sides need not be independent of each other.
 
-    Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1),
-    an unknown strategy, and for bonferroni with redraws (ranks of dependent scores follow no beta distribution).
+    Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1).
     """
     inside, outside = checked_runs(members), checked_runs(non_members)
-    if strategy == "split":
-        return split_bounds(inside, outside, shares_above, score_thresholds, delta, confidence, seed)
-    if strategy != "bonferroni":
-        raise UsageError(f"The strategy must be 'split' or 'bonferroni', not {strategy!r}.")
-    if inside.ndim > 1 or outside.ndim > 1:
-        raise UsageError("Simultaneous limits need one score a run; use the strategy 'split' for redraws of the noise.")
-    alpha = checked_alpha(delta, confidence)
-    return bounds_on_same(_simultaneous_rates(inside, outside, alpha), delta, confidence, "bonferroni")
+    return split_bounds(inside, outside, shares_above, score_thresholds, delta, confidence, seed)
 
 
 def split_bounds(
@@ -254,25 +238,6 @@ def _estimated(
     low_out, high_out = rate_limits(outside, alpha, known)
     share_in, share_out = inside.mean(axis=0), outside.mean(axis=0)
     return Rates(thresholds, share_in, low_in, high_in, share_out, low_out, high_out, len(inside), len(outside))
-
-
-def _simultaneous_rates(inside: np.ndarray, outside: np.ndarray, alpha: float) -> Rates:
-    """Rates at every observed score, with limits that hold together with probability 1 - alpha."""
-    thresholds = np.unique(np.concatenate([inside, outside]))
-    each = alpha / sum(2 * len(_ranks(len(scores), MOST_RANKS)) for scores in (inside, outside))
-    sides = []
-    for scores in (inside, outside):
-        above = len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")
-        sides.append((above / len(scores), *_listed_limits(above, len(scores), each)))
-    return Rates(thresholds, *sides[0], *sides[1], len(inside), len(outside))
-
-
-def _listed_limits(counts: np.ndarray, runs: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) Clopper-Pearson limits of counts[k] of runs, each count rounded outwards to a listed one."""
-    ranks = _ranks(runs, MOST_RANKS)  # listed counts of successes for lower limits, and of failures for upper ones
-    listed = np.concatenate([[0], ranks])
-    low = clopper_pearson_lower(listed, runs, alpha)[np.searchsorted(ranks, counts, side="right")]
-    return low, clopper_pearson_upper(runs - listed, runs, alpha)[np.searchsorted(ranks, runs - counts, side="right")]
 
 
 def _ranks(runs: int, most: int) -> np.ndarray:

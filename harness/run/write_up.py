@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dpicl.harness.core.seeds import SECURE_SHARE, Streams, streams
+from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.evaluation.statistics import bootstrap_interval
 from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Demonstration, Mechanism
@@ -64,6 +65,7 @@ def write_up(
     in_earnest = cell.secure
     publishable = math.isfinite(release.bounds.upper) and not _is_restricted(task)
     answers = release.answers or {}
+    said = higher_is_better(task.config)
     return Result(
         cell_id=cell.id,
         suite=suite,
@@ -77,6 +79,7 @@ def write_up(
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
+        higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
         manifest=made_with,
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if in_earnest else cost,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
