@@ -1,5 +1,5 @@
 """How an auditor turns what was seen of a run into a score: rules that are fitted on the runs that choose, and used as
-they are on the runs that judge (dpicl.harness.attacks.lower_bounds, strategy split).
+they are on the runs that judge (dpicl.harness.attacks.lower_bounds).
 
 A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
 runs too: half of these fit, the others compare.

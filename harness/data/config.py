@@ -150,6 +150,14 @@ def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Metric or aggregate -> whether a higher value is the better one."""
+    metadata = config["metadata"]
+    lower = metadata.get("lower_is_better", ())
+    metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
+    return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
+
+
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     """What the file says about the task's data."""
     data = config["metadata"]["data"]

@@ -142,6 +142,7 @@ _FLOORS = {
     "track": "compare.track",
     "track_text": "compare.track_text",
     "text": "model.text",
+    "comparability": "model.comparability",
 }
 
 

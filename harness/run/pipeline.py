@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
 from dpicl.harness.core.vocabulary import Report, silent
+from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.evaluation.statistics import bootstrap_interval
 from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Mechanism
@@ -134,6 +135,7 @@ def _result(
     publishable = math.isfinite(made.bounds.upper) and not restricted
     answers = made.answers or {}
     shown = made.demonstrations if publishable else []
+    said = higher_is_better(task.config)
     return Result(
         cell_id=cell.id,
         suite=suite,
@@ -147,6 +149,7 @@ def _result(
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
+        higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
         manifest=made_with,
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if cell.secure else cost,
         created=now(),

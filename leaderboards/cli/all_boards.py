@@ -71,9 +71,9 @@ def _results(
     arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered]
 ) -> tuple[list[Result], list[Result], list[Selection]]:
     """(results of the suite as it is now, results of retired versions, a selection for every source of records)."""
+    from dpicl.harness.mechanism import registry
     from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.store import Store
-    from dpicl.leaderboards.cli.board import belongs, retired_results
 
     store = Store(arguments.results, suite.name)
     results, damaged = store.load_all()
@@ -85,8 +85,9 @@ def _results(
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells = _cells(chosen, source, mechanisms)
         selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
-    kept = [result for result in current if any(belongs(result, selection) for selection in selections)]
-    retired = retired_results(results, Selection(suite.name, suite, dict(mechanisms), [], store))
+    standing = registry.leaderboards("comparability")
+    kept = [one for one in current if any(standing.may_stand(one, suite, selection.cells) for selection in selections)]
+    retired = [result for result in results if standing.is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(retired):
         output.message(
             f"{suite.name}: {output.count(left_out, 'result')} with other suite settings or options left out."

@@ -63,14 +63,16 @@ def build(arguments: argparse.Namespace) -> Built:
     selection = selected(arguments)
     results, damaged = selection.store.load_all()
     output.report_damaged(damaged, moved=False)
-    kept = [result for result in results if belongs(result, selection)]
-    submissions = submissions_of(arguments, selection.suite.name)
-    old = retired_results(results, selection)
+    suite, standing = selection.suite, registry.leaderboards("comparability")
+    kept = [result for result in results if standing.may_stand(result, suite, selection.cells)]
+    submissions = submissions_of(arguments, suite.name)
+    old = [result for result in results if standing.is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(old):
         output.message(
             f"{output.count(left_out, 'result')} with other suite settings, model, source, limit or options left out."
         )
-    retired = [*old, *retired_results(registry.leaderboards("submitted").on_the_board(submissions)[0], selection)]
+    submitted, _ = registry.leaderboards("submitted").on_the_board(submissions)
+    retired = [*old, *(result for result in submitted if standing.is_retired(result, suite))]
     if retired and not arguments.retired:
         count = output.count(len(retired), "result")
         output.message(f"{count} of retired versions of {selection.suite.name}: see `dpicl board --retired`.")
@@ -140,29 +142,6 @@ def submissions_of(arguments: argparse.Namespace, suite: str | None = None) -> l
     for problem in problems:
         output.message(f"dpicl: {problem}")
     return found
-
-
-def retired_results(results: list[Result], selection: Selection) -> list[Result]:
-    """Those of other versions of the suite."""
-    name, version = selection.suite.name, str(selection.suite.version)
-    return [result for result in results if result.suite.name == name and str(result.suite.version) != version]
-
-
-def belongs(result: Result, selection: Selection) -> bool:
-    """Whether a result may stand on the board of this selection.
-
-    It has the suite's version, settings and declared sizes, one of its models and the source that is in use. A row of
-    the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
-    them.
-    """
-    cell = result.cell
-    same = [other for other in selection.cells if (other.task, other.model) == (cell.task, cell.model)]
-    if result.suite.hash != selection.suite.hash or not same:
-        return False
-    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
-        return False
-    rows = [other for other in same if other.label == cell.label]
-    return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)
 
 
 def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, str]]:

@@ -73,10 +73,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         min_effect=arguments.min_effect,
         metric=arguments.metric,
         method=arguments.test,
-        less_is_better=registry.leaderboards("metrics").is_distance,
         allow_missing=arguments.allow_missing,
     )
-    wanted = Filter(tuple(arguments.task), tuple(arguments.mechanism), tuple(arguments.epsilon))
+    wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
     for side in (base, candidate):
         if side.foreign:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dpicl.harness.core.printable import shown
 
@@ -31,11 +31,7 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
 
 def epsilon_text(epsilon: float | None) -> str:
     """'0', '1', '0.998', '∞', or '–' when nothing was stated. Rounded up at the third decimal, as a bound must be."""
-    if epsilon is None:
-        return "–"
-    if math.isinf(epsilon):
-        return "∞"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
+    return _rounded(epsilon, lambda thousands: math.ceil(thousands - 1e-9))
 
 
 def score_text(score: float) -> str:
@@ -89,11 +85,15 @@ def counted(results: int) -> str:
 
 def bound_text(epsilon: float | None) -> str:
     """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
+    return _rounded(epsilon, lambda thousands: math.floor(thousands + 1e-9))
+
+
+def _rounded(epsilon: float | None, integer: Callable[[float], int]) -> str:
     if epsilon is None:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
+    return f"{integer(epsilon * 1000) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def confidence_text(confidence: float) -> str:

@@ -16,16 +16,15 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.results import Result, to_text
+from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.leaderboards.model.board import Board, Evidence, Section, board_json, build_board
 from dpicl.leaderboards.model.groups import Group
-from dpicl.leaderboards.model.metrics import is_distance
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable, ranks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.publish.base import Published, PublishedBoard, identity
-from dpicl.leaderboards.render.as_json import finite, submission_json
+from dpicl.leaderboards.render.as_json import submission_json
 
 #: Longest name, in characters; W&B takes tags of at most 64.
 _NAME, _TAG = 120, 60
@@ -194,7 +193,7 @@ def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
     zero_shot, real_data = scores.values()
     if zero_shot is None or real_data is None:
         return {**scores, "recovery": None}
-    recovery, _ = recover(result.scores[table.metric].value, zero_shot, real_data, is_distance(table.metric))
+    recovery, _ = recover(score_of(result), zero_shot, real_data, table.lower_is_better(table.metric))
     return {**scores, "recovery": recovery}
 
 
@@ -212,8 +211,7 @@ def _summary(rows: Sequence[Row]) -> dict[str, float]:
     for row in rows:
         found |= {f"{name}/eps={row.epsilon:g}": value for name, value in _finite(_row_numbers(row)).items()}
     counted = [row for row in rows if not row.unranked] or rows
-    metric = rows[0].results[0].main_metric
-    best = min(counted, key=lambda row: row.score if is_distance(metric) else -row.score)
+    best = min(counted, key=lambda row: row.score if row.lower_is_better(row.metric) else -row.score)
     found["best_score"] = best.score
     if math.isfinite(best.epsilon):
         found["best_score_epsilon"] = best.epsilon

@@ -17,7 +17,6 @@ from typing import Any
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.metrics import is_distance
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
@@ -82,7 +81,8 @@ def _board(section: Section) -> WeaveBoard:
             found = _evaluations(section, table, epsilon)
             evaluations += found
             scorers = dict.fromkeys(scorer for one in found for scorer in one.summary)
-            columns += [WeaveColumn(found[0].evaluation, name, PATH, _lower_is_better(name)) for name in scorers]
+            lower = {name: name == PROVED or table.lower_is_better(name) for name in scorers}
+            columns += [WeaveColumn(found[0].evaluation, name, PATH, lower[name]) for name in scorers]
     shared = identity({"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]})
     return WeaveBoard(
         key=f"dpicl-{shared}",
@@ -117,12 +117,8 @@ def _evaluations(section: Section, table: TaskTable, epsilon: float) -> list[Wea
 def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
     numbers: dict[str, float | None] = {main_metric: row.score, RECOVERY: row.recovery}
     numbers[PROVED] = None if row.is_end else row.proved
-    numbers |= {name: value for name, value in row.numbers.items() if is_distance(name)}
+    numbers |= {name: value for name, value in row.numbers.items() if row.lower_is_better(name)}
     return {name: {PATH: value} for name, value in numbers.items() if value is not None and math.isfinite(value)}
-
-
-def _lower_is_better(scorer: str) -> bool:
-    return is_distance(scorer) or scorer == PROVED
 
 
 def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:

@@ -129,6 +129,6 @@ def _row_pages(
 ) -> Iterator[tuple[str, str]]:
     for section in sections:
         for table in section.tables:
-            for row in (*table.in_order, *table.paper):
+            for row in table.all_rows:
                 view = row_view(section, table, row, addresses, frozen)
                 yield addresses.page(row), page.render("row.html", "../", view=view, **shared)

@@ -26,7 +26,7 @@ from markupsafe import Markup
 from dpicl.harness.core.errors import ResultError
 from dpicl.leaderboards.model import attack_text
 from dpicl.leaderboards.model.audits import attack_name
-from dpicl.leaderboards.model.metrics import is_distance, metric_name, scored_things
+from dpicl.leaderboards.model.metrics import metric_name, scored_things
 from dpicl.leaderboards.model.text import (
     bound_text,
     confidence_text,
@@ -204,5 +204,5 @@ def _key(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _metric(metric: str) -> str:
-    return metric_name(metric) + (" (lower is better)" if is_distance(metric) else "")
+def _metric(metric: str, lower_is_better: bool = False) -> str:
+    return metric_name(metric) + (" (lower is better)" if lower_is_better else "")

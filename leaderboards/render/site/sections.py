@@ -8,8 +8,9 @@ from typing import Any
 from markupsafe import Markup
 
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.rows import ZERO_SHOT, Row
-from dpicl.leaderboards.model.standings import TaskTable, first_per_query, has_per_query, recovery_notes
+from dpicl.leaderboards.model.columns import columns
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable, first_per_query, recovery_notes
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import board_charts
 from dpicl.leaderboards.render.board_charts import AUC, attack_points, external_point, series_styles
@@ -31,9 +32,8 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
         "epsilon_key": epsilon_key(),
         "audited_plot": audited_plot(rows_of(section), styles),
         "auc_plots": list(auc_plots(section.tables, styles)),
-        "absent": {table.task: list(_absent(table)) for table in section.tables},
         "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
-        "has_per_query": has_per_query,
+        "columns": columns,
         "explained": first_per_query(section.tables),
         "addresses": addresses,
         "facets": facets,
@@ -97,14 +97,9 @@ def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
 def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
     """(task, caption, plot) for every membership attack on every task."""
     for table in tables:
-        rows = (*table.in_order, *table.paper)
+        rows = table.all_rows
         found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
         for name in dict.fromkeys(one.attack for _, one in found):
             title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
             plot = board_charts.auc([pair for pair in found if pair[1].attack == name], styles, title)
             yield table.task, f"{table.task}: {name}", plot
-
-
-def _absent(table: TaskTable) -> Iterator[tuple[str, str]]:
-    for name in table.absent:
-        yield name, "0" if name == ZERO_SHOT else "∞"

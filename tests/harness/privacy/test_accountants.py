@@ -18,7 +18,6 @@ from dpicl.harness.privacy.accountants import (
     check_epsilon,
     delta_is_valid,
     epsilon,
-    parse_number,
     rough_epsilon,
 )
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
@@ -181,23 +180,6 @@ def test_epsilons_that_make_no_sense(value: float) -> None:
     with pytest.raises(UsageError, match="epsilon"):
         check_epsilon(value)
     assert check_epsilon(math.inf) == math.inf
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("20/30000", 20 / 30000), ("0.51", 0.51), ("1e-5", 1e-5), (" 1 / 4 ", 0.25), ("1e-1/2", 0.05)]
-)
-def test_numbers_are_decimals_or_fractions(text: str, value: float) -> None:
-    assert parse_number(text) == pytest.approx(value)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("1/0", "zero"), ("nan", "finite"), ("inf", "finite"), ("-1", "negative"), ("-1/2", "negative")]
-    + [(text, "not a number") for text in ("many", "", "1/", "1/2/3", "1/nan")],
-)
-def test_numbers_that_make_no_sense(text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        parse_number(text, "rate")
 
 
 @pytest.mark.parametrize(

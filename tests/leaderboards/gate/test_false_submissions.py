@@ -140,7 +140,12 @@ FALSE = {
     "key twice": (_key_twice, "schema", "is damaged: an object has one key twice"),
     "claimed": (changed("privacy", epsilon_claimed=-5.0), "schema", "epsilon_claimed"),
     "one query": (changed("privacy", epsilon_per_query=9.0), "consistency", "its epsilon for one query, 9, is above"),
-    "invented metric": (changed(aggregates={"best": 1.0}), "data", "the set of metrics is not what"),
+    "invented metric": (changed(aggregates={"best": 1.0}, higher_is_better=None), "data", "differ in set of metrics"),
+    "turned metric": (
+        changed(higher_is_better={"acc": False, "acc_calibrated": False}),
+        "data",
+        "differ in directions of the metrics",
+    ),
     "no commit": (changed("manifest", commit=None, dirty=None), "consistency", "so no commit is known"),
     "unknown changes": (changed("manifest", dirty=None), "consistency", "so no commit is known"),
     "huge": (changed("cost", tokens_read=10**400), "schema", "a whole number of 2|its cost is below 0, or 1e9 or more"),
