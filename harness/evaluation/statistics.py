@@ -118,19 +118,6 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> tuple[f
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean of a few independent runs, values[S] with S >= 2 (Student 1908).
-
-    Raises UsageError for fewer than two values.
-    """
-    _check_level(level)
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size < 2:
-        raise UsageError("An interval over runs needs at least two of them; run more seeds.")
-    half = float(stats.t.ppf((1 + level) / 2, array.size - 1)) * float(array.std(ddof=1)) / math.sqrt(array.size)
-    return float(array.mean()) - half, float(array.mean()) + half
-
-
 @lru_cache(maxsize=1)
 def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
     """How often every seed and every document is in each replicate: float64[draws, S] and float64[draws, D]."""

@@ -68,14 +68,13 @@ def _board(arguments: argparse.Namespace) -> int:
         )
     boards = registry.leaderboards()
     kept, notes = at_hand(kept, Fingerprints(download=False))
-    attacks, external = evidence.load(arguments.results)
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
+    known = evidence.known(arguments.results, selection.mechanisms)
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
     board = replace(board, notes=(*notes, *board.notes))
     skipped = skip_reasons(selection, kept)
     page = None
     if arguments.html:
-        every = boards.build_attacks(attacks, external) if attacks or external else None
+        every = boards.build_attacks(known.attacks, known.external) if known.attacks or known.external else None
         page = registry.leaderboards("html").write_html(board, arguments.html, selection.mechanisms, skipped, every)
     if arguments.json:
         document = boards.board_json(board)
