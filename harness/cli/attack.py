@@ -10,22 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import (
-    SOURCES,
-    Subparsers,
-    add_command,
-    add_option_flag,
-    add_plugin_flag,
-    delta,
-    epsilon,
-    one_of,
-    option,
-    whole,
-)
+from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
 from dpicl.harness.cli.attack_table import emit_results, headline
 from dpicl.harness.cli.counting import counting
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from dpicl.harness.attacks.base import Attack
@@ -47,41 +35,14 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("attack", metavar="NAME", help="see `dpicl list attacks`")
     parser.add_argument("--task", metavar="T", help="see `dpicl list tasks`")
-    parser.add_argument(
-        "--mechanism", action="append", default=[], metavar="M", help="see `dpicl list mechanisms`; may be repeated"
-    )
-    parser.add_argument(
-        "--epsilon",
-        action="append",
-        default=[],
-        type=epsilon,
-        metavar="E",
-        help="target epsilon ('inf' too); may be repeated",
-    )
-    parser.add_argument("--model", default="embedded", metavar="X", help="model as in a suite (default: embedded)")
-    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
+    parser.repeated("--mechanism", "M", "see `dpicl list mechanisms`")
+    parser.share("--epsilon", "--model", "--source", "--seed", "--delta", "--results", "--option", "--plugin")
     parser.add_argument("--members", type=whole(1), metavar="N", help="private records to be expected (default: 50)")
     parser.add_argument("--others", type=whole(1), metavar="N", help="records that are not members (default: 50)")
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="root seed (default: 0)")
-    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
-    parser.add_argument(
-        "--shots", type=whole(1), metavar="K", help="released demonstrations (default: the attack's own number)"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        type=option,
-        metavar="K=V",
-        help="option of the attack (see `dpicl list attacks`); may be repeated",
-    )
+    parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
+    parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option)
     parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
     parser.add_argument("--show", action="store_true", help="only show the results that are there")
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
-    )
-    add_option_flag(parser)
-    add_plugin_flag(parser)
 
 
 def _attack(arguments: argparse.Namespace) -> int:

@@ -6,19 +6,7 @@ import argparse
 from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import (
-    SOURCES,
-    Subparsers,
-    add_command,
-    add_noise_flag,
-    add_option_flag,
-    add_plugin_flag,
-    delta,
-    epsilon,
-    one_of,
-    options_of,
-    whole,
-)
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
 
 
 def add(subparsers: Subparsers) -> None:
@@ -33,28 +21,19 @@ def add(subparsers: Subparsers) -> None:
     calibrate.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     calibrate.add_argument("--task", required=True, metavar="T", help="its published options are used")
     calibrate.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
-    calibrate.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
+    calibrate.share("--delta", "--noise", "--shots", "--source", "--option", "--plugin")
     calibrate.add_argument(
         "--size",
         type=whole(1),
         metavar="N",
         help="private records a class (answer mechanisms: in all; default: the task's own)",
     )
-    add_noise_flag(calibrate)
-    calibrate.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
     calibrate.add_argument(
         "--queries", type=whole(1), metavar="Q", help="Q that the epsilon of an answer mechanism covers (default: 1)"
     )
-    calibrate.add_argument(
-        "--mode",
-        type=one_of("mode", ("proved", "paper")),
-        default="proved",
-        metavar="proved|paper",
-        help="proved (default), or the accounting of the authors",
+    calibrate.choice(
+        "--mode", ("proved", "paper"), "proved (default), or the accounting of the authors", default="proved"
     )
-    calibrate.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
-    add_option_flag(calibrate)
-    add_plugin_flag(calibrate)
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, add_plugin_flag, one_of
+from dpicl.harness.cli.arguments import Subparsers, add_command
 
 _KINDS = ("tasks", "mechanisms", "attacks", "models", "suites")
 
@@ -20,8 +20,8 @@ def add(subparsers: Subparsers) -> None:
         "dpicl list mechanisms",
         _list,
     )
-    parser.add_argument("kind", type=one_of("list", _KINDS), metavar="|".join(_KINDS), help="what to list")
-    add_plugin_flag(parser)
+    parser.choice("kind", _KINDS, "what to list", kind="list")
+    parser.share("--plugin")
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,6 @@ from dpicl.harness.cli.arguments import (
     add_command,
     add_selection_flags,
     board_command,
-    one_of,
     selected,
     whole,
 )
@@ -46,13 +45,7 @@ def add(subparsers: Subparsers) -> None:
         action="store_true",
         help="run what has results of other records anew; the old files are set aside and kept",
     )
-    run.add_argument(
-        "--engine",
-        type=one_of("engine", ENGINES),
-        default="inline",
-        metavar="|".join(ENGINES),
-        help="this process, worker processes, or Ray (default: inline)",
-    )
+    run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
     run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/publishing.md)")
     add_wandb_flags(run, "wandb-")

@@ -21,31 +21,12 @@ KINDS = ("classification", "extraction", "generation", "json")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
 COMPUTED = {"classification": ("acc", "acc_calibrated"), "extraction": ("exact_match",)}
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
-LM_EVAL_KEYS = frozenset(
-    {
-        "task_alias",
-        "tag",
-        "dataset_path",
-        "dataset_name",
-        "dataset_kwargs",
-        "training_split",
-        "validation_split",
-        "test_split",
-        "fewshot_split",
-        "process_docs",
-        "doc_to_image",
-        "doc_to_audio",
-        "unsafe_code",
-        "use_prompt",
-        "fewshot_config",
-        "num_fewshot",
-        "repeats",
-        "filter_list",
-        "should_decontaminate",
-        "doc_to_decontamination_query",
-        "gen_prefix",
-    }
-)
+_LM_EVAL_KEYS = """
+    task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
+    process_docs doc_to_image doc_to_audio unsafe_code use_prompt fewshot_config num_fewshot repeats filter_list
+    should_decontaminate doc_to_decontamination_query gen_prefix
+"""
+LM_EVAL_KEYS = frozenset(_LM_EVAL_KEYS.split())
 #: Filters that `doc_to_text` may use: they make a text from a text and take nothing.
 _FILTERS = ("trim", "lower", "upper", "capitalize", "title")
 _LONGEST = 20_000

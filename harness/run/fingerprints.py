@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from dpicl.harness.core import seeds
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
+from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
@@ -61,7 +61,7 @@ def task_of(cell: Cell) -> Task:
         with suppress(OSError):  # then it is worked out again next time
             _folder()
             before.unlink(missing_ok=True)
-            _write(before, json.dumps(asdict(AtHand.of(task))))
+            put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True)
     return task
 
 
@@ -203,7 +203,7 @@ def _secret() -> bytes:
         path = _folder() / "key"
         if not path.exists():
             with suppress(FileExistsError):  # another process was faster: its key counts
-                _write(path, os.urandom(32).hex())
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}", new=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error
@@ -221,12 +221,3 @@ def _folder() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a new file that its owner alone may read, whole or not at all. Raises OSError, also where one is there."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", encoding="utf-8") as part:
-        part.write(text)
-        part.flush()
-        os.fsync(part.fileno())
-        os.link(part.name, path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +36,8 @@ def show(arguments: argparse.Namespace) -> int:
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms = registry.load_mechanisms(arguments.plugin)
     submissions = submissions_of(arguments)
-    attacks, external = evidence.load(arguments.results)
     boards, html = registry.leaderboards(), registry.leaderboards("html")
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(mechanisms))
+    known = evidence.known(arguments.results, mechanisms)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
     for path in shipped_suites().values():
@@ -57,7 +56,9 @@ def show(arguments: argparse.Namespace) -> int:
         )
     page = None
     if arguments.html:
-        page = html.write_all(found, arguments.html, mechanisms, skipped, boards.build_attacks(attacks, external))
+        page = html.write_all(
+            found, arguments.html, mechanisms, skipped, boards.build_attacks(known.attacks, known.external)
+        )
     lines = html.suites_json(found)
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
@@ -98,13 +99,11 @@ def _results(
 def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered]) -> list[Cell]:
     """The cells of a suite on one source, whether its records are here or not."""
     from dpicl.harness.data.task import list_tasks
-    from dpicl.harness.run.expand import TaskFacts, expand
+    from dpicl.harness.run.expand import expand
     from dpicl.harness.run.selection import facts_of
 
-    def facts(name: str) -> Callable[[str], TaskFacts]:
-        return lambda _: facts_of(name, source)
-
-    return expand(suite, mechanisms, {name: facts(name) for name in list_tasks()}, reveal=True)
+    facts = {name: lambda _, name=name: facts_of(name, source) for name in list_tasks()}
+    return expand(suite, mechanisms, facts, reveal=True)
 
 
 def _sources(results: list[Result]) -> list[Source]:

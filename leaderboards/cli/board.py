@@ -83,8 +83,7 @@ def build(arguments: argparse.Namespace) -> Built:
         )
     boards = registry.leaderboards()
     kept, notes = at_hand(kept, Fingerprints(download=False))
-    attacks, external = evidence.load(arguments.results)
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
+    known = evidence.known(arguments.results, selection.mechanisms)
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
     return Built(replace(board, notes=(*notes, *board.notes)), selection, kept, known.attacks, known.external)
 

@@ -33,6 +33,14 @@ def load(results: Path) -> tuple[list[AttackResult], list[External]]:
     return attacks, external
 
 
+def known(results: Path, mechanisms: Mapping[str, Registered]) -> Any:
+    """What `load` finds, as boards take it."""
+    from dpicl.harness.mechanism import registry
+
+    attacks, external = load(results)
+    return registry.leaderboards().Evidence(tuple(attacks), tuple(external), defaults(mechanisms))
+
+
 def defaults(mechanisms: Mapping[str, Registered]) -> Callable[[str, str], Mapping[str, Any]]:
     """(mechanism, task) -> the options that it has when none is given; none where the mechanism is not known."""
     from dpicl.harness.mechanism.options import resolve_options

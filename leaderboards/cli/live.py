@@ -29,10 +29,7 @@ class LiveWandb:
         self._arguments = arguments
         self._warned = False
         check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
-        attacks, external = evidence.load(arguments.results)
-        known = registry.leaderboards().Evidence(
-            tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms)
-        )
+        known = evidence.known(arguments.results, selection.mechanisms)
 
         def load() -> list[Result]:
             results, _ = selection.store.load_all()

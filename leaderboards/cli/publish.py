@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_plugin_flag, one_of
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command
 from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, unknown
-from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
+from dpicl.harness.core.paths import shipped_suites
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 MODES = ("online", "offline")
 #: Folders of a results folder that hold no suite.
 _NO_SUITES = ("attacks", "external")
-_DETAILS = 20
 
 
 def add(subparsers: Subparsers) -> None:
@@ -71,11 +70,11 @@ def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
     """--project, --entity and --mode, or --wandb-project and so on."""
     parser.add_argument(f"--{prefix}project", metavar="P", help="W&B project (default: WANDB_PROJECT, or dpicl-bench)")
     parser.add_argument(f"--{prefix}entity", metavar="E", help="W&B user or team (default: WANDB_ENTITY, or the key's)")
-    parser.add_argument(
+    parser.choice(
         f"--{prefix}mode",
-        type=one_of("mode", MODES),
-        metavar="|".join(MODES),
-        help="default: WANDB_MODE, else online where an API key is configured, else offline",
+        MODES,
+        "default: WANDB_MODE, else online where an API key is configured, else offline",
+        kind="mode",
     )
 
 
@@ -85,17 +84,11 @@ def _add_shared_flags(parser: Parser) -> None:
         metavar="RESULTS",
         help="a results folder, a suite's folder in it, or the name of a shipped suite (then see --results)",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=DEFAULT_RESULTS,
-        metavar="DIR",
-        help="results folder of a suite that is given by name (default: results)",
-    )
-    parser.add_argument("--suite", action="append", default=[], metavar="S", help="suite; may be repeated")
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
+    parser.share("--results", help="results folder of a suite that is given by name (default: results)")
+    parser.repeated("--suite", "S", "suite")
+    parser.repeated("--model", "X", "model")
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing")
-    add_plugin_flag(parser)
+    parser.share("--plugin")
 
 
 def _wandb(arguments: argparse.Namespace) -> int:
@@ -183,9 +176,7 @@ def _plan(arguments: argparse.Namespace) -> Any:
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
-    attacks, external = evidence.load(folder)
-    boards = registry.leaderboards()
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(load_mechanisms(arguments.plugin)))
+    known = evidence.known(folder, load_mechanisms(arguments.plugin))
     plan = registry.leaderboards("sinks.publish").plan(results, known, submissions())
     for note in plan.notes:
         output.message(note)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, one_of
+from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import ResultError
 from dpicl.leaderboards.cli.compare import add_cell_flags
 
@@ -26,13 +26,13 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="result files or folders")
     add_cell_flags(parser)
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
-    parser.add_argument(
+    parser.repeated("--model", "X", "model")
+    parser.choice(
         "--by",
-        type=one_of("kind of release", ("commit", "model")),
+        ("commit", "model"),
+        "a release is a model at one commit (default), or a model at any commit",
+        kind="kind of release",
         default="commit",
-        metavar="commit|model",
-        help="a release is a model at one commit (default), or a model at any commit",
     )
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the page DIR/track.html, with plots")
 

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -24,6 +23,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.files import put_whole
 from dpicl.leaderboards.model import attack_text
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.metrics import metric_name, scored_things
@@ -98,7 +98,7 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
 def write_file(target: Path, content: str | bytes) -> None:
     """Writes one file whole or not at all. Raises ResultError when it cannot."""
     try:
-        _write_whole(target, content)
+        put_whole(target, content, tag=f".{os.getpid()}")
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -124,19 +124,6 @@ def web_address(text: str) -> str | None:
     except ValueError:
         return None
     return text if parts.hostname and "@" not in parts.netloc else None
-
-
-def _write_whole(target: Path, content: str | bytes) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".site", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _is_ours(path: Path) -> bool:

@@ -12,7 +12,7 @@ from dpicl.cli import build_parser
 from dpicl.harness.cli.output import duration, plain
 from dpicl.harness.run.engines import Done
 from dpicl.harness.run.progress import TimeLeft
-from tests.harness.test_registry import PLUGIN
+from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 
 COMMANDS = (

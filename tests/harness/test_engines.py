@@ -27,6 +27,7 @@ from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.worker_process import TRIES
 from tests.harness.deadly import MAY_DIFFER
+from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 
 
@@ -231,26 +232,14 @@ def test_a_cell_whose_workers_all_die_is_named_and_the_others_are_done(dpicl, mo
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_local_workers_without_a_traceback(dpicl_process, sim_suite, tmp_path):
-    process = dpicl_process(
-        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
-    )
-    said = process.stderr.readline()
-    assert "cells to do" in said
-    process.stderr.readline()  # the first cell is done: the workers are at work
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in err and "stopped" in err
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_workers_start_leaves_no_traceback(dpicl_process, sim_suite, tmp_path):
-    process = dpicl_process(
-        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
-    )
+@pytest.mark.parametrize("at", ["start", "work"])
+def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_path, at):
+    flags = ("--results", tmp_path, "--engine", "local", "--workers", 2)
+    process = dpicl_process("run", sim_suite, *flags, process_group=0)
     assert "cells to do" in process.stderr.readline()  # the workers load their libraries now
-    os.killpg(process.pid, signal.SIGINT)
+    if at == "work":
+        process.stderr.readline()  # the first cell is done
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err and "stopped" in err
@@ -336,8 +325,6 @@ def test_workers_divide_the_cores():
 
 
 def test_a_worker_knows_the_plugins_of_its_job(tmp_path):
-    from tests.harness.test_registry import PLUGIN
-
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN)
     worker = Worker(Job(SuiteReference(name="quick", version=1, hash=""), tmp_path, (path,)))

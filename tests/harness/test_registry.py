@@ -13,29 +13,7 @@ from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.mechanism import registry
 from dpicl.harness.mechanism.bases import Knob, Mechanism
-
-PLUGIN = """\
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from dp_accounting import dp_event as dp
-
-from dpicl.harness.mechanism.bases import DemonstrationMechanism, Demonstration
-
-
-@dataclass(frozen=True)
-class Nothing(DemonstrationMechanism):
-    name = "nothing"
-    knob = None
-    words: int = 3
-
-    def events(self, knob, sizes):
-        return dp.NoOpDpEvent()
-
-    def release(self, private, context):
-        return [Demonstration("word " * self.words, label, self.words) for label in context.shots]
-"""
+from tests.harness.helpers import PLUGIN
 
 
 def plugin(tmp_path: Path, text: str = PLUGIN) -> Path:

@@ -14,7 +14,7 @@ from dpicl.harness.attacks.registry import find_attack, load_attacks
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.test_registry import PLUGIN
+from tests.harness.helpers import PLUGIN
 
 LOAD = Task.load
 SIM = ("--model", "sim", "--source", "synthetic")
