@@ -177,12 +177,12 @@ def test_a_board_of_private_records_has_no_recovery_and_asks_for_no_row_without_
 
 
 def test_what_is_published_has_no_recovery(world, tmp_path):
-    from dpicl.leaderboards.publish.published import boards, published_rows
+    from dpicl.leaderboards.publish.publish import plan
 
     path = suite(tmp_path, "zero_shot", "prism", "real")
     _, files = world(rows_of("train", 30), path, "results", "--reveal-records")
-    (board,) = boards([from_text(text) for text in files.values()])
-    said = json.dumps([[row.rows, row.summary] for row in published_rows(board)])
+    rows = plan([from_text(text) for text in files.values()]).rows
+    said = json.dumps([[row.rows, row.summary] for row in rows])
     assert '"score"' in said and "recovery" not in said
 
 
