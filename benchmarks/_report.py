@@ -6,9 +6,12 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def report(name: str, ours_seconds: float, reference_seconds: float, agreement: bool, **details: Any) -> dict[str, Any]:
@@ -25,6 +28,28 @@ def report(name: str, ours_seconds: float, reference_seconds: float, agreement: 
         "machine": machine(),
         **details,
     }
+
+
+def of_settings(name: str, rows: Sequence[dict[str, Any]], **details: Any) -> dict[str, Any]:
+    """The JSON of a benchmark of several settings. rows: those that `setting` made."""
+    ours, theirs = (sum(row[key] for row in rows) for key in ("ours_seconds", "reference_seconds"))
+    agreement, lowest = all(row["agreement"] for row in rows), min(row["ratio"] for row in rows)
+    return report(name, ours, theirs, agreement, lowest_ratio=lowest, settings=rows, **details)
+
+
+def setting(
+    name: str, ours_seconds: float, reference_seconds: float, agreement: bool, **details: Any
+) -> dict[str, Any]:
+    """One row of `of_settings`."""
+    row = report(name, ours_seconds, reference_seconds, agreement, **details)
+    return {key: value for key, value in row.items() if key != "machine"}
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float]:
+    """What it gives, and the seconds that it took."""
+    start = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - start
 
 
 def machine() -> dict[str, Any]:

@@ -10,14 +10,12 @@ tokens. The reference is `next_token_log_probs`, which batches and shares prefix
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks._report import main, report
+from benchmarks._report import main, report, timed
 from dpicl.harness import models
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.base import LanguageModel
@@ -37,8 +35,8 @@ def run(device: str = "cpu", prompts: int = 24, tokens: int = 20, dtype: str = "
         for examples in ((), *((record,) for record in records))
     ]
     model.next_token_log_probs(batch[:2])  # warm-up
-    ours, our_seconds = _timed(lambda: _with_cache(model, batch, tokens))
-    theirs, their_seconds = _timed(lambda: _reading_again(model, batch, tokens))
+    ours, our_seconds = timed(lambda: _with_cache(model, batch, tokens))
+    theirs, their_seconds = timed(lambda: _reading_again(model, batch, tokens))
     return report(
         "cached_decoding",
         our_seconds,
@@ -81,12 +79,6 @@ def _choose(log_probs: torch.Tensor, noise: np.random.Generator) -> int:
     clipped = np.maximum(rows - rows.max(axis=1, keepdims=True) + CLIP, -CLIP)
     scores = (clipped[1:].mean(axis=0) + clipped[0]) / 2
     return int((scores / TEMPERATURE + noise.gumbel(size=scores.size)).argmax())
-
-
-def _timed(work: Callable[[], list[int]]) -> tuple[list[int], float]:
-    start = time.perf_counter()
-    result = work()
-    return result, time.perf_counter() - start
 
 
 if __name__ == "__main__":

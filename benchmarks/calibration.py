@@ -10,9 +10,7 @@ library's own, ten times coarser default accuracy is reported beside it.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,10 +18,10 @@ from dp_accounting import dp_event as dp
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.dpsgd import find_noise_multiplier
 
-from benchmarks._report import main, report
+from benchmarks._report import main, of_settings, setting, timed
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.privacy.calibration import calibrate
 from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.releasing import calibrated
 
 ACCURACY = 0.01
 LARGEST_NOISE_RATIO = 1.02
@@ -54,54 +52,38 @@ class SubsampledGaussian(DemonstrationMechanism):
 
 def run() -> dict[str, Any]:
     """Calibrates every setting with both sides, nothing cached."""
-    rows = [_setting(*setting) for setting in SETTINGS]
-    return report(
-        "calibration",
-        sum(row["ours_seconds"] for row in rows),
-        sum(row["reference_seconds"] for row in rows),
-        all(row["agreement"] for row in rows),
-        lowest_ratio=min(row["ratio"] for row in rows),
-        accuracy=ACCURACY,
-        settings=rows,
-    )
+    return of_settings("calibration", [_setting(*one) for one in SETTINGS], accuracy=ACCURACY)
 
 
 def _setting(name: str, rate: float, steps: int, epsilon: float, delta: float) -> dict[str, Any]:
     sizes = Sizes(records={None: 1}, shots={None: 1})
-    ours, ours_seconds = _timed(
-        lambda: calibrate(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
+    ours, ours_seconds = timed(
+        lambda: calibrated(SubsampledGaussian(rate, steps), sizes, epsilon, delta, cache=None).knob
     )
-    theirs, seconds = _timed(lambda: _reference(rate, steps, epsilon, delta, ACCURACY))
-    coarse, coarse_seconds = _timed(lambda: _reference(rate, steps, epsilon, delta, 0.1))
+    theirs, seconds = timed(lambda: _reference(rate, steps, epsilon, delta, ACCURACY))
+    coarse, coarse_seconds = timed(lambda: _reference(rate, steps, epsilon, delta, 0.1))
     accountant = PRVAccountant(
         [PoissonSubsampledGaussianMechanism(rate, ours)], ACCURACY, delta / 1000, max_self_compositions=[steps]
     )
     checked = accountant.compute_epsilon(delta, [steps])[1]
-    return {
-        "name": name,
-        "ratio": round(seconds / ours_seconds, 2),
-        "agreement": checked <= epsilon and ours <= theirs * LARGEST_NOISE_RATIO,
-        "ours_seconds": round(ours_seconds, 4),
-        "reference_seconds": round(seconds, 4),
-        "reference_default_seconds": round(coarse_seconds, 4),
-        "ours_noise": ours,
-        "reference_noise": theirs,
-        "reference_default_noise": coarse,
-        "epsilon_of_ours": checked,
-        "epsilon": epsilon,
-    }
+    return setting(
+        name,
+        ours_seconds,
+        seconds,
+        checked <= epsilon and ours <= theirs * LARGEST_NOISE_RATIO,
+        reference_default_seconds=round(coarse_seconds, 4),
+        ours_noise=ours,
+        reference_noise=theirs,
+        reference_default_noise=coarse,
+        epsilon_of_ours=checked,
+        epsilon=epsilon,
+    )
 
 
 def _reference(rate: float, steps: int, epsilon: float, delta: float, accuracy: float) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(find_noise_multiplier(rate, steps, epsilon, delta, eps_error=accuracy))
-
-
-def _timed(compute: Callable[[], float]) -> tuple[float, float]:
-    start = time.perf_counter()
-    value = compute()
-    return value, time.perf_counter() - start
 
 
 if __name__ == "__main__":

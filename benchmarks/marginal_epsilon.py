@@ -17,12 +17,14 @@ import tempfile
 from typing import Any
 
 from benchmarks._report import main, report
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.data.task import load_config
 from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell, resolve_options
+from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Workbench, run_cell
+from dpicl.harness.run.workbench import Workbench
 
 TASK = "agnews"
 OPTIONS = {"slots": 10, "examples_per_slot": 2, "record_tokens": 32, "sampling_seed": 0}
@@ -38,7 +40,7 @@ def run() -> dict[str, Any]:
         bench = Workbench(load_mechanisms())
         source = resolve("auto", TASK)
         cells = [_cell(bench.mechanisms["voting"].cls, source, *terms) for terms in ((1.0, 0), (8.0, 1))]
-        bench.model(cells[0])
+        bench.model(cells[0].model)
         bench.task(cells[0])
         os.environ["DPICL_CACHE"] = folder
         first, second = (run_cell(cell, SuiteReference(name="benchmark", version=1, hash=""), bench) for cell in cells)

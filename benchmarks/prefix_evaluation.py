@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import Sequence
 from typing import Any
 
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
-from benchmarks._report import main, report
+from benchmarks._report import main, of_settings, setting, timed
 from dpicl.harness import models
 from dpicl.harness.data.task import CONTENT_FREE, Task
 from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
@@ -27,22 +26,9 @@ from dpicl.harness.models.transformers import TransformersLM
 TOLERANCE = 1e-3
 SHOTS = 4
 BATCH_SIZE = 8
-CLASS_NAMES = (
-    "Company",
-    "Educational institution",
-    "Artist",
-    "Athlete",
-    "Office holder",
-    "Mean of transportation",
-    "Building",
-    "Natural place",
-    "Village",
-    "Animal",
-    "Plant",
-    "Album",
-    "Film",
-    "Written work",
-)
+_NAMES = """Company, Educational institution, Artist, Athlete, Office holder, Mean of transportation, Building,
+Natural place, Village, Animal, Plant, Album, Film, Written work"""
+CLASS_NAMES = tuple(" ".join(name.split()) for name in _NAMES.split(","))
 
 
 def run(device: str = "cpu", documents: int = 12) -> dict[str, Any]:
@@ -54,18 +40,8 @@ def run(device: str = "cpu", documents: int = 12) -> dict[str, Any]:
         _setting("task labels", model, task, task.labels, documents),
         _setting("class names", model, task, CLASS_NAMES, max(1, documents // 3)),
     ]
-    return report(
-        "prefix_evaluation",
-        sum(row["ours_seconds"] for row in rows),
-        sum(row["reference_seconds"] for row in rows),
-        all(row["agreement"] for row in rows),
-        lowest_ratio=min(row["ratio"] for row in rows),
-        device=device,
-        dtype="float32",
-        shots=SHOTS,
-        source=task.source,
-        settings=rows,
-    )
+    about = {"device": device, "dtype": "float32", "shots": SHOTS, "source": task.source}
+    return of_settings("prefix_evaluation", rows, **about)
 
 
 def _setting(name: str, model: TransformersLM, task: Task, labels: Sequence[str], documents: int) -> dict[str, Any]:
@@ -75,22 +51,21 @@ def _setting(name: str, model: TransformersLM, task: Task, labels: Sequence[str]
     theirs = HFLM(pretrained=model.model, tokenizer=model.tokenizer, backend="causal", batch_size=BATCH_SIZE)
     for side in (ours, theirs):
         side.loglikelihood(_requests(task, labels[:2], 1), disable_tqdm=True)  # warm-up
-    our_answers, our_seconds = _timed(ours, requests)
-    their_answers, their_seconds = _timed(theirs, requests)
+    our_answers, our_seconds = timed(lambda: ours.loglikelihood(requests, disable_tqdm=True))
+    their_answers, their_seconds = timed(lambda: theirs.loglikelihood(requests, disable_tqdm=True))
     differences = [abs(a - b) for (a, _), (b, _) in zip(our_answers, their_answers, strict=True)]
     same_flags = [a for _, a in our_answers] == [b for _, b in their_answers]
-    return {
-        "name": name,
-        "ratio": round(their_seconds / our_seconds, 2),
-        "agreement": max(differences) <= TOLERANCE and same_flags,
-        "ours_seconds": round(our_seconds, 4),
-        "reference_seconds": round(their_seconds, 4),
-        "largest_difference": max(differences),
-        "requests": len(requests),
-        "prompts": len(requests) // len(labels),
-        "labels_of_several_tokens": sum(len(model.encode(f" {label}")) > 1 for label in labels),
-        "prefix_tokens": len(model.encode(task.icl_prefix(task.train[:SHOTS]))),
-    }
+    return setting(
+        name,
+        our_seconds,
+        their_seconds,
+        max(differences) <= TOLERANCE and same_flags,
+        largest_difference=max(differences),
+        requests=len(requests),
+        prompts=len(requests) // len(labels),
+        labels_of_several_tokens=sum(len(model.encode(f" {label}")) > 1 for label in labels),
+        prefix_tokens=len(model.encode(task.icl_prefix(task.train[:SHOTS]))),
+    )
 
 
 def _requests(task: Task, labels: Sequence[str], documents: int) -> list[Instance]:
@@ -99,12 +74,6 @@ def _requests(task: Task, labels: Sequence[str], documents: int) -> list[Instanc
     texts = [*CONTENT_FREE, *(record.text for record in task.test[:documents])]
     pairs = [(prefix + task.query(text), f" {label}") for text in texts for label in labels]
     return [Instance("loglikelihood", {}, pair, i, metadata=("dbpedia", i, 1)) for i, pair in enumerate(pairs)]
-
-
-def _timed(model: Any, requests: list[Instance]) -> tuple[list[tuple[float, bool]], float]:
-    start = time.perf_counter()
-    answers = model.loglikelihood(requests, disable_tqdm=True)
-    return answers, time.perf_counter() - start
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ it costs more time, and no row can move. The answers agree when float32 moves by
 from __future__ import annotations
 
 import math
-import time
+from functools import partial
 from typing import Any
 
 import torch
 
-from benchmarks._report import main, report
+from benchmarks._report import main, report, timed
 from dpicl.harness import models
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.base import LanguageModel
@@ -38,27 +38,21 @@ def run() -> dict[str, Any]:
         model = models.load("embedded", dtype=dtype)
         before = [model.encode(task.generation_prompt(LABEL, [record])) for record in usual]
         after = [model.encode(task.generation_prompt(LABEL, [longer])), *before[1:]]
-        distributions, seconds[dtype] = _read(model, before)
-        moved, _ = _read(model, after)
-        change = (moved - distributions)[1:]
+        distributions, seconds[dtype] = timed(partial(_probabilities, model, before))
+        change = (_probabilities(model, after) - distributions)[1:]
         moves[dtype] = {
             "largest_of_another_row": float(change.norm(dim=1).max()),
             "of_the_sum_of_the_others": float(change.sum(dim=0).norm()),
             "share_of_sqrt_2": float(change.sum(dim=0).norm()) / math.sqrt(2),
         }
-    start = time.perf_counter()
-    for prompt in before:
-        model.next_token_log_probs([prompt])
-    alone = time.perf_counter() - start
+    _, alone = timed(lambda: [model.next_token_log_probs([prompt]) for prompt in before])
     agreement = moves["float32"]["of_the_sum_of_the_others"] < 1e-4
     return report("row_independence", seconds["float32"], alone, agreement, moves=moves, source=task.source)
 
 
-def _read(model: LanguageModel, prompts: list[list[int]]) -> tuple[torch.Tensor, float]:
-    """float64[B, V] probabilities, and the seconds that they took."""
-    start = time.perf_counter()
-    probabilities = model.next_token_log_probs(prompts).double().exp()
-    return probabilities, time.perf_counter() - start
+def _probabilities(model: LanguageModel, prompts: list[list[int]]) -> torch.Tensor:
+    """float64[B, V]."""
+    return model.next_token_log_probs(prompts).double().exp()
 
 
 if __name__ == "__main__":

@@ -10,14 +10,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpicl.harness.api.functions import account as account
+    from dpicl.harness.api.functions import calibrate as calibrate
+    from dpicl.harness.api.functions import check as check
+    from dpicl.harness.api.functions import evaluate as evaluate
+    from dpicl.harness.api.lists import list_attacks as list_attacks
+    from dpicl.harness.api.lists import list_mechanisms as list_mechanisms
+    from dpicl.harness.api.lists import list_models as list_models
+    from dpicl.harness.api.lists import list_suites as list_suites
+    from dpicl.harness.api.lists import list_tasks as list_tasks
     from dpicl.harness.attacks.base import (
         Attack as Attack,
     )
     from dpicl.harness.attacks.base import (
-        Finding as Finding,
+        AttackFinding as AttackFinding,
     )
     from dpicl.harness.attacks.base import (
-        Scene as Scene,
+        AttackSetup as AttackSetup,
     )
     from dpicl.harness.attacks.membership import (
         membership_finding as membership_finding,
@@ -166,7 +175,9 @@ if TYPE_CHECKING:
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
-    "dpicl.harness.attacks.base": "Attack Finding Scene",
+    "dpicl.harness.api.functions": "account calibrate check evaluate",
+    "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
+    "dpicl.harness.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",
     "dpicl.harness.core.errors": "DpiclError PromptTooLong UsageError",

@@ -26,9 +26,10 @@ from dpicl.harness.cli import (
     calibrate as privacy,
 )
 from dpicl.harness.core.errors import DpiclError, told
-from dpicl.harness.core.plugin_code import place_in_plugin
+from dpicl.harness.core.plugins import place_in_plugin
 from dpicl.harness.core.printable import printable
 from dpicl.leaderboards.cli import board, compare, publish, submit, track
+from dpicl.leaderboards.cli import plot as plot_command
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
@@ -37,6 +38,7 @@ INTERRUPTED = 130
 _GROUPS = (
     run,
     board,
+    plot_command,
     compare,
     track,
     publish,
@@ -106,6 +108,7 @@ class _OneLine(logging.Formatter):
 
 def _show_warnings() -> None:
     """The library's own warnings on stderr, each as one line."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # else it tells where it keeps its list of fonts
     log = logging.getLogger("dpicl")
     if not log.handlers:
         handler = logging.StreamHandler()

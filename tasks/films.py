@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dpicl.harness.core.json_text import no_constant, no_key_twice
+
 FIELDS = ("title", "year", "genres", "cast")
 FIRST_YEAR, LAST_YEAR = 1880, 2030
 MOST_CAST = 2
@@ -36,7 +38,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """
     if len(text) > MOST_CHARACTERS:
         return None
-    decoder = json.JSONDecoder(object_pairs_hook=_without_repeats, parse_constant=_no_constant)
+    decoder = json.JSONDecoder(object_pairs_hook=no_key_twice, parse_constant=no_constant)
     try:
         value, _ = decoder.raw_decode(text.lstrip())
     except (ValueError, RecursionError):
@@ -106,14 +108,3 @@ def _distance(left: Counter[Any], right: Counter[Any]) -> float:
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(item, str) for item in value)
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a key comes twice")
-    return found
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

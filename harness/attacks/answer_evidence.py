@@ -9,7 +9,7 @@ import numpy as np
 
 from dpicl.harness.attacks.audit_rules import (
     SIDES,
-    Evidence,
+    AuditEvidence,
     Fit,
     Rule,
     frequencies,
@@ -21,17 +21,17 @@ from dpicl.harness.attacks.audit_rules import (
 from dpicl.harness.attacks.audit_runs import AnswerRuns, Seen
 from dpicl.harness.attacks.canaries import canary
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.vocabulary import FinalPrompt, Report
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import AnswerMechanism, FinalPrompt
+from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import Report
 
 if TYPE_CHECKING:
-    from dpicl.harness.attacks.audit import Audit
+    from dpicl.harness.attacks.audit_settings import AuditSettings
     from dpicl.harness.data.task import Task
     from dpicl.harness.models.base import LanguageModel
 
@@ -50,7 +50,7 @@ class AnswerEvidence:
         private: Sequence[Record],
         other: Record,
         model: LanguageModel,
-        settings: Audit,
+        settings: AuditSettings,
         outputs: OutputCache,
         report: Report,
     ) -> None:
@@ -68,7 +68,7 @@ class AnswerEvidence:
         rate = 1.0 if mechanism.partition == "once" else expected / self.records
         self.notes = [f"one query, question {settings.question}, {self.records} records, sampling rate {rate:.3g}"]
 
-    def evidence(self, calibration: Calibration) -> Evidence:
+    def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon."""
         knob, ledger = calibration.knob, self._runs.charged(calibration)
         seen = {side: [rows[0] for rows in self._redrawn(knob, side, 1)] for side in SIDES}
@@ -83,14 +83,14 @@ class AnswerEvidence:
         if all([passage.door.kind for passage in run.passages] == ["gaussian"] for run in runs):
             clean = [np.array([run.passages[0].door.clean.ravel() for run in seen[side]]) for side in SIDES]
             rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].passages[0].door.scale)
-            return Evidence(
+            return AuditEvidence(
                 clean[0], clean[1], rule, gaussian, ledger, noise_p_value([run.passages[0] for run in runs])
             )
         drawn = [
             np.array([[_features(one) for one in rows] for rows in self._redrawn(knob, side, self._settings.redraws)])
             for side in SIDES
         ]
-        return Evidence(drawn[0], drawn[1], Rule({"reference vector": reference_vector}, None), gaussian, ledger)
+        return AuditEvidence(drawn[0], drawn[1], Rule({"reference vector": reference_vector}, None), gaussian, ledger)
 
     def _redrawn(self, knob: float, present: bool, times: int) -> Iterator[list[Seen]]:
         """Each run with so many draws of the noise."""
@@ -112,7 +112,7 @@ class AnswerEvidence:
             found["answers"] = linear(ends[0] - ends[1])
         return {**found, "reference vector": reference_vector}
 
-    def _black_box(self, knob: float, ledger: Ledger) -> Evidence:
+    def _black_box(self, knob: float, ledger: Ledger) -> AuditEvidence:
         said = [
             [self._texts([one.released for one in rows]) for rows in self._redrawn(knob, side, self._settings.redraws)]
             for side in SIDES
@@ -121,7 +121,7 @@ class AnswerEvidence:
         codes = {text: i for i, text in enumerate(answers)}
         inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
         fits = {"answers": table(self._towards(answers)), "frequencies": frequencies(len(codes))}
-        return Evidence(inside, outside, Rule(fits, None), False, ledger)
+        return AuditEvidence(inside, outside, Rule(fits, None), False, ledger)
 
     def _texts(self, released: Sequence[str | FinalPrompt]) -> list[str]:
         prompts = list(dict.fromkeys(one.prompt for one in released if isinstance(one, FinalPrompt)))

@@ -16,96 +16,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from dpicl.harness.attacks.answer_evidence import AnswerEvidence
-from dpicl.harness.attacks.audit_rules import Evidence
+from dpicl.harness.attacks.audit_rules import AuditEvidence
+from dpicl.harness.attacks.audit_settings import AuditSettings, sample_size
 from dpicl.harness.attacks.canaries import held_out
 from dpicl.harness.attacks.demonstration_evidence import DemonstrationEvidence
+from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.lower_bounds import Bound, split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from dpicl.harness.attacks.paired import PairedBound, paired_bounds
-from dpicl.harness.attacks.results import Access, AttackResult, Decision, LowerBound, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, Decision, LowerBound, Subject, attack_id
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism, Sizes
+from dpicl.harness.core.vocabulary import Report, Sizes, silent
+from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
 from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.calibration import Calibration, calibrate
-from dpicl.harness.run import manifest
-from dpicl.harness.run.expand import sized_options
+from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import Release, Report, Stated
-from dpicl.harness.run.results import Cost, storable
-from dpicl.harness.run.write_up import manifest_of, privacy_of
+from dpicl.harness.run.pipeline import Meter
+from dpicl.harness.run.releasing import Release, Stated, calibrated
+from dpicl.harness.run.results import storable
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask, Task
     from dpicl.harness.models.base import LanguageModel
 
-
 #: Draws of the noise of the published bootstrap.
 TRIALS: Final = 400_000
 REPEATS: Final = 5
-
-#: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
-#: T = 4 partitions of 2 examples are the published audit's.
-SIZES: Final[Mapping[str, int]] = {
-    "slots": 4,
-    "examples_per_slot": 2,
-    "record_tokens": 110,
-    "public_slots": 8,
-}
-DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
-    "slots": 8,
-    "examples_per_slot": 1,
-    "prompts": 8,
-    "tokens": 6,
-    "top_k": 10,
-    "record_tokens": 32,
-}
-
-
-@dataclass(frozen=True)
-class Audit:
-    """How to audit. runs: on each side, one deal of records each. redraws: noise draws of a run without a formula.
-
-    records: private records (None: as many as a sample expects, so that every record is in it: q = 1). words: of the
-    canary that are asked about. repeats: how often a canary to be copied spells out its example. rank: of the canary's
-    tokens among those that could be released.
-    """
-
-    access: Access = "white-box"
-    question: str = "inquiry"
-    runs: int = 200
-    redraws: int = 50
-    records: int | None = None
-    confidence: float = 0.95
-    delta: float = 1e-5
-    seed: int = 0
-    words: int = 12
-    repeats: int = 3
-    rank: int = 9
-
-    def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
-        return sized_options(cls, task, sizes, given)
-
-    def described(self, mechanism: Mechanism) -> dict[str, Any]:
-        """What a result file says of these."""
-        own = asdict(self)
-        for name in ("access", "seed", "delta", "records"):
-            del own[name]
-        unused = ("rank",) if isinstance(mechanism, AnswerMechanism) else ("question", "words", "repeats")
-        return {name: value for name, value in own.items() if name not in unused}
-
-    def id_of(self, mechanism: Mechanism, subject: Subject) -> str:
-        """The id of the result."""
-        return attack_id("audit", self.access, self.described(mechanism), subject)
 
 
 def check(mechanism: Mechanism, task: PublicTask) -> None:
@@ -117,94 +60,78 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
-def subject_of(
-    mechanism: Mechanism,
-    task: Task,
-    model: str,
-    epsilon: float,
-    settings: Audit,
-    options: Mapping[str, Any],
-    plugin: str | None,
-) -> Subject:
-    """What is audited; known before the model is read."""
-    return Subject(
-        mechanism=mechanism.name,
-        options=dict(options),
-        plugin=plugin,
-        task=task.name,
-        task_version=task.version,
-        source=task.source,
-        model=model,
-        epsilon=epsilon,
-        delta=settings.delta,
-        seed=settings.seed,
-        shots=0 if isinstance(mechanism, AnswerMechanism) else 1,
-        members=settings.records or sample_size(mechanism),
-    )
+@dataclass(frozen=True)
+class AuditJob:
+    """What is audited and how; known before the model is read. model: as the user named it. options: all of the
+    mechanism's. plugin: its hash."""
 
+    mechanism: Mechanism
+    task: Task
+    model: str
+    settings: AuditSettings
+    options: Mapping[str, Any]
+    plugin: str | None = None
 
-def sample_size(mechanism: Mechanism) -> int:
-    """The expected sample, by the mechanism's options. Raises UsageError where they do not say."""
-    size = getattr(mechanism, "prompts", None)
-    if size is None:
-        size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
-    if not size:
-        raise UsageError(f"{mechanism.name} has no option that says how many records a sample has; give --records.")
-    return int(size)
+    def subject(self, epsilon: float) -> Subject:
+        """What stands in the result at this epsilon."""
+        return subject_of(
+            self.mechanism,
+            self.options,
+            self.plugin,
+            self.task,
+            model=self.model,
+            epsilon=epsilon,
+            delta=self.settings.delta,
+            seed=self.settings.seed,
+            shots=0 if isinstance(self.mechanism, AnswerMechanism) else 1,
+            members=self.settings.records or sample_size(self.mechanism),
+        )
+
+    def id(self, epsilon: float) -> str:
+        """The id of the result at this epsilon."""
+        own = self.settings
+        return attack_id("audit", own.access, own.described(self.mechanism), self.subject(epsilon))
 
 
 def audit(
-    mechanism: Mechanism,
-    task: Task,
+    job: AuditJob,
     model: LanguageModel,
     epsilons: Sequence[float],
-    settings: Audit,
-    options: Mapping[str, Any],
     outputs: OutputCache | None = None,
-    plugin: str | None = None,
-    report: Report = lambda *_: None,
-    asked: str | None = None,
+    report: Report = silent,
 ) -> Iterator[AttackResult]:
-    """One result for each epsilon; the model is read for the first one.
-
-    options: all of the mechanism's, for the result. asked: the model as the user named it. Raises UsageError where the
-    settings do not fit the task.
-    """
-    start, tokens = time.perf_counter(), model.usage.tokens_read
-    runs = _runs(mechanism, task, model, settings, outputs or OutputCache(None), report)
+    """One result for each epsilon; the model is read for the first one. Raises UsageError where the settings do not fit
+    the task."""
+    start, meter = time.perf_counter(), Meter(model)
+    mechanism, settings = job.mechanism, job.settings
+    runs = _runs(job, model, outputs or OutputCache(None), report)
     for epsilon in epsilons:
-        calibration = calibrate(mechanism, runs.sizes, epsilon, settings.delta)
+        calibration = calibrated(mechanism, runs.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
         bound, separate = bounds_of(evidence, settings)
-        subject = subject_of(mechanism, task, asked or model.identity.name, epsilon, settings, options, plugin)
-        own = settings.described(mechanism)
-        release = release_of(mechanism, calibration, runs.sizes, evidence)
         with storable():
-            result = AttackResult(
-                id=settings.id_of(mechanism, subject),
-                attack="audit",
-                access=settings.access,
-                settings=own,
-                subject=subject,
-                privacy=privacy_of(mechanism, release, epsilon, settings.delta, "proved"),
+            result = result_of(
+                "audit",
+                settings.access,
+                settings.described(mechanism),
+                job.subject(epsilon),
+                mechanism,
+                release_of(mechanism, calibration, runs.sizes, evidence),
+                job.task,
+                model,
+                meter.cost({"audit": round(time.perf_counter() - start, 3)}),
                 bound=bound,
                 details={**separate, **_as_they_are(evidence, bound, settings)},
                 notes=runs.notes,
-                manifest=manifest_of(task, model),
-                cost=Cost(
-                    seconds={"audit": round(time.perf_counter() - start, 3)},
-                    tokens_read=model.usage.tokens_read - tokens,
-                    peak_memory_mb=manifest.peak_memory_mb(),
-                ),
-                created=datetime.now(UTC).isoformat(timespec="seconds"),
             )
         yield result
-        start, tokens = time.perf_counter(), model.usage.tokens_read
+        start, meter = time.perf_counter(), Meter(model)
 
 
 def _runs(
-    mechanism: Mechanism, task: Task, model: LanguageModel, settings: Audit, outputs: OutputCache, report: Report
+    job: AuditJob, model: LanguageModel, outputs: OutputCache, report: Report
 ) -> AnswerEvidence | DemonstrationEvidence:
+    mechanism, task, settings = job.mechanism, job.task, job.settings
     count = settings.records or sample_size(mechanism)
     if isinstance(mechanism, AnswerMechanism):
         private, other = held_out(task.train, count, streams(settings.seed).stream("audit:records"))
@@ -214,13 +141,13 @@ def _runs(
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 
-def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: Evidence) -> Release:
+def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: AuditEvidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
     return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), [], None, evidence.ledger, bounds)
 
 
-def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str, Any]]:
+def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:
     """The bound, and those of both methods from limits of TPR and FPR on their own.
 
     Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of redraws of the
@@ -229,12 +156,12 @@ def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str
     rule, gaussian = evidence.rule, evidence.gaussian
     if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):
         raise UsageError("A run gave NaN, and a run cannot be left out afterwards; `dpicl check` looks for the reason.")
-    terms = (evidence.members, evidence.others, rule.decide, rule.candidates, settings.delta, settings.confidence)
-    separate = split_bounds(*terms, settings.seed)
+    seen = (evidence.members, evidence.others, rule.decide, rule.candidates, settings.delta, settings.confidence)
+    separate = split_bounds(*seen, settings.seed)
     found: Bound | PairedBound = separate.valid(gaussian)
     trials = separate.gdp.trials_in, separate.gdp.trials_out
     if evidence.probabilities:
-        found = paired_bounds(*terms, settings.seed).valid(gaussian)
+        found = paired_bounds(*seen, settings.seed).valid(gaussian)
     bound = LowerBound(
         epsilon=found.epsilon,
         delta=settings.delta,
@@ -261,7 +188,7 @@ def bounds_of(evidence: Evidence, settings: Audit) -> tuple[LowerBound, dict[str
     }
 
 
-def _as_they_are(evidence: Evidence, bound: LowerBound, settings: Audit) -> dict[str, Any]:
+def _as_they_are(evidence: AuditEvidence, bound: LowerBound, settings: AuditSettings) -> dict[str, Any]:
     """What the collected runs say if they are all that there is: no confidence over further deals.
 
     exact: by the Gaussian mixture. bootstrap: the published method. clean_share: how much of the variance of mu comes
@@ -271,9 +198,9 @@ def _as_they_are(evidence: Evidence, bound: LowerBound, settings: Audit) -> dict
     if rule.sd is None:
         return {}
     members, others = rule.score(evidence.members), rule.score(evidence.others)
-    terms = (members, others, rule.sd, settings.delta)
-    exact = exact_bound(*terms, settings.confidence, settings.seed).conditional.valid(evidence.gaussian)
-    boot = bootstrap_bound(*terms, TRIALS, settings.confidence, REPEATS, settings.seed)
+    seen = (members, others, rule.sd, settings.delta)
+    exact = exact_bound(*seen).valid(evidence.gaussian)
+    boot = bootstrap_bound(*seen, TRIALS, settings.confidence, REPEATS, settings.seed)
     found: dict[str, Any] = {
         "exact": {"epsilon": exact.epsilon, "mu": exact.mu, "tpr": exact.tpr, "fpr": exact.fpr},
         "bootstrap": {

@@ -1,5 +1,5 @@
 """How an auditor turns what was seen of a run into a score: rules that are fitted on the runs that choose, and used as
-they are on the runs that judge (dpicl.harness.attacks.lower_bounds, strategy split).
+they are on the runs that judge (dpicl.harness.attacks.lower_bounds).
 
 A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
 runs too: half of these fit, the others compare.
@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpicl.harness.attacks.lower_bounds import score_thresholds, shares_above
 from dpicl.harness.attacks.mixtures import exceedance
-from dpicl.harness.attacks.watchers import Passage
+from dpicl.harness.attacks.watchers import Observation
 from dpicl.harness.privacy.ledger import Ledger
 
 #: With the canary, and without.
@@ -107,7 +107,7 @@ def frequencies(answers: int) -> Fit:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AuditEvidence:
     """What the runs showed at one epsilon.
 
     members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether what is seen
@@ -129,7 +129,7 @@ class Evidence:
         return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
 
 
-def noise_p_value(passages: Sequence[Passage]) -> float | None:
+def noise_p_value(passages: Sequence[Observation]) -> float | None:
     """p-value that released - clean is N(0, scale^2) at these doors (Kolmogorov-Smirnov): the closed forms of an audit
     take the noise as the doors state it. None without noise."""
     if not passages[0].door.scale > 0:

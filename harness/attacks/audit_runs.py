@@ -17,22 +17,15 @@ import numpy as np
 
 from dpicl.harness.attacks.canaries import Canary
 from dpicl.harness.attacks.views import with_records
-from dpicl.harness.attacks.watchers import CoupledCoins, Forcing, Passage, Recording
+from dpicl.harness.attacks.watchers import CoupledCoins, Forcing, Observation, Recording
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Partition, Sizes
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    Demonstration,
-    DemonstrationMechanism,
-    FinalPrompt,
-    Sizes,
-)
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism
 from dpicl.harness.mechanism.outputs import checked_answer, checked_demonstrations
 from dpicl.harness.privacy.calibration import Calibration
-from dpicl.harness.privacy.ledger import Ledger, Partition
+from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet, Sample
 from dpicl.harness.privacy.release_hooks import Door, Watcher, watching
 from dpicl.harness.run.output_cache import OutputCache
@@ -53,7 +46,7 @@ _MOST_TRIES = 40
 class Seen:
     """One run: what left by the doors, in order, and what was released in the end."""
 
-    passages: list[Passage] = field(repr=False)
+    passages: list[Observation] = field(repr=False)
     released: str | FinalPrompt
 
 

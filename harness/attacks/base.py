@@ -7,40 +7,39 @@ about, except where its `access` is white-box.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpicl.harness.attacks.results import Access, Estimate, LowerBound
-from dpicl.harness.mechanism.bases import Partition
+from dpicl.harness.core.plugins import Pluggable
+from dpicl.harness.core.vocabulary import Partition, Report, silent
 
 if TYPE_CHECKING:
     from dpicl.harness.attacks.targets import Target
-    from dpicl.harness.data.splits import Record
+    from dpicl.harness.core.cell import ReleaseConfig
+    from dpicl.harness.core.vocabulary import Record
     from dpicl.harness.data.task import Task
     from dpicl.harness.mechanism.bases import Mechanism
     from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.run.releasing import Terms
-
-Report = Callable[[int, int, str], None]
 
 
-class Face(Protocol):
+class TargetMaker(Protocol):
     """Makes a target, with a budget of its own, from a private set; sizes: n_y, else the records are counted."""
 
     def __call__(self, records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target: ...
 
 
 @dataclass(frozen=True)
-class Scene:
+class AttackSetup:
     """Everything that an attack works with.
 
     members: the private set. others: records of the same distribution that are not in it.
     canaries: those of both whose membership an independent fair coin decided (see dpicl.harness.attacks.one_run).
     sizes: n_y of each group that is released from, as public constants: what the coins give on average.
-    face: makes a target from any private set (`target` makes it from the members).
-    again: the same scene with other coins: other records, another deal, other noise.
+    make_target: makes a target from any private set (`target` makes it from the members).
+    resample: the same setup with other coins: other records, another sample, other noise.
     """
 
     task: Task
@@ -48,25 +47,25 @@ class Scene:
     mechanism: Mechanism
     members: tuple[Record, ...]
     others: tuple[Record, ...]
-    terms: Terms
-    face: Face
+    config: ReleaseConfig
+    make_target: TargetMaker
     canaries: frozenset[Record] = frozenset()
     sizes: Mapping[Partition, int] | None = None
-    again: Callable[[int], Scene] | None = None
-    report: Report = field(default=lambda *_: None)
+    resample: Callable[[int], AttackSetup] | None = None
+    report: Report = silent
 
     @property
     def candidates(self) -> list[Record]:
         """Members and others, in an order that says nothing about which is which."""
-        return sorted((*self.members, *self.others), key=_lot)
+        return sorted((*self.members, *self.others), key=_priority)
 
     def target(self) -> Target:
         """What was released from the members."""
-        return self.face(self.members, self.sizes)
+        return self.make_target(self.members, self.sizes)
 
 
 @dataclass(frozen=True)
-class Finding:
+class AttackFinding:
     """What an attack found; see `AttackResult` for the fields. target: the one whose privacy stands in the result."""
 
     target: Target
@@ -77,13 +76,10 @@ class Finding:
     notes: tuple[str, ...] = ()
 
 
-class Attack(ABC):
+class Attack(Pluggable):
     """Subclasses are frozen dataclasses whose fields are their options."""
 
-    name: ClassVar[str]
     access: ClassVar[Access]
-    #: Where the attack comes from, for tables and pages.
-    source: ClassVar[str]
     #: One sentence for `dpicl list attacks`.
     summary: ClassVar[str]
     #: Demonstrations that a demonstration mechanism releases, unless the user says otherwise.
@@ -96,9 +92,9 @@ class Attack(ABC):
         """Why this attack says nothing about this mechanism on this task, or None."""
 
     @abstractmethod
-    def run(self, scene: Scene) -> Finding:
-        """Makes the attack. Raises UsageError when the scene does not fit, and whatever a release may raise."""
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        """Makes the attack. Raises UsageError when the setup does not fit, and whatever a release may raise."""
 
 
-def _lot(record: Record) -> bytes:
+def _priority(record: Record) -> bytes:
     return hashlib.sha256(f"candidate:{record.text}".encode("utf-8", "surrogatepass")).digest()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import Record, Task
@@ -46,11 +46,11 @@ class Brainwash(Attack):
             return f"the answers of {task.name} are no labels, so there is no wrong one to repeat"
         return cannot_answer(mechanism, task)
 
-    def run(self, scene: Scene) -> Finding:
+    def run(self, setup: AttackSetup) -> AttackFinding:
         return ask_and_score(
-            scene,
-            look=lambda task: task,
-            questions=lambda record: [self.query_text(scene.task, record, n) for n in range(self.repeats + 1)],
+            setup,
+            view=lambda task: task,
+            questions=lambda record: [self.query_text(setup.task, record, n) for n in range(self.repeats + 1)],
             score=lambda candidates, answers: [
                 flips_after(own, record.label) for record, own in zip(candidates, answers, strict=True)
             ],

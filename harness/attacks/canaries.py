@@ -17,8 +17,8 @@ import numpy as np
 
 from dpicl.harness.attacks.views import NO, YES, free_text, yes_or_no
 from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.run.prompts import label_endings
 
 if TYPE_CHECKING:

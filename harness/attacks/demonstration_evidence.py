@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from scipy.special import softmax
 
-from dpicl.harness.attacks.audit_rules import SIDES, Evidence, Fit, Rule, as_it_is, linear, reference_vector
+from dpicl.harness.attacks.audit_rules import SIDES, AuditEvidence, Fit, Rule, as_it_is, linear, reference_vector
 from dpicl.harness.attacks.audit_runs import DemonstrationRuns
 from dpicl.harness.attacks.canaries import held_out
 from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Report
 from dpicl.harness.data.task import NEUTRAL_LABEL, Record
 from dpicl.harness.mechanism.bases import DemonstrationMechanism
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.release_hooks import Door
-from dpicl.harness.run.releasing import Report
 
 if TYPE_CHECKING:
-    from dpicl.harness.attacks.audit import Audit
+    from dpicl.harness.attacks.audit_settings import AuditSettings
     from dpicl.harness.data.task import Task
     from dpicl.harness.models.base import LanguageModel
 
@@ -45,7 +45,7 @@ class DemonstrationEvidence:
         task: Task,
         records: int,
         model: LanguageModel,
-        settings: Audit,
+        settings: AuditSettings,
         report: Report,
     ) -> None:
         self._mechanism, self._settings, self._report, self._model = mechanism, settings, report, model
@@ -60,7 +60,7 @@ class DemonstrationEvidence:
         self._indices: list[int] = []
         self.notes = [f"one demonstration of the first label, {self.records} records"]
 
-    def evidence(self, calibration: Calibration) -> Evidence:
+    def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon."""
         knob = calibration.knob
         if self._canary is None:
@@ -71,7 +71,7 @@ class DemonstrationEvidence:
         if self._settings.access == "black-box":
             texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
-            return Evidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
+            return AuditEvidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
         first = self._forced(knob, False, 0)
         if self._doors is None or not _same_clean(first, self._doors[False][0]):
             self._doors = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
@@ -82,7 +82,7 @@ class DemonstrationEvidence:
 
     def _sums(
         self, doors: dict[bool, list[list[Door]]], scales: list[float], gaussian: bool, ledger: Ledger
-    ) -> Evidence:
+    ) -> AuditEvidence:
         """Noisy sums of all tokens side by side, each in units of its noise."""
         units = np.array([scale or 1.0 for scale in scales])
         sizes = [door.clean.size for door in doors[True][0]]
@@ -92,7 +92,7 @@ class DemonstrationEvidence:
         if whole:
             own = np.concatenate([np.eye(size)[at] for size, at in zip(sizes, self._indices, strict=True)])
         fits: dict[str, Fit] = {"canary's tokens": linear(own), "reference vector": reference_vector}
-        return Evidence(clean[0], clean[1], Rule(fits, sd=1.0 if scales[0] > 0 else 0.0), gaussian, ledger)
+        return AuditEvidence(clean[0], clean[1], Rule(fits, sd=1.0 if scales[0] > 0 else 0.0), gaussian, ledger)
 
     def _coordinates(self, run: list[Door], units: np.ndarray, whole: bool) -> np.ndarray:
         parts = zip(run, self._indices, units, strict=True)
@@ -100,7 +100,7 @@ class DemonstrationEvidence:
             [(door.clean.ravel() if whole else door.clean.ravel()[[at]]) / u for door, at, u in parts]
         )
 
-    def _choices(self, doors: dict[bool, list[list[Door]]], scales: list[float], ledger: Ledger) -> Evidence:
+    def _choices(self, doors: dict[bool, list[list[Door]]], scales: list[float], ledger: Ledger) -> AuditEvidence:
         """Log-likelihood ratios of the tokens that are chosen, [n, m] for m draws of the noise.
 
         The ratio of every token is learned on the first fifth of the runs, which are then left out.
@@ -113,7 +113,7 @@ class DemonstrationEvidence:
             np.array([self._ratios_drawn(run, scales, ratios, generator) for run in doors[side][pilot:]])
             for side in SIDES
         ]
-        return Evidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
+        return AuditEvidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
 
     def _ratios_drawn(
         self, run: list[Door], scales: list[float], ratios: np.ndarray, generator: np.random.Generator

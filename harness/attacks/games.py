@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Partition
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import Task
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Game:
-    """members, others, canaries: as in `dpicl.harness.attacks.base.Scene`. sizes: members to be expected, by group."""
+    """members, others, canaries: as in `dpicl.harness.attacks.base.AttackSetup`. sizes: members to be expected, by
+    group."""
 
     members: tuple[Record, ...] = field(repr=False)
     others: tuple[Record, ...] = field(repr=False)

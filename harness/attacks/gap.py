@@ -12,7 +12,7 @@ from functools import cache
 
 from rouge_score.rouge_scorer import RougeScorer
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import Task
@@ -39,13 +39,13 @@ class Gap(Attack):
             return f"{task.name} asks for new texts, so no record has a right answer"
         return cannot_answer(mechanism, task)
 
-    def run(self, scene: Scene) -> Finding:
+    def run(self, setup: AttackSetup) -> AttackFinding:
         return ask_and_score(
-            scene,
-            look=lambda task: task,
+            setup,
+            view=lambda task: task,
             questions=lambda record: [first_words(record.text, self.words)],
             score=lambda candidates, answers: [
-                rightness(scene.task.kind, answer, record.label)
+                rightness(setup.task.kind, answer, record.label)
                 for record, (answer,) in zip(candidates, answers, strict=True)
             ],
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from dpicl.harness.attacks.views import YES, free_text, yes_or_no
 from dpicl.harness.core.errors import UsageError
@@ -38,13 +38,13 @@ class Inquiry(Attack):
             raise UsageError(f"Option words must be at least 1, not {self.words}.")
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        return cannot_answer(mechanism, task, _look(mechanism, task))
+        return cannot_answer(mechanism, task, _view(mechanism, task))
 
-    def run(self, scene: Scene) -> Finding:
-        form = _QUESTION if _in_words(scene.mechanism, scene.task) else "{text}"
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        form = _QUESTION if _in_words(setup.mechanism, setup.task) else "{text}"
         return ask_and_score(
-            scene,
-            look=lambda task: _look(scene.mechanism, task),
+            setup,
+            view=lambda task: _view(setup.mechanism, task),
             questions=lambda record: [form.format(text=first_words(record.text, self.words))],
             score=lambda candidates, answers: [said_yes(answer) for (answer,) in answers],
         )
@@ -61,5 +61,5 @@ def _in_words(mechanism: Mechanism, task: Task) -> bool:
     return isinstance(mechanism, AnswerMechanism) and task.kind == "generation"
 
 
-def _look(mechanism: Mechanism, task: Task) -> Task:
+def _view(mechanism: Mechanism, task: Task) -> Task:
     return free_text(task) if _in_words(mechanism, task) else yes_or_no(task)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from scipy.special import log_softmax
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import (
     Scores,
     cannot_answer,
@@ -68,19 +68,19 @@ class Likelihood(Attack):
             return f"the answers of {task.name} are no labels that have a probability"
         return cannot_answer(mechanism, task)
 
-    def run(self, scene: Scene) -> Finding:
-        if shows_records(scene.mechanism):
-            return shown_finding(scene, self.log_likelihoods, releases=self.trials)
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        if shows_records(setup.mechanism):
+            return shown_finding(setup, self.log_likelihoods, releases=self.trials)
         found: list[Scores] = []
         targets: list[Target] = []
         for number in range(self.generations):
-            own = scene if number == 0 or scene.again is None else scene.again(number)
+            own = setup if number == 0 or setup.resample is None else setup.resample(number)
             target, candidates = own.target(), own.candidates
             values = self.log_likelihoods(target, candidates)
             found.append(scored(own, target, dict(zip(candidates, values, strict=True))))
             targets.append(target)
-            scene.report(number + 1, self.generations, "releases")
-        return membership_finding(targets[0], found, scene.terms.delta, scene.terms.seed)
+            setup.report(number + 1, self.generations, "releases")
+        return membership_finding(targets[0], found, setup.config.delta, setup.config.seed)
 
     def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Natural logarithm of the probability of each candidate's label (all its tokens)."""

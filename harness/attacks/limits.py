@@ -73,25 +73,19 @@ def mean_upper(values: ArrayLike, alpha: float) -> np.ndarray:
     return 1 - mean_lower(1 - np.asarray(values, dtype=np.float64), alpha)
 
 
-def rate_limits(values: np.ndarray, alpha: float, known: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+def rate_limits(values: np.ndarray, alpha: float) -> tuple[np.ndarray, np.ndarray]:
     """(lower, upper) limit of the mean of values[n] or [n, k] over independent rows, each one-sided at level alpha.
 
     Booleans are decisions and get Clopper-Pearson limits; floats in [0, 1] are probabilities or shares and get limits
     by betting. The type decides, not whether all floats happen to be 0 or 1: a choice by the data would spend alpha
-    twice. known: [2] or [2, k], the least and the largest value that a row can have, where they are known beforehand to
-    be narrower than 0 and 1; limits by betting gain in proportion.
+    twice.
     """
     if values.dtype == np.bool_:
         if values.ndim not in (1, 2):
             raise UsageError("Decisions must come as one or two dimensions: runs, or runs by thresholds.")
         hits = values.sum(axis=0)
         return clopper_pearson_lower(hits, len(values), alpha), clopper_pearson_upper(hits, len(values), alpha)
-    if known is None:
-        return mean_lower(values, alpha), mean_upper(values, alpha)
-    least, width = known[0], known[1] - known[0]
-    scaled = np.divide(values - least, width, out=np.zeros_like(values), where=width > 0)
-    scaled = np.clip(scaled, 0.0, 1.0)  # rounding only: the caller has checked the range
-    return least + width * mean_lower(scaled, alpha), least + width * mean_upper(scaled, alpha)
+    return mean_lower(values, alpha), mean_upper(values, alpha)
 
 
 def _earlier_variances(x: np.ndarray) -> np.ndarray:

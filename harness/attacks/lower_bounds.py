@@ -12,13 +12,8 @@ labels together with the rule changes nothing.
 
 The caller says which one counts (`LowerBounds.valid`) by what the mechanism is, not by what the numbers are.
 
-The threshold must not be chosen on the runs that the bound is computed from. Two strategies:
-
-* split: threshold and direction maximise the bound on one half of the runs; the other half, alone, gives the bound.
-* bonferroni: everything is used twice, and simultaneous limits pay for it. Thresholds fixed in advance would need the
-  scale of the scores. Instead the limits hold at a fixed list of ranks of each sample, where a share above an order
-  statistic is a beta variable whatever the distribution; between ranks the next listed count, to the safe side, serves.
-  So they hold for all thresholds and both directions at once. The list has 64 ranks at most, not all 2n.
+The threshold must not be chosen on the runs that the bound is computed from: threshold and direction maximise the bound
+on one half of the runs, and the other half, alone, gives the bound.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper, rate_limits
+from dpicl.harness.attacks.limits import rate_limits
 from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, log_ratio, mu_lower, pure_epsilon_lower
 from dpicl.harness.core.errors import UsageError
 
@@ -40,27 +35,20 @@ Method = Literal["gdp", "pure"]
 FEWEST_RUNS = 4
 #: Thresholds that the selecting half tries, at most.
 MOST_THRESHOLDS = 200
-#: Ranks of one sample at which simultaneous limits hold, at most; half of them from each end, denser towards the ends.
-MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
 class Bound:
     """One lower bound, and the rule that gave it.
 
-    epsilon: lower bound at `delta`. mu: lower bound on mu of Gaussian DP from the same two limits. method: gdp or pure.
-    strategy: how the threshold was chosen. confidence: of the bound; None where nothing was estimated, or nothing is
-    promised. threshold, above: the rule is "in" for scores > threshold if above, else for scores <= threshold.
+    epsilon: lower bound at delta. mu: lower bound on mu of Gaussian DP from the same two limits.
+    threshold, above: the rule is "in" for scores > threshold if above, else for scores <= threshold.
     tpr, fpr: realised rates of the rule; tpr_lower, fpr_upper: their limits. trials_in, trials_out: the independent
     runs behind them.
     """
 
-    method: Method
-    strategy: str
     epsilon: float
     mu: float
-    delta: float
-    confidence: float | None
     threshold: float
     above: bool
     tpr: float
@@ -106,7 +94,6 @@ def audit_bound(
     non_members: ArrayLike,
     delta: float,
     confidence: float = 0.95,
-    strategy: Literal["split", "bonferroni"] = "split",
     seed: int = 0,
 ) -> LowerBounds:
     """Lower bounds on epsilon at delta from scores of independent runs: members, non_members [n] or [n, m].
@@ -116,18 +103,10 @@ def audit_bound(
     split evenly over the two limits. ``seed`` shuffles the runs before they are halved; sides of the same size are
     shuffled alike, so that paired runs stay together. The sides need not be independent of each other.
 
-    Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1),
-    an unknown strategy, and for bonferroni with redraws (ranks of dependent scores follow no beta distribution).
+    Raises UsageError for fewer than 4 runs on a side, NaN scores, a delta outside [0, 1), a confidence outside (0, 1).
     """
     inside, outside = checked_runs(members), checked_runs(non_members)
-    if strategy == "split":
-        return split_bounds(inside, outside, shares_above, score_thresholds, delta, confidence, seed)
-    if strategy != "bonferroni":
-        raise UsageError(f"The strategy must be 'split' or 'bonferroni', not {strategy!r}.")
-    if inside.ndim > 1 or outside.ndim > 1:
-        raise UsageError("Simultaneous limits need one score a run; use the strategy 'split' for redraws of the noise.")
-    alpha = checked_alpha(delta, confidence)
-    return bounds_on_same(_simultaneous_rates(inside, outside, alpha), delta, confidence, "bonferroni")
+    return split_bounds(inside, outside, shares_above, score_thresholds, delta, confidence, seed)
 
 
 def split_bounds(
@@ -138,21 +117,18 @@ def split_bounds(
     delta: float,
     confidence: float,
     seed: int,
-    rate_range: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> LowerBounds:
     """Chooses the rule on one half of the runs (rows) and evaluates it on the other.
 
     decide(runs[n, ...], thresholds[k]) -> [n, k]: booleans, or probabilities of a score above each threshold.
     candidates(members, non_members) -> thresholds[k], from the selecting half. The larger half evaluates.
-    rate_range(thresholds[k]) -> [2, k]: the least and the largest probability that a run can have, if known.
     """
     alpha = checked_alpha(delta, confidence)
     choosing_in, judging_in = halves(members, seed)
     choosing_out, judging_out = halves(non_members, seed)
 
     def rates(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray) -> Rates:
-        known = None if rate_range is None else rate_range(thresholds)
-        return _estimated(decide(inside, thresholds), decide(outside, thresholds), thresholds, alpha / 2, known)
+        return _estimated(decide(inside, thresholds), decide(outside, thresholds), thresholds, alpha / 2)
 
     tried = candidates(choosing_in, choosing_out)
     chosen = rates(choosing_in, choosing_out, tried)
@@ -160,15 +136,15 @@ def split_bounds(
     def judge(method: Method) -> Bound:
         index, above = best_rule(chosen, method, delta)
         judged = rates(judging_in, judging_out, tried[[index]])
-        return bound_of(judged, 0, above, method, delta, confidence, "split")
+        return bound_of(judged, 0, above, method, delta)
 
     return LowerBounds(judge("gdp"), judge("pure"))
 
 
-def bounds_on_same(rates: Rates, delta: float, confidence: float | None, strategy: str) -> LowerBounds:
+def bounds_on_same(rates: Rates, delta: float) -> LowerBounds:
     """The best rules by the limits, and the bounds by the same limits: valid where they hold simultaneously."""
-    gdp = bound_of(rates, *best_rule(rates, "gdp", delta), "gdp", delta, confidence, strategy)
-    return LowerBounds(gdp, bound_of(rates, *best_rule(rates, "pure", delta), "pure", delta, confidence, strategy))
+    gdp = bound_of(rates, *best_rule(rates, "gdp", delta), "gdp", delta)
+    return LowerBounds(gdp, bound_of(rates, *best_rule(rates, "pure", delta), "pure", delta))
 
 
 def best_rule(rates: Rates, method: Method, delta: float) -> tuple[int, bool]:
@@ -183,9 +159,7 @@ def best_rule(rates: Rates, method: Method, delta: float) -> tuple[int, bool]:
     return index, bool(above[index] >= below[index])
 
 
-def bound_of(
-    rates: Rates, index: int, above: bool, method: Method, delta: float, confidence: float | None, strategy: str
-) -> Bound:
+def bound_of(rates: Rates, index: int, above: bool, method: Method, delta: float) -> Bound:
     """The bound that one rule's limits give."""
     names = ("members", "members_low", "members_high", "others", "others_low", "others_high")
     tpr, in_low, in_high, fpr, out_low, out_high = (float(getattr(rates, name)[index]) for name in names)
@@ -196,12 +170,8 @@ def bound_of(
     mu = max(0.0, float(mu_lower(low, high)))
     epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(pure_epsilon_lower(low, high, delta))
     return Bound(
-        method=method,
-        strategy=strategy,
         epsilon=epsilon,
         mu=mu,
-        delta=delta,
-        confidence=confidence,
         threshold=float(rates.thresholds[index]),
         above=above,
         tpr=tpr,
@@ -246,33 +216,12 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
     return runs
 
 
-def _estimated(
-    inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float, known: np.ndarray | None
-) -> Rates:
+def _estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
     """Rates from decisions or probabilities [n, k] of both sides, every limit one-sided at level alpha."""
-    low_in, high_in = rate_limits(inside, alpha, known)
-    low_out, high_out = rate_limits(outside, alpha, known)
+    low_in, high_in = rate_limits(inside, alpha)
+    low_out, high_out = rate_limits(outside, alpha)
     share_in, share_out = inside.mean(axis=0), outside.mean(axis=0)
     return Rates(thresholds, share_in, low_in, high_in, share_out, low_out, high_out, len(inside), len(outside))
-
-
-def _simultaneous_rates(inside: np.ndarray, outside: np.ndarray, alpha: float) -> Rates:
-    """Rates at every observed score, with limits that hold together with probability 1 - alpha."""
-    thresholds = np.unique(np.concatenate([inside, outside]))
-    each = alpha / sum(2 * len(_ranks(len(scores), MOST_RANKS)) for scores in (inside, outside))
-    sides = []
-    for scores in (inside, outside):
-        above = len(scores) - np.searchsorted(np.sort(scores), thresholds, side="right")
-        sides.append((above / len(scores), *_listed_limits(above, len(scores), each)))
-    return Rates(thresholds, *sides[0], *sides[1], len(inside), len(outside))
-
-
-def _listed_limits(counts: np.ndarray, runs: int, alpha: float) -> tuple[np.ndarray, np.ndarray]:
-    """(lower, upper) Clopper-Pearson limits of counts[k] of runs, each count rounded outwards to a listed one."""
-    ranks = _ranks(runs, MOST_RANKS)  # listed counts of successes for lower limits, and of failures for upper ones
-    listed = np.concatenate([[0], ranks])
-    low = clopper_pearson_lower(listed, runs, alpha)[np.searchsorted(ranks, counts, side="right")]
-    return low, clopper_pearson_upper(runs - listed, runs, alpha)[np.searchsorted(ranks, runs - counts, side="right")]
 
 
 def _ranks(runs: int, most: int) -> np.ndarray:

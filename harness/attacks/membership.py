@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpicl.harness.attacks import rates
-from dpicl.harness.attacks.base import Finding
+from dpicl.harness.attacks.base import AttackFinding
 from dpicl.harness.attacks.one_run import OneRun, one_run_bound
 from dpicl.harness.attacks.results import Estimate, LowerBound
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Partition, Query
-from dpicl.harness.run.expand import fixed_epsilon
+from dpicl.harness.core.vocabulary import Partition, Query
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.options import fixed_epsilon
 
 if TYPE_CHECKING:
-    from dpicl.harness.attacks.base import Scene
-    from dpicl.harness.attacks.targets import Look, Target
-    from dpicl.harness.data.splits import Record
+    from dpicl.harness.attacks.base import AttackSetup
+    from dpicl.harness.attacks.targets import QueryView, Target
+    from dpicl.harness.core.vocabulary import Record
     from dpicl.harness.data.task import Task
 
 #: What a candidate is asked about: one or more texts of queries.
@@ -51,24 +52,24 @@ class Scores:
     counted: bool = False
 
 
-def scored(scene: Scene, target: Target, score: Mapping[Record, float]) -> Scores:
-    """The scores of all candidates of a scene, after ``target`` has released. Raises ModelError for a NaN."""
-    members, candidates = set(scene.members), scene.candidates
+def scored(setup: AttackSetup, target: Target, score: Mapping[Record, float]) -> Scores:
+    """The scores of all candidates of a setup, after ``target`` has released. Raises ModelError for a NaN."""
+    members, candidates = set(setup.members), setup.candidates
     values = np.array([score[record] for record in candidates], dtype=np.float64)
-    _check(values, scene)
+    _check(values, setup)
     return Scores(
         values,
         np.array([record in members for record in candidates]),
-        np.array([record in scene.canaries for record in candidates]),
-        follows_the_count(scene, target),
+        np.array([record in setup.canaries for record in candidates]),
+        follows_the_count(setup, target),
     )
 
 
-def follows_the_count(scene: Scene, target: Target) -> bool:
+def follows_the_count(setup: AttackSetup, target: Target) -> bool:
     """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
     if target.mechanism.knob is None:
         return False  # no noise that could follow
-    published = scene.sizes or {}
+    published = setup.sizes or {}
     total: Mapping[Partition, int] = {None: sum(published.values())}
     wanted = total if isinstance(target.mechanism, AnswerMechanism) else published
     return any(
@@ -78,7 +79,7 @@ def follows_the_count(scene: Scene, target: Target) -> bool:
 
 def membership_finding(
     target: Target, releases: Sequence[Scores], delta: float, seed: int, notes: Sequence[str] = (), bound: bool = True
-) -> Finding:
+) -> AttackFinding:
     """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
 
     The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound takes
@@ -87,7 +88,7 @@ def membership_finding(
     values = np.concatenate([each.values for each in releases])
     inside = np.concatenate([each.inside for each in releases])
     canary = np.concatenate([each.canary for each in releases])
-    found = rates.membership(values[inside], values[~inside], delta, CONFIDENCE, seed)
+    found = rates.membership(values[inside], values[~inside], CONFIDENCE, seed)
     notes = list(notes)
     run: OneRun | None = None
     if bound:
@@ -97,7 +98,7 @@ def membership_finding(
             notes.append(FEW_COINS)
         else:
             run = one_run_bound(values[canary], inside[canary], delta, CONFIDENCE)
-    return Finding(
+    return AttackFinding(
         target=target,
         bound=None
         if run is None
@@ -123,69 +124,71 @@ def measures_of(found: rates.Membership) -> dict[str, Estimate]:
     return measures
 
 
-def ask_and_score(scene: Scene, look: Look, questions: Questions, score: Score, notes: Sequence[str] = ()) -> Finding:
+def ask_and_score(
+    setup: AttackSetup, view: QueryView, questions: Questions, score: Score, notes: Sequence[str] = ()
+) -> AttackFinding:
     """Puts the questions of every candidate to the target, all in one release, and scores the answers.
 
     Where the target shows records as they are, a release is made of a few members who are all shown (`shown_groups`).
     """
-    if not shows_records(scene.mechanism):
-        target, candidates = scene.target(), scene.candidates
-        values = score(candidates, _answers(target, look, candidates, questions))
-        one = scored(scene, target, dict(zip(candidates, values, strict=True)))
-        return membership_finding(target, [one], scene.terms.delta, scene.terms.seed, notes)
+    if not shows_records(setup.mechanism):
+        target, candidates = setup.target(), setup.candidates
+        values = score(candidates, _answers(target, view, candidates, questions))
+        one = scored(setup, target, dict(zip(candidates, values, strict=True)))
+        return membership_finding(target, [one], setup.config.delta, setup.config.seed, notes)
 
     def ask(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
-        return score(candidates, _answers(target, look, candidates, questions))
+        return score(candidates, _answers(target, view, candidates, questions))
 
-    return shown_finding(scene, ask, notes)
+    return shown_finding(setup, ask, notes)
 
 
 def shown_finding(
-    scene: Scene,
+    setup: AttackSetup,
     values: Callable[[Target, Sequence[Record]], Sequence[float]],
     notes: Sequence[str] = (),
     releases: int | None = None,
-) -> Finding:
+) -> AttackFinding:
     """The finding about a mechanism that shows records: values(target, candidates) scores those of one release.
 
-    releases: how many, None for as many as the scene's own members make. Raises UsageError where there is none.
+    releases: how many, None for as many as the setup's own members make. Raises UsageError where there is none.
     """
     targets: list[Target] = []
     found: list[Scores] = []
-    for target, members, others in shown_groups(scene, releases):
+    for target, members, others in shown_groups(setup, releases):
         own = np.array(values(target, (*members, *others)), dtype=np.float64)
-        _check(own, scene)
+        _check(own, setup)
         found.append(Scores(own, np.arange(len(own)) < len(members), np.zeros(len(own), dtype=bool)))
         targets.append(target)
-        scene.report(len(found), releases or len(scene.members) // scene.terms.shots, "releases")
+        setup.report(len(found), releases or len(setup.members) // setup.config.shots, "releases")
     if not found:
         raise UsageError(
-            f"{scene.mechanism.name} shows {scene.terms.shots} members in a release and there are too few of their"
+            f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
             " labels; raise --members and --others, or lower --shots."
         )
     return membership_finding(
-        targets[0], found, scene.terms.delta, scene.terms.seed, notes=[*notes, SHOWN], bound=False
+        targets[0], found, setup.config.delta, setup.config.seed, notes=[*notes, SHOWN], bound=False
     )
 
 
 def shown_groups(
-    scene: Scene, releases: int | None = None
+    setup: AttackSetup, releases: int | None = None
 ) -> Iterator[tuple[Target, tuple[Record, ...], tuple[Record, ...]]]:
     """Targets whose private set are as many members as they show, with these members and as many others.
 
-    Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one scene; more
-    ``releases`` than a scene makes come from others of its kind.
+    Each group has the labels of the shots, so that all of it is shown. Nobody is in two groups of one setup; more
+    ``releases`` than a setup makes come from others of its kind.
     """
     made = 0
     for number in range(1 if releases is None else releases):
-        own = scene if number == 0 or scene.again is None else scene.again(number)
-        labels = own.task.plan_shots(own.terms.shots, streams(own.terms.seed).stream("shots"))
-        wanted = Counter(labels if own.task.partitioned else [""] * own.terms.shots)
+        own = setup if number == 0 or setup.resample is None else setup.resample(number)
+        labels = own.task.plan_shots(own.config.shots, streams(own.config.seed).stream("shots"))
+        wanted = Counter(labels if own.task.partitioned else [""] * own.config.shots)
         for members, others in zip(_groups(own, own.members, wanted), _groups(own, own.others, wanted), strict=False):
             if made == releases:
                 return
             made += 1
-            yield own.face(members), members, others
+            yield own.make_target(members), members, others
 
 
 def shows_records(mechanism: Mechanism) -> bool:
@@ -193,9 +196,9 @@ def shows_records(mechanism: Mechanism) -> bool:
     return not isinstance(mechanism, AnswerMechanism) and fixed_epsilon(mechanism) == math.inf
 
 
-def _groups(scene: Scene, records: Sequence[Record], wanted: Counter[str]) -> Iterator[tuple[Record, ...]]:
+def _groups(setup: AttackSetup, records: Sequence[Record], wanted: Counter[str]) -> Iterator[tuple[Record, ...]]:
     """Disjoint groups with ``wanted`` records of each label ('' where labels make no groups), while there are any."""
-    stock = {label: [r for r in records if not scene.task.partitioned or r.label == label] for label in wanted}
+    stock = {label: [r for r in records if not setup.task.partitioned or r.label == label] for label in wanted}
     for at in range(len(records)):
         group = tuple(r for label, n in wanted.items() for r in stock[label][at * n : (at + 1) * n])
         if len(group) < wanted.total():
@@ -203,18 +206,18 @@ def _groups(scene: Scene, records: Sequence[Record], wanted: Counter[str]) -> It
         yield group
 
 
-def _answers(target: Target, look: Look, candidates: Sequence[Record], questions: Questions) -> list[list[str]]:
+def _answers(target: Target, view: QueryView, candidates: Sequence[Record], questions: Questions) -> list[list[str]]:
     """The answers to each candidate's questions; an answer mechanism gets all of them at once."""
     asked = [questions(record) for record in candidates]
     texts = [text for own in asked for text in own]
-    answers = target.answers(look, [Query(str(at), text) for at, text in enumerate(texts)])
+    answers = target.answers(view, [Query(str(at), text) for at, text in enumerate(texts)])
     said = iter(answers[str(at)] for at in range(len(texts)))
     return [[next(said) for _ in own] for own in asked]
 
 
-def _check(values: np.ndarray, scene: Scene) -> None:
+def _check(values: np.ndarray, setup: AttackSetup) -> None:
     if np.isnan(values).any():
-        raise ModelError(f"Model {scene.model.identity.name} gives NaN for a candidate; load it in float32.")
+        raise ModelError(f"Model {setup.model.identity.name} gives NaN for a candidate; load it in float32.")
 
 
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:

@@ -1,12 +1,9 @@
 """Audits of a Gaussian release whose clean values are known: closed forms, and the published bootstrap.
 
 The auditor's score is a linear statistic of the release, so run i scores s_i + N(0, sd^2) with s_i known. TPR and FPR
-are then Gaussian mixtures in closed form, and no trial of the noise is needed. Two questions must be kept apart:
-
-* conditional: the runs that were collected are the whole population, each with the same weight. Exact; no confidence is
-  involved, and none about further runs follows.
-* sampled: the collected runs are a sample of those that the mechanism can make. The threshold is chosen on one half of
-  them, and the exceedance probabilities of the other half get limits by betting.
+are then Gaussian mixtures in closed form, and no trial of the noise is needed. Here the runs that were collected are
+the whole population, each with the same weight. Exact; no confidence is involved, and none about further runs follows.
+(That they are a sample of those that the mechanism can make is what dpicl.harness.attacks.paired takes into account.)
 
 The published audit (Xia et al. 2025, algorithm 1) draws clean values with replacement, adds noise, and takes
 Clopper-Pearson limits over 400,000 such trials, five times. That is a conditional bound too: it ignores that the clean
@@ -36,16 +33,13 @@ from dpicl.harness.attacks.lower_bounds import (
     checked_alpha,
     checked_runs,
     score_thresholds,
-    split_bounds,
 )
+from dpicl.harness.attacks.trade_offs import check_delta
 from dpicl.harness.core.errors import UsageError
 
 #: Thresholds of the closed forms, from REACH standard deviations below the smallest clean value to as many above.
 GRID = 4001
 REACH = 8.0
-#: Thresholds that the choosing half tries, from CHOICE_REACH standard deviations below to as many above.
-CHOICES = 101
-CHOICE_REACH = 3.0
 #: Rates below this (or above one minus this) are not used: 1 - rate has lost its digits.
 SMALLEST_RATE = 1e-12
 #: Where delta is smaller, mu of a mixture is read off at rates of at least this.
@@ -55,24 +49,15 @@ KNOTS = 4000
 
 
 @dataclass(frozen=True)
-class ExactBounds:
-    """conditional: of the collected clean values as they are. sampled: for further runs too, at its confidence."""
-
-    conditional: LowerBounds
-    sampled: LowerBounds
-
-
-@dataclass(frozen=True)
 class BootstrapBounds:
     """The published audit, all of it conditional on the collected clean values.
 
-    repeats: each repeat's bounds, threshold chosen on the trials it is evaluated on (confidence None: not kept).
-    mean_mu, mean_epsilon: means over repeats of the gdp bounds, as published; not a bound at any stated confidence.
+    repeats: each repeat's bounds, threshold chosen on the trials it is evaluated on: its confidence is not kept.
+    mean_epsilon: mean over repeats of the gdp bounds, as published; not a bound at any stated confidence.
     split: the first repeat with the rule chosen on half of its trials and evaluated on the other half.
     """
 
     repeats: tuple[LowerBounds, ...]
-    mean_mu: float
     mean_epsilon: float
     split: LowerBounds
     trials: int
@@ -103,42 +88,23 @@ def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarr
     return ndtr((clean[:, None] - thresholds) / sd)
 
 
-def exact_bound(
-    members_clean: ArrayLike,
-    non_members_clean: ArrayLike,
-    sd: float,
-    delta: float,
-    confidence: float = 0.95,
-    seed: int = 0,
-    clean_range: tuple[float, float] = (-math.inf, math.inf),
-) -> ExactBounds:
-    """Both exact audits from clean scores [n] of independent runs on each side and the noise's standard deviation.
+def exact_bound(members_clean: ArrayLike, non_members_clean: ArrayLike, sd: float, delta: float) -> LowerBounds:
+    """The exact bounds of clean scores [n] that were collected on each side, and the noise's standard deviation.
 
-    clean_range: (least, largest) clean score that any run can have, known beforehand and not read off the data: -T and
-    T for a difference of T votes. Exceedance probabilities then lie in a narrower range than [0, 1], which tightens the
-    limits of the sampled bound, by much where the noise is larger than the range.
-
-    conditional maximises over a fine grid of thresholds. Its pure bound is then the epsilon at delta of the two
-    mixtures themselves, up to the grid. Its mu is taken over rates in [delta, 1 - delta]: further out the mu of a
-    mixture tends to that of its most extreme clean value, however rare.
-    Raises UsageError as `audit_bound` does, for a negative sd, and for a clean score outside its range.
+    The bounds are maximal over a fine grid of thresholds. The pure one is then the epsilon at delta of the two mixtures
+    themselves, up to the grid. The mu is taken over rates in [delta, 1 - delta]: further out the mu of a mixture tends
+    to that of its most extreme clean value, however rare.
+    Raises UsageError as `audit_bound` does, and for a negative sd.
     """
     inside, outside = _clean(members_clean), _clean(non_members_clean)
-    _check_noise(sd)
-    ends = np.array(clean_range, dtype=np.float64)
-    if not all(bool(((clean >= ends[0]) & (clean <= ends[1])).all()) for clean in (inside, outside)):
-        raise UsageError(f"A clean score lies outside the range {clean_range} that was said to hold for all runs.")
-    sampled = split_bounds(
-        inside,
-        outside,
-        lambda clean, thresholds: exceedance(clean, sd, thresholds),
-        lambda left, right: _grid(left, right, sd, CHOICE_REACH, CHOICES),
-        delta,
-        confidence,
-        seed,
-        rate_range=lambda thresholds: exceedance(ends, sd, thresholds).astype(np.float64),
-    )
-    return ExactBounds(_conditional(inside, outside, sd, delta), sampled)
+    check_delta(delta)
+    thresholds = _grid(inside, outside, sd)
+    tpr, fpr = (exceedance(clean, sd, thresholds).mean(axis=0) for clean in (inside, outside))
+    rates = Rates(thresholds, tpr, tpr, tpr, fpr, fpr, fpr, len(inside), len(outside))
+    if sd == 0:
+        return bounds_on_same(rates, delta)
+    gdp = bounds_on_same(_within(rates, max(delta, SMALLEST_MU_RATE)), delta).gdp
+    return LowerBounds(gdp, bounds_on_same(_within(rates, SMALLEST_RATE), delta).pure)
 
 
 def bootstrap_bound(
@@ -165,12 +131,11 @@ def bootstrap_bound(
     done = []
     for repeat in range(repeats):
         draws = _draws(inside, sd, trials, generator), _draws(outside, sd, trials, generator)
-        done.append(_resampled(draws, draws, delta, alpha, None, "bootstrap"))
+        done.append(_resampled(draws, draws, delta, alpha))
         if repeat == 0:
             halves = [tuple(side[part] for side in draws) for part in (slice(trials // 2), slice(trials // 2, None))]
-            split = _resampled(halves[0], halves[1], delta, alpha, confidence, "split")
-    means = [float(np.mean([getattr(bounds.gdp, name) for bounds in done])) for name in ("mu", "epsilon")]
-    return BootstrapBounds(tuple(done), means[0], means[1], split, trials)
+            split = _resampled(halves[0], halves[1], delta, alpha)
+    return BootstrapBounds(tuple(done), float(np.mean([bounds.gdp.epsilon for bounds in done])), split, trials)
 
 
 def clean_share(
@@ -197,21 +162,6 @@ def clean_share(
     return CleanShare(threshold, clean_part**0.5, noise_part**0.5, clean_part / (clean_part + noise_part))
 
 
-def _conditional(inside: np.ndarray, outside: np.ndarray, sd: float, delta: float) -> LowerBounds:
-    """The exact bounds of the collected clean values: limits are the rates themselves."""
-    thresholds = _grid(inside, outside, sd, REACH, GRID)
-    tpr, fpr = (exceedance(clean, sd, thresholds).mean(axis=0) for clean in (inside, outside))
-    rates = Rates(thresholds, tpr, tpr, tpr, fpr, fpr, fpr, len(inside), len(outside))
-    if sd == 0:
-        return bounds_on_same(rates, delta, None, "exact")
-    gdp = _within(rates, max(delta, SMALLEST_MU_RATE))
-    pure = _within(rates, SMALLEST_RATE)
-    return LowerBounds(
-        bound_of(gdp, *best_rule(gdp, "gdp", delta), "gdp", delta, None, "exact"),
-        bound_of(pure, *best_rule(pure, "pure", delta), "pure", delta, None, "exact"),
-    )
-
-
 def _within(rates: Rates, floor: float) -> Rates:
     """The thresholds at which both rates lie in [floor, 1 - floor]; all of them where there is none."""
     usable = np.logical_and.reduce([(r >= floor) & (r <= 1 - floor) for r in (rates.members, rates.others)])
@@ -221,12 +171,13 @@ def _within(rates: Rates, floor: float) -> Rates:
     return Rates(rates.thresholds[usable], tpr, tpr, tpr, fpr, fpr, fpr, rates.trials_in, rates.trials_out)
 
 
-def _grid(inside: np.ndarray, outside: np.ndarray, sd: float, reach: float, points: int) -> np.ndarray:
+def _grid(inside: np.ndarray, outside: np.ndarray, sd: float) -> np.ndarray:
     """Thresholds around all clean values; those between them where there is no noise."""
+    _check_noise(sd)
     if sd == 0:
         return score_thresholds(inside, outside)
     both = np.concatenate([inside, outside])
-    return np.linspace(both.min() - reach * sd, both.max() + reach * sd, points)
+    return np.linspace(both.min() - REACH * sd, both.max() + REACH * sd, GRID)
 
 
 def _draws(clean: np.ndarray, sd: float, trials: int, generator: np.random.Generator) -> np.ndarray:
@@ -235,12 +186,7 @@ def _draws(clean: np.ndarray, sd: float, trials: int, generator: np.random.Gener
 
 
 def _resampled(
-    choosing: tuple[np.ndarray, ...],
-    judging: tuple[np.ndarray, ...],
-    delta: float,
-    alpha: float,
-    confidence: float | None,
-    strategy: str,
+    choosing: tuple[np.ndarray, ...], judging: tuple[np.ndarray, ...], delta: float, alpha: float
 ) -> LowerBounds:
     """Chooses the rules on one pair of samples (with and without the canary) at all its scores; judges on another.
 
@@ -258,7 +204,7 @@ def _resampled(
     def judge(method: Method) -> Bound:
         index, above = best_rule(chosen, method, delta)
         judged = _exact_rates(judging, thresholds[[index]], alpha / 2)
-        return bound_of(judged, 0, above, method, delta, confidence, strategy)
+        return bound_of(judged, 0, above, method, delta)
 
     return LowerBounds(judge("gdp"), judge("pure"))
 

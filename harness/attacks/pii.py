@@ -14,10 +14,10 @@ A result holds rates and counts. No string that was found, and no text, is kept 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.copying import copied_spans, overlaps
 from dpicl.harness.attacks.membership import cannot_answer, shows_records
 from dpicl.harness.attacks.pii_patterns import Extraction, extraction, found
@@ -25,8 +25,9 @@ from dpicl.harness.attacks.results import Estimate
 from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import free_text
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.vocabulary import Demonstration, Query
 from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Demonstration, Mechanism, Query
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 
 if TYPE_CHECKING:
@@ -67,18 +68,18 @@ class Pii(Attack):
             return mechanism.skip(free_text(task, self.room))
         return cannot_answer(mechanism, task)
 
-    def run(self, scene: Scene) -> Finding:
-        target = scene.target()
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        target = setup.target()
         if target.answers_queries:
             queries = [Query(str(at), question) for at, question in enumerate(QUESTIONS)]
             said = target.answers(lambda task: free_text(task, self.room), queries)
             released = [said[query.id] for query in queries]
-            alone = self._answers(scene.task, scene.model, [()])
+            alone = self._answers(setup.task, setup.model, [()])
         else:
-            shown = scene.members if shows_records(scene.mechanism) else None
+            shown = setup.members if shows_records(setup.mechanism) else None
             released = self._written(target, shown)
-            alone = self._written(self._without_examples(scene))
-        return measured(target, released, alone, [record.text for record in scene.members])
+            alone = self._written(self._without_examples(setup))
+        return measured(target, released, alone, [record.text for record in setup.members])
 
     def _written(self, target: Target, shown: Sequence[Record] | None = None) -> list[str]:
         """The released texts, then the answers after each of them (or of ``shown``)."""
@@ -98,14 +99,14 @@ class Pii(Attack):
         ]
         return [text.strip() for text in model.generate(prompts, self.room, ["\n"])]
 
-    def _without_examples(self, scene: Scene) -> Target:
+    def _without_examples(self, setup: AttackSetup) -> Target:
         """Zero-shot: as many texts from the public prompt."""
         mechanism = find_mechanism("zero_shot", load_mechanisms())()
-        terms = replace(scene.terms, seed=scene.terms.seed + _OTHER_COINS, epsilon=0.0)
-        return Target(mechanism, scene.task, scene.model, terms)
+        changes = {"seed": setup.config.seed + _OTHER_COINS, "epsilon": 0.0}
+        return Target(mechanism, setup.task, setup.model, setup.config.model_copy(update=changes))
 
 
-def measured(target: Target, released: Sequence[str], alone: Sequence[str], records: Sequence[str]) -> Finding:
+def measured(target: Target, released: Sequence[str], alone: Sequence[str], records: Sequence[str]) -> AttackFinding:
     """Counts of what ``released`` texts hold of the records, beside texts that the model wrote ``alone``."""
     private, known = found(records), found(alone)
     counts: dict[str, int] = {}
@@ -127,7 +128,7 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
         )
         measures |= {f"{prefix}{name}": Estimate(value=rate, low=ends[0], high=ends[1]) for name, rate, ends in shares}
     notes = ("intervals take the texts as independent, which texts of one release are not",)
-    return Finding(target=target, measures=measures, counts=counts, notes=notes)
+    return AttackFinding(target=target, measures=measures, counts=counts, notes=notes)
 
 
 def _counts(taken: Extraction, with_known: bool) -> dict[str, int]:

@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
-from dpicl.harness.attacks.lower_bounds import LowerBounds, audit_bound, checked_runs, halves, score_thresholds
+from dpicl.harness.attacks.lower_bounds import checked_runs, halves, score_thresholds
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.statistics import wilson_interval
 
@@ -56,31 +56,25 @@ class TprAtFpr:
 
 @dataclass(frozen=True)
 class Membership:
-    """All scores of one attack. members, non_members: how many candidates of each kind."""
+    """All scores of one attack. non_members: how many candidates are none."""
 
-    members: int
     non_members: int
     auc: Estimate
     tpr_at_fpr: tuple[TprAtFpr, ...]
     advantage: Estimate
-    bounds: LowerBounds
 
 
-def membership(
-    members: ArrayLike, non_members: ArrayLike, delta: float, confidence: float = 0.95, seed: int = 0
-) -> Membership:
-    """Every number from scores [n] of members and [l] of non-members; intervals and bounds at ``confidence``.
+def membership(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0) -> Membership:
+    """Every number from scores [n] of members and [l] of non-members; intervals at ``confidence``.
 
     ``seed`` halves the candidates for what needs a chosen threshold. Raises UsageError for fewer than 4 candidates on a
-    side, NaN scores, and a delta or a confidence out of range.
+    side, NaN scores, and a confidence out of range.
     """
     return Membership(
-        members=len(_scores(members)),
         non_members=len(_scores(non_members)),
         auc=auc(members, non_members, confidence),
         tpr_at_fpr=tuple(tpr_at_fpr(members, non_members, fpr, confidence) for fpr in LOW_FPRS),
         advantage=advantage(members, non_members, confidence, seed),
-        bounds=audit_bound(members, non_members, delta, confidence, seed=seed),
     )
 
 

@@ -15,16 +15,17 @@ import numpy as np
 
 from dpicl.harness.attacks import rates
 from dpicl.harness.attacks.answer_evidence import AnswerEvidence
-from dpicl.harness.attacks.audit import Audit, bounds_of, release_of
-from dpicl.harness.attacks.audit_rules import Evidence, reference_vector
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.audit import bounds_of, release_of
+from dpicl.harness.attacks.audit_rules import AuditEvidence, reference_vector
+from dpicl.harness.attacks.audit_settings import AuditSettings
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.lower_bounds import halves
 from dpicl.harness.attacks.membership import CONFIDENCE, measures_of
 from dpicl.harness.attacks.results import Access
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.mechanism.bases import AnswerMechanism
-from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.run.releasing import calibrated
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import Task
@@ -55,51 +56,51 @@ class ReferenceVector(Attack):
             return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
         return mechanism.skip(task)
 
-    def run(self, scene: Scene) -> Finding:
+    def run(self, setup: AttackSetup) -> AttackFinding:
         """See Attack. Members are not of interest one by one here: the private set has as many records as published,
         and the canary is made of one more."""
-        assert isinstance(scene.mechanism, AnswerMechanism)
-        terms, pool = scene.terms, [*scene.members, *scene.others]
-        size = sum(scene.sizes.values()) if scene.sizes else len(scene.members)
+        assert isinstance(setup.mechanism, AnswerMechanism)
+        config, pool = setup.config, [*setup.members, *setup.others]
+        size = sum(setup.sizes.values()) if setup.sizes else len(setup.members)
         if len(pool) <= size:
             raise UsageError("The reference vector needs one record beside the private set; raise --others.")
         private, other = pool[:size], pool[size]
-        target = scene.face(private)
-        settings = Audit(
+        target = setup.make_target(private)
+        settings = AuditSettings(
             question=self.question,
             runs=self.runs,
             redraws=1,
             confidence=CONFIDENCE,
-            delta=terms.delta,
-            seed=terms.seed,
+            delta=config.delta,
+            seed=config.seed,
             words=self.words,
         )
         runs = AnswerEvidence(
-            scene.mechanism,
-            scene.task,
+            setup.mechanism,
+            setup.task,
             private,
             other,
-            scene.model,
+            setup.model,
             settings,
             target.outputs(),
-            scene.report,
+            setup.report,
         )
-        calibration = calibrate(scene.mechanism, runs.sizes, terms.epsilon, terms.delta)
+        calibration = calibrated(setup.mechanism, runs.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
         bound, _ = bounds_of(evidence, settings)
         target.releases.append(release_of(target.mechanism, calibration, runs.sizes, evidence))
-        inside, outside = _projected(evidence, terms.seed)
-        return Finding(
+        inside, outside = _projected(evidence, config.seed)
+        return AttackFinding(
             target=target,
             bound=bound,
-            measures=measures_of(rates.membership(inside, outside, terms.delta, CONFIDENCE, terms.seed)),
+            measures=measures_of(rates.membership(inside, outside, CONFIDENCE, config.seed)),
             counts={"runs with the canary": len(inside), "runs without it": len(outside)},
             notes=(*runs.notes, "one canary in many deals of the members, not many members of one release"),
         )
 
 
-def _projected(evidence: Evidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def _projected(evidence: AuditEvidence, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Noisy scores [n] of the runs that did not teach the direction, with the canary and without."""
     (teach_in, judge_in), (teach_out, judge_out) = (halves(runs, seed) for runs in (evidence.members, evidence.others))
     score = reference_vector(teach_in, teach_out)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dpicl.harness.attacks.base import Attack, Finding, Scene
+from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from dpicl.harness.attacks.views import free_text
 from dpicl.harness.core.errors import UsageError
@@ -44,13 +44,13 @@ class Repeat(Attack):
                 raise UsageError(f"Option {name} must be at least 1, not {getattr(self, name)}.")
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        return cannot_answer(mechanism, task, self._look(task))
+        return cannot_answer(mechanism, task, self._view(task))
 
-    def run(self, scene: Scene) -> Finding:
-        short = sum(not self._rest(record) for record in scene.candidates)
+    def run(self, setup: AttackSetup) -> AttackFinding:
+        short = sum(not self._rest(record) for record in setup.candidates)
         return ask_and_score(
-            scene,
-            look=self._look,
+            setup,
+            view=self._view,
             questions=lambda record: [_QUESTION.format(start=first_words(record.text, self.words))],
             score=self.nearness,
             notes=[f"{short} candidates have no more than {self.words} words and score 0"] if short else [],
@@ -66,5 +66,5 @@ class Repeat(Attack):
     def _rest(self, record: Record) -> str:
         return " ".join(record.text.split()[self.words : self.words + self.room])
 
-    def _look(self, task: Task) -> Task:
+    def _view(self, task: Task) -> Task:
         return free_text(task, self.room)

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
 from dpicl.harness.run.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
 
@@ -23,7 +24,7 @@ Access = Literal["black-box", "white-box"]
 
 class Subject(Part):
     """What was attacked: one mechanism at one epsilon on one private set. Field names as in
-    `dpicl.harness.run.expand.Cell`.
+    `dpicl.harness.core.cell.Cell`.
 
     members: number of private records. options: all of them.
     """
@@ -40,6 +41,11 @@ class Subject(Part):
     seed: Count
     shots: Count
     members: Count
+
+    @property
+    def release(self) -> ReleaseConfig:
+        """What its releases are made for: seeded noise, proved, as many queries as are asked."""
+        return ReleaseConfig.model_validate(self)
 
 
 class Estimate(Part):

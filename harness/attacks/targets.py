@@ -8,32 +8,33 @@ anything. So zero-shot and real demonstrations, the ends of the scale, are targe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpicl.harness.attacks.views import with_records
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import AnswerMechanism, Demonstration, Mechanism, Partition, Query
+from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Report, silent
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
-from dpicl.harness.run.releasing import Release, Releaser, Terms
+from dpicl.harness.run.releasing import Release, release
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import Record, Task
     from dpicl.harness.models.base import LanguageModel
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
-Look = Callable[["Task"], "Task"]
+QueryView = Callable[["Task"], "Task"]
 
 
 class Target:
     """One mechanism, its private records and its budget.
 
-    task: with the private records as its train set. terms: `queries` is set to what is asked.
+    task: with the private records as its train set.
     releases: every release that was made so far; their ledgers say what the attacker was shown.
     """
 
@@ -42,14 +43,13 @@ class Target:
         mechanism: Mechanism,
         task: Task,
         model: LanguageModel,
-        terms: Terms,
+        config: ReleaseConfig,
         outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
-        report: Callable[[int, int, str], None] = lambda *_: None,
+        report: Report = silent,
     ) -> None:
-        self.mechanism, self.task, self.model, self.terms = mechanism, task, model, terms
+        self.mechanism, self.task, self.model, self.config = mechanism, task, model, config
         self.releases: list[Release] = []
-        self.outputs = outputs
-        self._releaser = Releaser(model, outputs, report)
+        self.outputs, self._report = outputs, report
         self._demonstrations: list[Demonstration] | None = None
 
     @property
@@ -62,39 +62,41 @@ class Target:
         if self.answers_queries:
             raise UsageError(f"{self.mechanism.name} answers queries and releases no demonstrations; choose another.")
         if self._demonstrations is None:
-            release = self._releaser.release(self.mechanism, self.task, self.terms)
-            self.releases.append(release)
-            self._demonstrations = release.demonstrations
+            self._demonstrations = self._release(self.task).demonstrations
         return self._demonstrations
 
-    def answers(self, look: Look, queries: Sequence[Query]) -> dict[str, str]:
+    def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
+        made = release(
+            self.mechanism, task, self.model, self.config, queries, outputs=self.outputs, report=self._report
+        )
+        self.releases.append(made)
+        return made
+
+    def answers(self, view: QueryView, queries: Sequence[Query]) -> dict[str, str]:
         """Query id -> answer: a label of a classification view, or a text.
 
         An answer mechanism releases all of them at once, with Q = the number of queries. A second call would be a
         second release with a budget of its own, and no one epsilon would cover both: UsageError.
         """
-        seen = look(self.task)
+        seen = view(self.task)
         if self.answers_queries:
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
             if reason := self.mechanism.skip(seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
-            terms = replace(self.terms, queries=len(queries))
-            release = self._releaser.release(self.mechanism, seen, terms, queries)
-            self.releases.append(release)
-            return dict(release.answers or {})
+            return dict(self._release(seen, queries).answers or {})
         if seen.kind == "classification":
-            rows = self.label_log_probs(look, [query.text for query in queries])
+            rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
         return self._texts(seen, queries)
 
-    def label_log_probs(self, look: Look, texts: Sequence[str]) -> np.ndarray:
+    def label_log_probs(self, view: QueryView, texts: Sequence[str]) -> np.ndarray:
         """float64[n, L]: log-probability of each label word of a classification view after the released examples.
 
         For demonstration mechanisms: their queries are free, and anybody may read the model's probabilities. Raises
         ModelError when one is not finite.
         """
-        seen, model = look(self.task), self.model
+        seen, model = view(self.task), self.model
         prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
         shared = min(common_prefix_length(prompts), min(map(len, prompts)) - 1)
@@ -117,10 +119,10 @@ def target(
     task: Task,
     members: Sequence[Record],
     model: LanguageModel,
-    terms: Terms,
+    config: ReleaseConfig,
     outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
-    report: Callable[[int, int, str], None] = lambda *_: None,
+    report: Report = silent,
     sizes: Mapping[Partition, int] | None = None,
 ) -> Target:
     """A target whose private set is ``members``, in this order. sizes: n_y as public constants (None: counted)."""
-    return Target(mechanism, with_records(task, members, sizes), model, terms, outputs, report)
+    return Target(mechanism, with_records(task, members, sizes), model, config, outputs, report)

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.data import splits as record_sets
 from dpicl.harness.data.task import PublicTask, Record, Task
-from dpicl.harness.mechanism.bases import Partition
 
 AnyTask = TypeVar("AnyTask", bound=PublicTask)
 

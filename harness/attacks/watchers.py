@@ -11,7 +11,7 @@ from dpicl.harness.privacy.release_hooks import Door
 
 
 @dataclass(frozen=True)
-class Passage:
+class Observation:
     """A door, and what left by it."""
 
     door: Door
@@ -22,12 +22,12 @@ class Passage:
 class Recording:
     """Notes every passage and changes nothing."""
 
-    passages: list[Passage] = field(default_factory=list)
+    passages: list[Observation] = field(default_factory=list)
 
     def passes(self, door: Door, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """See Watcher."""
         released = draw()
-        self.passages.append(Passage(door, released.copy()))
+        self.passages.append(Observation(door, released.copy()))
         return released
 
 
@@ -40,7 +40,7 @@ class Forcing:
     """
 
     choose: Callable[[int, Door], int]
-    passages: list[Passage] = field(default_factory=list)
+    passages: list[Observation] = field(default_factory=list)
     forced: list[int] = field(default_factory=list)
 
     def passes(self, door: Door, draw: Callable[[], np.ndarray]) -> np.ndarray:
@@ -52,7 +52,7 @@ class Forcing:
             released = np.zeros(door.clean.shape)
             released.flat[index] = 1.0
         self.forced.append(index)
-        self.passages.append(Passage(door, released))
+        self.passages.append(Observation(door, released))
         return released
 
 

@@ -42,12 +42,7 @@ def add(subparsers: Subparsers) -> None:
     account.add_argument(
         "--claimed-sensitivity", type=positive, metavar="X", help="what the noise was set for (default: 1)"
     )
-    account.add_argument(
-        "--noise-on",
-        type=one_of("place of noise", NOISE_ON),
-        metavar="|".join(NOISE_ON),
-        help="where noise of that size is drawn (default: sum)",
-    )
+    account.choice("--noise-on", NOISE_ON, "where noise of that size is drawn (default: sum)", kind="place of noise")
     account.add_argument("--slots", type=whole(1), metavar="M", help="rows of the sum, for --noise-on slot or mean")
     account.add_argument(
         "--rate",
@@ -56,24 +51,22 @@ def add(subparsers: Subparsers) -> None:
         metavar="Q",
         help="sampling rate, decimal or fraction (default: 1, no sampling)",
     )
-    account.add_argument(
+    account.choice(
         "--sample",
-        type=one_of("way of sampling", SAMPLES),
+        SAMPLES,
+        "a new sample for each step (default), or once for all steps",
+        kind="way of sampling",
         default="each",
-        metavar="|".join(SAMPLES),
-        help="a new sample for each step (default), or once for all steps",
     )
     account.add_argument("--steps", type=whole(1), default=1, metavar="T", help="how many releases (default: 1)")
     account.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
 
 
 def _account(arguments: argparse.Namespace) -> int:
-    names = [field.name for field in dataclasses.fields(Setting)]
-    given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    setting = Setting(**given)
-    from dpicl.harness.reaccounting.table import reaccount
+    from dpicl.harness.api.functions import account
 
-    answer = {"setting": given, **reaccount(setting)}
+    names = [field.name for field in dataclasses.fields(Setting)]
+    answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
     if arguments.json:
         output.emit_json(answer)
     else:

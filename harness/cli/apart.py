@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from dpicl.harness.cli import output
 from dpicl.harness.core.errors import DpiclError, PluginError, told
-from dpicl.harness.core.plugin_code import place_in_plugin
+from dpicl.harness.core.plugins import place_in_plugin
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
 SILENCE_SECONDS = 600.0

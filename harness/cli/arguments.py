@@ -7,13 +7,16 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.paths import DEFAULT_RESULTS
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 ENGINES = ("inline", "local", "ray")
@@ -32,6 +35,22 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[0].upper()}{message[1:]}; see `{self.prog} --help`.")
+
+    def share(self, *flags: str, **changes: Any) -> None:
+        """Adds flags that several commands have. changes: what is other about them here."""
+        for flag in flags:
+            self.add_argument(flag, **{**_SHARED[flag], **changes})
+
+    def repeated(self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str) -> None:
+        """Adds a flag whose values are collected in a list."""
+        self.add_argument(
+            flag, action="append", default=[], type=type, metavar=metavar, help=f"{what}; may be repeated"
+        )
+
+    def choice(self, flag: str, choices: Sequence[str], help: str, kind: str = "", default: str | None = None) -> None:
+        """Adds a flag, or an argument, that is one of a few words. kind: what a message calls it."""
+        kind, words = kind or flag.removeprefix("--"), "|".join(choices)
+        self.add_argument(flag, type=one_of(kind, choices), default=default, metavar=words, help=help)
 
     def flags(self) -> list[str]:
         """Every long flag."""
@@ -141,86 +160,73 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
+_SHARED: dict[str, dict[str, Any]] = {
+    "--results": {
+        "type": Path,
+        "default": DEFAULT_RESULTS,
+        "metavar": "DIR",
+        "help": "results folder (default: results)",
+    },
+    "--source": {
+        "type": one_of("source", SOURCES),
+        "default": "auto",
+        "metavar": "|".join(SOURCES),
+        "help": "where records come from",
+    },
+    "--model": {"default": "embedded", "metavar": "X", "help": "model as in a suite (default: embedded)"},
+    "--delta": {"type": delta, "default": 1e-5, "metavar": "D", "help": "delta (default: 1e-5)"},
+    "--seed": {"type": whole(0), "default": 0, "metavar": "S", "help": "root seed (default: 0)"},
+    "--shots": {"type": whole(1), "default": 4, "metavar": "K", "help": "demonstrations (default: 4)"},
+    "--noise": {
+        "type": one_of("noise", ("seeded", "secure")),
+        "default": "seeded",
+        "metavar": "seeded|secure",
+        "help": "secure: for private records, from the operating system's entropy; needs --size",
+    },
+    "--reveal-records": {
+        "action": "store_true",
+        "help": "with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    },
+    "--plugin": {
+        "action": "append",
+        "default": [],
+        "type": Path,
+        "metavar": "PATH",
+        "help": "Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
+    },
+    "--option": {
+        "action": "append",
+        "default": [],
+        "type": option,
+        "metavar": "K=V",
+        "help": "option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
+    },
+    "--epsilon": {
+        "action": "append",
+        "default": [],
+        "type": epsilon,
+        "metavar": "E",
+        "help": "target epsilon ('inf' too); may be repeated",
+    },
+}
+
+
 def add_results_flags(parser: Parser) -> None:
     """Where results are, and which of them."""
     parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
-    )
-    parser.add_argument(
-        "--source", type=one_of("source", SOURCES), metavar="|".join(SOURCES), help="where records come from"
-    )
+    parser.share("--results", "--plugin")
+    parser.share("--source", default=None)
     parser.add_argument("--limit", type=whole(1), metavar="N", help="test records of each task")
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
-    add_plugin_flag(parser)
+    parser.repeated("--model", "X", "model")
 
 
 def add_selection_flags(parser: Parser) -> None:
     """Which cells; each flag stands in for the suite's own list, and may be repeated."""
     add_results_flags(parser)
-    add_reveal_flag(parser)
-    parser.add_argument("--task", action="append", default=[], metavar="T", help="task; may be repeated")
-    parser.add_argument(
-        "--mechanism",
-        action="append",
-        default=[],
-        metavar="M",
-        help="row of the suite, or any mechanism; may be repeated",
-    )
-    parser.add_argument(
-        "--epsilon",
-        action="append",
-        default=[],
-        type=epsilon,
-        metavar="E",
-        help="target epsilon ('inf' too); may be repeated",
-    )
-    parser.add_argument("--seed", action="append", default=[], type=whole(0), metavar="S", help="seed; may be repeated")
-    add_option_flag(parser)
-
-
-def add_reveal_flag(parser: Parser) -> None:
-    """Whether secure noise may come with an infinite epsilon."""
-    parser.add_argument(
-        "--reveal-records",
-        action="store_true",
-        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
-    )
-
-
-def add_noise_flag(parser: Parser) -> None:
-    """Where noise comes from."""
-    parser.add_argument(
-        "--noise",
-        type=one_of("noise", ("seeded", "secure")),
-        default="seeded",
-        metavar="seeded|secure",
-        help="secure: for private records, from the operating system's entropy; needs --size",
-    )
-
-
-def add_plugin_flag(parser: Parser) -> None:
-    """Python files and task folders that are not installed."""
-    parser.add_argument(
-        "--plugin",
-        action="append",
-        default=[],
-        type=Path,
-        metavar="PATH",
-        help="Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
-    )
-
-
-def add_option_flag(parser: Parser) -> None:
-    """Options of mechanisms."""
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        type=option,
-        metavar="K=V",
-        help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
-    )
+    parser.share("--reveal-records", "--epsilon", "--option")
+    parser.repeated("--task", "T", "task")
+    parser.repeated("--mechanism", "M", "row of the suite, or any mechanism")
+    parser.repeated("--seed", "S", "seed", whole(0))
 
 
 def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
@@ -243,3 +249,25 @@ def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -
         if target not in (None, mechanism):
             raise unknown("mechanism", str(target), [mechanism])
     return {name: value for _, name, value in options}
+
+
+def selected(arguments: argparse.Namespace) -> Selection:
+    """What the flags of a command select; a command without --reveal-records makes no release: it shows what is there.
+
+    Raises UsageError for anything that is not known or does not fit.
+    """
+    from dpicl.harness.run.selection import select
+    from dpicl.harness.run.suite import Changes, OptionChange
+
+    changes = Changes(
+        tasks=getattr(arguments, "task", []),
+        mechanisms=getattr(arguments, "mechanism", []),
+        models=arguments.model,
+        epsilons=getattr(arguments, "epsilon", []),
+        seeds=getattr(arguments, "seed", []),
+        source=arguments.source,
+        test_records=arguments.limit,
+    )
+    options = [OptionChange(*item) for item in getattr(arguments, "option", [])]
+    reveal = getattr(arguments, "reveal_records", True)
+    return select(arguments.suite, arguments.results, arguments.plugin, changes, options, reveal)

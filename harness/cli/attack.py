@@ -10,28 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import (
-    SOURCES,
-    Subparsers,
-    add_command,
-    add_option_flag,
-    add_plugin_flag,
-    delta,
-    epsilon,
-    one_of,
-    option,
-    whole,
-)
+from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
 from dpicl.harness.cli.attack_table import emit_results, headline
 from dpicl.harness.cli.counting import counting
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from dpicl.harness.attacks.base import Attack
-    from dpicl.harness.attacks.driver import Job, Setting
+    from dpicl.harness.attacks.driver import AttackJob, AttackSettings
     from dpicl.harness.attacks.results import AttackResult
-    from dpicl.harness.mechanism.registry import Registered
+    from dpicl.harness.core.plugins import Registered
 
 Skipped = dict[str, str]
 
@@ -47,46 +35,19 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("attack", metavar="NAME", help="see `dpicl list attacks`")
     parser.add_argument("--task", metavar="T", help="see `dpicl list tasks`")
-    parser.add_argument(
-        "--mechanism", action="append", default=[], metavar="M", help="see `dpicl list mechanisms`; may be repeated"
-    )
-    parser.add_argument(
-        "--epsilon",
-        action="append",
-        default=[],
-        type=epsilon,
-        metavar="E",
-        help="target epsilon ('inf' too); may be repeated",
-    )
-    parser.add_argument("--model", default="embedded", metavar="X", help="model as in a suite (default: embedded)")
-    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
+    parser.repeated("--mechanism", "M", "see `dpicl list mechanisms`")
+    parser.share("--epsilon", "--model", "--source", "--seed", "--delta", "--results", "--option", "--plugin")
     parser.add_argument("--members", type=whole(1), metavar="N", help="private records to be expected (default: 50)")
     parser.add_argument("--others", type=whole(1), metavar="N", help="records that are not members (default: 50)")
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="root seed (default: 0)")
-    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
-    parser.add_argument(
-        "--shots", type=whole(1), metavar="K", help="released demonstrations (default: the attack's own number)"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        type=option,
-        metavar="K=V",
-        help="option of the attack (see `dpicl list attacks`); may be repeated",
-    )
+    parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
+    parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option)
     parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
     parser.add_argument("--show", action="store_true", help="only show the results that are there")
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
-    )
-    add_option_flag(parser)
-    add_plugin_flag(parser)
 
 
 def _attack(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.attacks.driver import attack_of
-    from dpicl.harness.mechanism.registry import find_attack, load_attacks, load_mechanisms
+    from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
+    from dpicl.harness.mechanism.registry import load_mechanisms
 
     registered = find_attack(arguments.attack, load_attacks(arguments.plugin))
     attack = attack_of(registered, _own_options(arguments))
@@ -94,26 +55,26 @@ def _attack(arguments: argparse.Namespace) -> int:
         _emit(arguments, _stored(arguments), {}, 0)
         return 0
     mechanisms = load_mechanisms(arguments.plugin)
-    setting = _setting(arguments, attack, registered.plugin_hash)
-    jobs, skipped = _selected(arguments, setting, mechanisms)
+    common = _setting(arguments, attack, registered.plugin_hash)
+    jobs, skipped = _selected(arguments, common, mechanisms)
     if not jobs:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in skipped.items())
         raise UsageError(f"The attack {attack.name} cannot be made on any of these mechanisms: {reasons}.")
     for name, reason in skipped.items():
         output.message(f"{name} is left out: {reason}.")
-    results, made, failed = _made(jobs, arguments.results)
+    results, made, failed = _made(jobs, mechanisms, arguments.results)
     if not results:
         raise UsageError(failed[0])
     _emit(arguments, results, skipped, made)
     return 2 if failed else 0
 
 
-def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> Setting:
+def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> AttackSettings:
     """The task is loaded, the model is not."""
-    from dpicl.harness.attacks.driver import MEMBERS, Setting
-    from dpicl.harness.cli.selection import task_facts
+    from dpicl.harness.attacks.driver import MEMBERS, AttackSettings
     from dpicl.harness.core.errors import unknown
     from dpicl.harness.data.task import Task
+    from dpicl.harness.run.selection import task_facts
 
     if not arguments.mechanism or not arguments.task:
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
@@ -121,7 +82,7 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
         raise unknown("task", arguments.task, known)
     if arguments.others is not None and not attack.membership:
         raise UsageError(f"The attack {attack.name} compares no members with others; leave --others out.")
-    return Setting(
+    return AttackSettings(
         attack=attack,
         task=Task.load(arguments.task, arguments.source),
         model=arguments.model,
@@ -135,25 +96,27 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
 
 
 def _selected(
-    arguments: argparse.Namespace, setting: Setting, mechanisms: dict[str, Registered]
-) -> tuple[list[Job], Skipped]:
+    arguments: argparse.Namespace, common: AttackSettings, mechanisms: dict[str, Registered]
+) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the ends first and last; and who is left out, and why."""
-    from dpicl.harness.attacks.driver import ENDS, jobs_of
+    from dpicl.harness.attacks.driver import BASELINES, jobs_of
 
     names = list(dict.fromkeys(arguments.mechanism))
     given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
-    first, last = ENDS
+    first, last = BASELINES
     if not arguments.no_ends:
-        names = [first, *(name for name in names if name not in ENDS), last]
+        names = [first, *(name for name in names if name not in BASELINES), last]
     jobs, skipped = [], {}
     for name in names:
-        own = jobs_of(setting, mechanisms, name, arguments.epsilon, given.get(name, {}))
-        reason = setting.attack.skip(own[0].mechanism, setting.task)
+        own = jobs_of(common, mechanisms, name, arguments.epsilon, given.get(name, {}))
+        reason = common.attack.skip(own[0].mechanism, common.task)
         if reason is None:
             jobs += own
         else:
             skipped[name] = reason
-    if skipped and all(job.mechanism.name in ENDS and job.mechanism.name not in arguments.mechanism for job in jobs):
+    if skipped and all(
+        job.mechanism.name in BASELINES and job.mechanism.name not in arguments.mechanism for job in jobs
+    ):
         return [], skipped
     return jobs, skipped
 
@@ -163,8 +126,8 @@ def _options_for(
 ) -> dict[str, Any]:
     """The options that are for this mechanism. Raises UsageError for one that no asked mechanism has."""
     from dpicl.harness.core.errors import unknown
+    from dpicl.harness.mechanism.options import option_types
     from dpicl.harness.mechanism.registry import find_mechanism
-    from dpicl.harness.run.expand import option_types
 
     types = {each: option_types(find_mechanism(each, mechanisms)) for each in names}
     given = {}
@@ -185,23 +148,26 @@ def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:
     return {key: value for _, key, value in arguments.set}
 
 
-def _made(jobs: Sequence[Job], folder: Path) -> tuple[list[AttackResult], int, list[str]]:
+def _made(
+    jobs: Sequence[AttackJob], mechanisms: dict[str, Registered], folder: Path
+) -> tuple[list[AttackResult], int, list[str]]:
     """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
     is there; a job that a user can mend does not stop the others."""
     from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.driver import Attacker
+    from dpicl.harness.attacks.driver import run_attack
+    from dpicl.harness.run.workbench import Workbench
 
-    attacker, made = Attacker(jobs[0].setting.model), 0
+    bench, made = Workbench(mechanisms), 0
     results: list[AttackResult] = []
     failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        found = store.stored(folder, job.setting.attack.name, job.subject, job.id, output.message)
+        found = store.stored(folder, job.common.attack.name, job.subject, job.id, output.message)
         if found is not None:
             results.append(found)
             output.message(f"[{number}/{len(jobs)}] {job}: already there")
             continue
         try:
-            result = attacker.run(job, counting())
+            result = run_attack(job, bench, counting())
         except UsageError as error:
             failed.append(f"{job}: {error}")
             output.message(f"[{number}/{len(jobs)}] {failed[-1]}")

@@ -7,34 +7,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import (
-    SOURCES,
-    Subparsers,
-    add_command,
-    add_option_flag,
-    add_plugin_flag,
-    delta,
-    epsilon,
-    number,
-    one_of,
-    options_of,
-    whole,
-)
-from dpicl.harness.core.paths import DEFAULT_RESULTS
+from dpicl.harness.cli.arguments import Subparsers, add_command, number, options_of, whole
 
 if TYPE_CHECKING:
     from dpicl.harness.attacks.results import AttackResult
 
-ACCESSES = ("black-box", "white-box")
-QUESTIONS = ("inquiry", "lookup")
 #: Sound noise has a smaller p-value less often than this.
 _IMPOSSIBLE = 1e-6
 
 
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
-    from pathlib import Path
-
     parser = add_command(
         subparsers,
         "audit",
@@ -44,27 +27,18 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     parser.add_argument("--task", required=True, metavar="T", help="where records and prompts come from")
-    parser.add_argument(
-        "--epsilon",
-        action="append",
-        required=True,
-        type=epsilon,
-        metavar="E",
-        help="target epsilon ('inf' too); may be repeated, the model is read once",
-    )
-    parser.add_argument(
+    parser.share("--epsilon", default=None, required=True)
+    parser.choice(
         "--access",
-        type=one_of("access", ACCESSES),
+        ("black-box", "white-box"),
+        "what is seen: the noisy releases inside (default), or the released answers and texts alone",
         default="white-box",
-        metavar="|".join(ACCESSES),
-        help="what is seen: the noisy releases inside (default), or the released answers and texts alone",
     )
-    parser.add_argument(
+    parser.choice(
         "--question",
-        type=one_of("question", QUESTIONS),
+        ("inquiry", "lookup"),
+        "'is this text in your examples?' (default), or the canary's own input; for answer mechanisms",
         default="inquiry",
-        metavar="|".join(QUESTIONS),
-        help="'is this text in your examples?' (default), or the canary's own input; for answer mechanisms",
     )
     parser.add_argument("--runs", type=whole(8), default=200, metavar="N", help="runs on each side (default: 200)")
     parser.add_argument(
@@ -80,15 +54,7 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--confidence", type=_confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)"
     )
-    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
-    parser.add_argument("--model", default="embedded", metavar="X", help="model (default: embedded)")
-    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="seed (default: 0)")
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"
-    )
-    add_option_flag(parser)
-    add_plugin_flag(parser)
+    parser.share("--delta", "--model", "--source", "--seed", "--results", "--option", "--plugin")
 
 
 def _confidence(text: str) -> float:
@@ -99,19 +65,19 @@ def _confidence(text: str) -> float:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from dpicl.harness import models
     from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.audit import Audit, audit, check, subject_of
+    from dpicl.harness.attacks.audit import AuditJob, audit, check
+    from dpicl.harness.attacks.audit_settings import AuditSettings
     from dpicl.harness.cli.counting import counting
     from dpicl.harness.core.errors import UsageError
     from dpicl.harness.data.task import Task
+    from dpicl.harness.mechanism.options import build
     from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
-    from dpicl.harness.run.expand import build
-    from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+    from dpicl.harness.run.workbench import Workbench
 
     mechanisms = load_mechanisms(arguments.plugin)
     cls = find_mechanism(arguments.mechanism, mechanisms)
-    settings = Audit(
+    settings = AuditSettings(
         access=arguments.access,
         question=arguments.question,
         runs=arguments.runs,
@@ -125,11 +91,10 @@ def _audit(arguments: argparse.Namespace) -> int:
     mechanism = build(cls, options)
     check(mechanism, Task.without_records(arguments.task))
     task = Task.load(arguments.task, arguments.source, limit_test=1)
-    plugin = mechanisms[cls.name].plugin_hash
+    job = AuditJob(mechanism, task, arguments.model, settings, options, mechanisms[cls.name].plugin_hash)
     there: dict[float, AttackResult] = {}
     for asked in dict.fromkeys(arguments.epsilon):
-        subject = subject_of(mechanism, task, arguments.model, asked, settings, options, plugin)
-        found = store.stored(arguments.results, "audit", subject, settings.id_of(mechanism, subject), output.message)
+        found = store.stored(arguments.results, "audit", job.subject(asked), job.id(asked), output.message)
         if found is not None and found.manifest.data.fingerprint != task.fingerprint:
             raise UsageError(
                 f"The audit under {arguments.results} at epsilon = {asked:g} is of other records of {task.name} than"
@@ -139,8 +104,8 @@ def _audit(arguments: argparse.Namespace) -> int:
             there[asked] = found
     missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]
     if missing:
-        model, outputs = models.load(arguments.model), OutputCache(outputs_folder())
-        made = audit(mechanism, task, model, missing, settings, options, outputs, plugin, counting(), arguments.model)
+        bench = Workbench(mechanisms)
+        made = audit(job, bench.model(arguments.model), missing, bench.outputs(), counting())
         for asked, result in zip(missing, made, strict=True):
             output.message(f"dpicl: {store.write(arguments.results, result)}")
             there[asked] = result

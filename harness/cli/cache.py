@@ -28,8 +28,8 @@ def add(subparsers: Subparsers) -> None:
         _cache,
     )
     parser.add_argument("--clear", action="store_true", help="remove them for good")
-    parser.add_argument("--task", action="append", default=[], metavar="T", help="only this task; may be repeated")
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="only this model; may be repeated")
+    parser.repeated("--task", "T", "only this task")
+    parser.repeated("--model", "X", "only this model")
 
 
 def _cache(arguments: argparse.Namespace) -> int:

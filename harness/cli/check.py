@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.apart import Alive, run_apart
-from dpicl.harness.cli.arguments import Subparsers, add_command, add_option_flag, add_plugin_flag, options_of, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, options_of
 from dpicl.harness.core.errors import ResultError
 
 if TYPE_CHECKING:
-    from dpicl.harness.mechanism.registry import Registered
+    from dpicl.harness.core.plugins import Registered
 
 
 def add(subparsers: Subparsers) -> None:
@@ -24,9 +24,7 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("mechanism", metavar="NAME_OR_FILE", help="see `dpicl list mechanisms`, or a Python file")
     parser.add_argument("--task", metavar="T", help="check on this task only (default: one of every kind that it does)")
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="seed of everything that is drawn")
-    add_option_flag(parser)
-    add_plugin_flag(parser)
+    parser.share("--seed", "--option", "--plugin")
 
 
 def _check(arguments: argparse.Namespace) -> int:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.paths import DEFAULT_RESULTS
 
 
 def add(subparsers: Subparsers) -> None:
@@ -16,13 +14,7 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "doctor", "show what is installed and what is missing", "dpicl doctor --json", _doctor
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=DEFAULT_RESULTS,
-        metavar="DIR",
-        help="results folder to look at (default: results)",
-    )
+    parser.share("--results", help="results folder to look at (default: results)")
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

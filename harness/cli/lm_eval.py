@@ -12,20 +12,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import (
-    SOURCES,
-    Subparsers,
-    add_command,
-    add_noise_flag,
-    add_option_flag,
-    add_plugin_flag,
-    add_reveal_flag,
-    delta,
-    epsilon,
-    one_of,
-    options_of,
-    whole,
-)
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
 from dpicl.harness.core.errors import UsageError, unknown
 
 #: What lm-eval's own parser may not have been told: it would change what is asked, ask twice, or be ignored.
@@ -56,25 +43,19 @@ def add(subparsers: Subparsers) -> None:
     parser.set_defaults(passes_on=True)
     parser.add_argument("--mechanism", required=True, metavar="M", help="any mechanism; see `dpicl list mechanisms`")
     parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="for all documents of a task")
-    parser.add_argument("--delta", type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)")
-    parser.add_argument("--model", default="embedded", metavar="X", help="model as in a suite (default: embedded)")
-    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="root seed (default: 0)")
-    parser.add_argument("--shots", type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)")
-    add_noise_flag(parser)
+    parser.share(
+        "--delta", "--model", "--seed", "--shots", "--noise", "--reveal-records", "--source", "--option", "--plugin"
+    )
     parser.add_argument(
         "--size",
         type=whole(1),
         metavar="N",
         help="declared number of private records a class (without classes: in all)",
     )
-    add_reveal_flag(parser)
-    parser.add_argument("--source", type=one_of("source", SOURCES), default="auto", metavar="|".join(SOURCES))
-    add_option_flag(parser)
-    add_plugin_flag(parser)
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.evaluation import lm_eval_model  # registers the model
+    from dpicl.harness.run import lm_eval_model  # registers the model
 
     settings = {
         "mechanism": arguments.mechanism,

@@ -6,12 +6,18 @@ import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from dpicl.harness.core.messages import count as count
+from dpicl.harness.core.messages import duration as duration
+from dpicl.harness.core.messages import message as message
 from dpicl.harness.core.printable import printable
+
+if TYPE_CHECKING:
+    from dpicl.harness.run.store import Damaged
 
 #: Width of tables where stdout is no terminal.
 _WIDTH = 140
@@ -25,12 +31,6 @@ def emit(text: str, styled: bool = False) -> None:
 def emit_json(document: Any) -> None:
     """The answer as one JSON document; infinity and NaN are texts, as in result files."""
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
-
-
-def message(text: str) -> None:
-    """Anything that is not the answer."""
-    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
-    sys.stderr.flush()
 
 
 def plain(value: Any) -> Any:
@@ -56,15 +56,11 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     )
 
 
-def duration(seconds: float | None) -> str:
-    """'4.5 s', '45 s', '12 min', '3.4 h'; 'unknown' for None."""
-    if seconds is None:
-        return "unknown"
-    if seconds < 90:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def count(number: int, noun: str) -> str:
-    """'1 cell', '3 cells'."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def report_damaged(damaged: list[Damaged], moved: bool) -> None:
+    """One sentence about the files that are no results, on stderr."""
+    if not damaged:
+        return
+    first = damaged[0]
+    what = "set aside (kept in a folder set_aside beside it)" if moved else "ignored (`dpicl run` sets it aside)"
+    more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    message(f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}.")

@@ -16,7 +16,7 @@ from dpicl.harness.cli.arguments import (
     add_command,
     add_selection_flags,
     board_command,
-    one_of,
+    selected,
     whole,
 )
 from dpicl.harness.core.errors import UsageError
@@ -24,10 +24,10 @@ from dpicl.leaderboards.cli.live import LiveWandb
 from dpicl.leaderboards.cli.publish import add_wandb_flags
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.engines import Done
-    from dpicl.harness.run.expand import Cell
     from dpicl.harness.run.presence import Presence
+    from dpicl.harness.run.selection import Selection
 
 
 def add(subparsers: Subparsers) -> None:
@@ -45,13 +45,7 @@ def add(subparsers: Subparsers) -> None:
         action="store_true",
         help="run what has results of other records anew; the old files are set aside and kept",
     )
-    run.add_argument(
-        "--engine",
-        type=one_of("engine", ENGINES),
-        default="inline",
-        metavar="|".join(ENGINES),
-        help="this process, worker processes, or Ray (default: inline)",
-    )
+    run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
     run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
     add_wandb_flags(run, "wandb-")
@@ -66,21 +60,20 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.cli.progress import TimeLeft, shown
-    from dpicl.harness.cli.selection import report_damaged, select
     from dpicl.harness.run.costs import Costs
-    from dpicl.harness.run.engines import Job, make_engine
+    from dpicl.harness.run.engines import Done, Job, Step, make_engine, work
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import check_sources, presence
+    from dpicl.harness.run.progress import TimeLeft, shown
 
     _check_wandb(arguments)
-    selection = select(arguments)
+    selection = selected(arguments)
     engine = make_engine(arguments.engine, arguments.workers)
     check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
     selection.store.set_aside(damaged)
-    report_damaged(damaged, moved=True)
+    output.report_damaged(damaged, moved=True)
 
     found = presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
@@ -95,19 +88,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if missing:
         with shown(len(missing), left) as show:
 
-            def report(event: Any) -> None:
+            def report(event: Step | Done) -> None:
                 show(event)
-                if hasattr(event, "status"):
-                    finished.append(event)
-                    if live is not None and event.status != "busy":
-                        live.finished(event.cell)
+                if live is not None and isinstance(event, Done) and event.status != "busy":
+                    live.finished(event.cell)
 
-            engine.run(missing, job, report)
-            busy = [done.cell for done in finished if done.status == "busy"]
-            if busy:
-                output.message(f"Waiting for {output.count(len(busy), 'cell')} that another run is doing.")
-                engine.run(busy, job, report, wait_for_locks=True)
-    finished = [done for done in finished if done.status != "busy"]
+            def waiting(cells: int) -> None:
+                output.message(f"Waiting for {output.count(cells, 'cell')} that another run is doing.")
+
+            finished = work(engine, missing, job, report, waiting)
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
@@ -211,14 +200,13 @@ def _secure(selection: Selection) -> bool:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.cli.selection import report_damaged, select
     from dpicl.harness.run.costs import Costs
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import presence, why
 
-    selection = select(arguments)
+    selection = selected(arguments)
     results, damaged = selection.store.load_all()
-    report_damaged(damaged, moved=False)
+    output.report_damaged(damaged, moved=False)
     found = presence(selection.cells, results, Fingerprints())
     status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
     because = {each.cell.id: each.reason for each in found.stale}

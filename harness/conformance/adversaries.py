@@ -9,7 +9,7 @@ import numpy as np
 
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, INFINITE, NAN
 from dpicl.harness.conformance.transcript import Script, Shape
-from dpicl.harness.data.splits import Record
+from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.task import Task
 
 #: A word that no public text holds: it stands for what only records know.

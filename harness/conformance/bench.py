@@ -35,25 +35,16 @@ from dpicl.harness.conformance.watched import (
 )
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.data.splits import Record
+from dpicl.harness.core.vocabulary import Query, Record, Sizes
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    DemonstrationMechanism,
-    Mechanism,
-    Query,
-    Sizes,
-)
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
-from dpicl.harness.privacy.calibration import calibrate
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import watching
-from dpicl.harness.run.answering import answer_all, queries_of
-from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.releasing import answer_all, calibrated
 
 EPSILON, DELTA = 1.0, 1e-5
 #: Options of these names are made this small where nobody sets them: what they scale is not what is checked.
@@ -105,7 +96,7 @@ class Bench:
         #: What might be a trigger in a text: see `dictionary`.
         self.words = [word for word in dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)) if not marked(word)]
         self.shots = task.plan_shots(shots or SHOTS, np.random.default_rng(seed))
-        self.queries = _odd(queries_of(task)[:QUERIES], self.words)
+        self.queries = _odd(task.queries()[:QUERIES], self.words)
         self._outputs = OutputCache(None)
         self._plugin = frozenset(modules_of(type(mechanism)))
 
@@ -132,7 +123,7 @@ class Bench:
     def _calibrated(self, single: bool) -> float:
         if self.mechanism.knob is None:
             return 0.0
-        return calibrate(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None).knob
+        return calibrated(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None).knob
 
     @property
     def fixed(self) -> str | None:

@@ -11,7 +11,7 @@ from dpicl.harness.conformance.adversaries import SCRIPTS, additions, echoes, fe
 from dpicl.harness.conformance.bench import Bench, Run, other_corpus
 from dpicl.harness.conformance.transcript import Passage, Transcript
 from dpicl.harness.conformance.watched import Presence
-from dpicl.harness.data.splits import Record
+from dpicl.harness.core.vocabulary import Record
 
 #: So many of the other sets are replayed by every script.
 THOROUGH = 6

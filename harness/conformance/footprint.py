@@ -26,47 +26,22 @@ from dpicl.harness.data.sources import RECORDS_READ, data_folder
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Audit events, or what their names begin with, that reach the world outside; what is said of them.
 _ACTS = {
-    "socket.": "uses a socket",
-    "http.": "uses the network",
-    "urllib.Request": "uses the network",
-    "ftplib.": "uses the network",
-    "smtplib.": "uses the network",
-    "imaplib.": "uses the network",
-    "poplib.": "uses the network",
-    "nntplib.": "uses the network",
-    "telnetlib.": "uses the network",
-    "subprocess.": "starts a process",
-    "pty.spawn": "starts a process",
-    "webbrowser.open": "starts a process",
-    "os.system": "starts a process",
-    "os.exec": "starts a process",
-    "os.spawn": "starts a process",
-    "os.posix_spawn": "starts a process",
-    "os.fork": "starts a process",
-    "os.kill": "sends a signal to a process",
-    "os.putenv": "changes an environment variable",
-    "os.unsetenv": "changes an environment variable",
-    "os.chdir": "changes the working directory",
-    "os.fchdir": "changes the working directory",
-    "syslog.": "writes to the system's log",
-    "shutil.": "changes files",
-    "tempfile.": "writes a file",
-    "sqlite3.connect": "opens a database",
-    "os.mkdir": "changes files",
-    "os.remove": "changes files",
-    "os.rename": "changes files",
-    "os.rmdir": "changes files",
-    "os.link": "changes files",
-    "os.symlink": "changes files",
-    "os.truncate": "changes files",
-    "os.utime": "changes files",
-    "os.chmod": "changes files",
-    "os.chown": "changes files",
-    "os.setxattr": "changes files",
-    "os.removexattr": "changes files",
-    "sys.addaudithook": "changes the interpreter",
-    "sys.settrace": "changes the interpreter",
-    "sys.setprofile": "changes the interpreter",
+    name: said
+    for said, names in {
+        "uses a socket": "socket.",
+        "uses the network": "http. urllib.Request ftplib. smtplib. imaplib. poplib. nntplib. telnetlib.",
+        "starts a process": "subprocess. pty.spawn webbrowser.open os.system os.exec os.spawn os.posix_spawn os.fork",
+        "sends a signal to a process": "os.kill",
+        "changes an environment variable": "os.putenv os.unsetenv",
+        "changes the working directory": "os.chdir os.fchdir",
+        "writes to the system's log": "syslog.",
+        "changes files": "shutil. os.mkdir os.remove os.rename os.rmdir os.link os.symlink os.truncate os.utime "
+        "os.chmod os.chown os.setxattr os.removexattr",
+        "writes a file": "tempfile.",
+        "opens a database": "sqlite3.connect",
+        "changes the interpreter": "sys.addaudithook sys.settrace sys.setprofile",
+    }.items()
+    for name in names.split()
 }
 #: Events by which code can reach records that no sample gave it.
 _REACHING = {

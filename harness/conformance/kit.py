@@ -30,7 +30,7 @@ from dpicl.harness.conformance.verdicts import Status, Verdict, failed, not_appl
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError, UsageError
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
-from dpicl.harness.run.expand import build, resolve_options
+from dpicl.harness.mechanism.options import build, resolve_options
 
 Check = Callable[[Evidence], Verdict]
 

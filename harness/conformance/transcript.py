@@ -12,7 +12,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.footprint import Footprint
-from dpicl.harness.privacy.ledger import Partition
+from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.release_hooks import Door, Permit
 
 #: What leaves a door in place of the noise: a function of the door's number and of what is public about it (`Shape`).

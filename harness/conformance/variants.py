@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args, get_origin
 from dpicl.harness.conformance.bench import SMALL, small_options
 from dpicl.harness.conformance.dictionary import constants
 from dpicl.harness.mechanism.bases import DemonstrationMechanism, Mechanism
-from dpicl.harness.run.expand import option_types
+from dpicl.harness.mechanism.options import option_types
 
 #: Options of the harness's own: the bench has no cell's seed to replace.
 _OF_HARNESS = ("sampling_seed",)

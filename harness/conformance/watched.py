@@ -9,8 +9,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.transcript import Drawn, Noise, Passage, Script, Shape, Spend, Transcript
 from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
-from dpicl.harness.data.splits import Record
-from dpicl.harness.privacy.ledger import Partition
+from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.privacy.private_set import Dealt
 from dpicl.harness.privacy.release_hooks import Door, Permit
 from dpicl.harness.run.reader import SlotReader

@@ -12,12 +12,12 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from dpicl.harness.core.locks import acquire
+from dpicl.harness.core.locks import held
 
 T = TypeVar("T")
 
@@ -159,17 +159,12 @@ class CacheFile:
             return []
         return [self.folder / name for name in sorted(names, key=lambda name: _number(Path(name)))]
 
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
+    def _lock(self) -> AbstractContextManager[bool]:
         """One process at a time chooses, opens or replaces a file."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
-        descriptor = acquire(self.folder / _LOCK, wait=True, mode=0o600)
-        assert descriptor is not None
-        try:
-            yield
-        finally:
-            os.close(descriptor)
+        (self.folder / _LOCK).touch(mode=0o600)
+        return held(self.folder / _LOCK, wait=True)
 
 
 def _inode(path: Path | None) -> int | None:

@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from dpicl.harness.core.errors import ResultError
 
 
 def write_whole(path: Path, text: str, results: Path) -> None:
-    """Writes a file by a temporary one in the same folder, fsync and rename; makes the folder.
+    """As `put_whole`. results: the results folder, for the message of a ResultError when the disk does not take it."""
+    try:
+        put_whole(path, text)
+    except OSError as error:
+        raise unwritable(results, error) from error
 
-    results: the results folder, for the message. Raises ResultError when the disk does not take it, and leaves nothing.
+
+def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False) -> None:
+    """Writes a file by a temporary one in the same folder, ``.NAME.tmp``, fsync and rename; makes the folder.
+
+    tag: stands before ``.tmp`` where several processes may write the file at once. new: its owner alone may read it,
+    and one that is there stays (FileExistsError). Raises OSError, and leaves nothing.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = path.with_name(f".{path.name}{tag}.tmp")
+    rights = partial(os.open, mode=0o600 if new else 0o666)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with open(temporary, "wb", opener=rights) as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        if new:
+            os.link(temporary, path)
+            temporary.unlink()
+        else:
+            os.replace(temporary, path)
         _sync_folder(path.parent)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):  # a parent that is no folder: there is nothing to remove
             temporary.unlink(missing_ok=True)
-        raise unwritable(results, error) from error
+        raise
 
 
 def unwritable(folder: Path, error: OSError) -> ResultError:

@@ -24,27 +24,14 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 #: Seconds that one call may take.
 SECONDS = 60.0
 
-_SETTINGS = (
-    "core.alternateRefsCommand=",
-    "core.askPass=",
-    "core.attributesFile=/dev/null",
-    "core.editor=false",
-    "core.excludesFile=/dev/null",
-    "core.fsmonitor=false",
-    "core.gitProxy=",
-    "core.hooksPath=/dev/null",
-    "core.pager=cat",
-    "core.sshCommand=false",
-    "credential.helper=",
-    "diff.external=",
-    "diff.ignoreSubmodules=all",
-    "gpg.program=false",
-    "log.showSignature=false",
-    "maintenance.auto=false",
-    "protocol.allow=never",
-    "safe.bareRepository=explicit",
-    "submodule.recurse=false",
-)
+_SETTINGS_TEXT = """
+    core.alternateRefsCommand= core.askPass= core.attributesFile=/dev/null core.editor=false
+    core.excludesFile=/dev/null core.fsmonitor=false core.gitProxy= core.hooksPath=/dev/null core.pager=cat
+    core.sshCommand=false credential.helper= diff.external= diff.ignoreSubmodules=all gpg.program=false
+    log.showSignature=false maintenance.auto=false protocol.allow=never safe.bareRepository=explicit
+    submodule.recurse=false
+"""
+_SETTINGS = tuple(_SETTINGS_TEXT.split())
 _ENVIRONMENT = {
     "GIT_ALLOW_PROTOCOL": "",  # an empty list: none, whatever protocol.<name>.allow says
     "GIT_CONFIG_GLOBAL": os.devnull,

@@ -33,7 +33,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         except UnicodeDecodeError:
             raise ValueError("it is not text in UTF-8") from None
     try:
-        value = json.loads(text, object_pairs_hook=_no_key_twice, parse_constant=_no_constant if plain else None)
+        value = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant if plain else None)
     except _Refused as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -102,11 +102,11 @@ def _require_plain_value(item: Any) -> None:
         raise ValueError("it holds a number that is too large, or none")
 
 
-class _Refused(Exception):
+class _Refused(ValueError):
     """Raised inside the parser, which turns no exception of its own into this one."""
 
 
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object; readers differ in which of two equal keys they take."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -114,5 +114,6 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_constant(name: str) -> Any:
+def no_constant(name: str) -> Any:
+    """NaN and the infinite ones, which are no JSON."""
     raise _Refused(f"{name} is no JSON")

@@ -1,41 +1,35 @@
-"""Locks that the operating system frees when their holder dies, however it dies (flock), and what they are for here:
-telling a temporary folder that somebody is filling from one that a killed process left behind.
+"""Locks that the operating system frees when their holder dies, however it dies (filelock, by flock), and what they are
+for here: telling a temporary folder that somebody is filling from one that a killed process left behind.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 #: The lock file in a temporary folder.
 _LOCK = "lock"
 
 
-def acquire(path: Path, wait: bool, mode: int = 0o666) -> int | None:
-    """An open, locked descriptor of the lock file; None when another process has it and ``wait`` is off.
+@contextmanager
+def held(path: Path, wait: bool = False) -> Iterator[bool]:
+    """Holds a lock file; yields False, without it, when another process has it and ``wait`` is off.
 
-    The holder may remove the file before it lets go, so a lock counts only when its file is still the one at that path.
+    The holder may remove the file before it lets go: another one of that name is another lock.
+    Raises OSError.
     """
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, mode)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            if os.fstat(descriptor).st_ino == os.stat(path).st_ino:
-                return descriptor
-        except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except FileNotFoundError:
-            pass  # removed by its last holder between open and lock: take a new one
-        except BaseException:
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
+    lock = FileLock(path)
+    with suppress(Timeout):
+        lock.acquire(blocking=wait)
+    try:
+        yield lock.is_locked
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -45,14 +39,15 @@ def temporary_folder(parent: Path, name: str) -> Iterator[Path]:
     What is moved out of it stays. `remove_abandoned` of another process leaves it alone until this one has ended.
     Raises OSError.
     """
-    path, descriptor = _claimed(parent, name)
-    try:
+    with ExitStack() as stack:
+        while True:  # until no other process takes the new folder for an abandoned one before it is locked
+            path = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
+            if stack.enter_context(_taken(path)):
+                break
+        stack.callback(shutil.rmtree, path, ignore_errors=True)
         content = path / "content"
         content.mkdir(mode=0o700)
         yield content
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-        os.close(descriptor)
 
 
 def abandoned(parent: Path) -> list[Path]:
@@ -63,8 +58,7 @@ def abandoned(parent: Path) -> list[Path]:
     found = []
     for path in _temporary(parent):
         with _taken(path) as mine:
-            if mine:
-                found.append(path)
+            found += [path] if mine else []
     return found
 
 
@@ -88,20 +82,6 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def _claimed(parent: Path, name: str) -> tuple[Path, int]:
-    """A new folder and its lock's descriptor; another one where some process has removed the first before it was
-    locked."""
-    while True:
-        path = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=parent))
-        try:
-            descriptor = acquire(path / _LOCK, wait=False)
-        except FileNotFoundError:
-            continue
-        if descriptor is not None:
-            return path, descriptor
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def _temporary(parent: Path) -> list[Path]:
     if not parent.is_dir():
         return []
@@ -112,12 +92,8 @@ def _temporary(parent: Path) -> list[Path]:
 @contextmanager
 def _taken(folder: Path) -> Iterator[bool]:
     """Holds the lock of a temporary folder; yields False where its process is alive or it is gone."""
-    try:
-        descriptor = acquire(folder / _LOCK, wait=False)
-    except FileNotFoundError:
-        descriptor = None
-    try:
-        yield descriptor is not None
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
+    with ExitStack() as stack:
+        mine = False
+        with suppress(FileNotFoundError):
+            mine = stack.enter_context(held(folder / _LOCK))
+        yield mine

@@ -16,7 +16,7 @@ DEFAULT_RESULTS = Path("results")
 
 def suites_folder() -> Path:
     """The folder of the suites that ship with the package."""
-    return Path(str(resources.files("dpicl.leaderboards"))) / "suites"
+    return Path(str(resources.files("dpicl.harness"))) / "suites"
 
 
 def shipped_suites() -> dict[str, Path]:

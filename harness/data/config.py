@@ -12,9 +12,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, unknown
 from dpicl.harness.data.sources import SourceSpec
 from dpicl.harness.data.task_file import read_task_file
@@ -22,8 +24,6 @@ from dpicl.harness.data.task_file import read_task_file
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 ENTRY_POINTS = "dpicl.tasks"
-#: What lm-eval calls a task is this and the name of its folder.
-PREFIX = "dpicl_"
 #: Files of a task that decide what is asked and how it is scored. Records have a fingerprint of their own.
 _HASHED = (".yaml", ".yml", ".txt", ".py")
 _NOT_HASHED = ("suite.yaml",)
@@ -150,6 +150,14 @@ def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     return ()
 
 
+def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
+    """Metric or aggregate -> whether a higher value is the better one."""
+    metadata = config["metadata"]
+    lower = metadata.get("lower_is_better", ())
+    metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
+    return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
+
+
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     """What the file says about the task's data."""
     data = config["metadata"]["data"]
@@ -194,24 +202,17 @@ def _folders_in(path: Path) -> list[Path]:
 @cache
 def _installed(search_path: tuple[str, ...]) -> tuple[TaskFolder, ...]:
     """The tasks of installed packages; search_path: sys.path, on which packages are looked for."""
-    from dpicl.harness.mechanism import registry
 
-    found: list[TaskFolder] = []
-    for entry in registry.entries(ENTRY_POINTS):
-        try:
-            places = map(Path, importlib.import_module(entry.value).__path__)
-            folders = [
-                TaskFolder(f.resolve(), registry.origin_of(entry)) for place in places for f in _folders_in(place)
-            ]
-            if not folders:
-                raise PluginError("the package holds no task.yaml")
-            for folder in folders:
-                _read(folder.path, folder.file_hash)
-        except Exception as error:
-            registry.left_out(entry, error)
-            continue
-        found += folders
-    return tuple(found)
+    def read(entry: EntryPoint) -> list[TaskFolder]:
+        places = map(Path, importlib.import_module(entry.value).__path__)
+        folders = [TaskFolder(f.resolve(), plugins.origin_of(entry)) for place in places for f in _folders_in(place)]
+        if not folders:
+            raise PluginError("the package holds no task.yaml")
+        for folder in folders:
+            _read(folder.path, folder.file_hash)
+        return folders
+
+    return tuple(plugins.installed(ENTRY_POINTS, read))
 
 
 def _add(found: dict[str, TaskFolder], new: TaskFolder) -> None:

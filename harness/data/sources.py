@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.data.splits import Record as Record
+from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.splits import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")

@@ -7,20 +7,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.core.seeds import streams
-
-
-@dataclass(frozen=True)
-class Record:
-    """One example: its text (kept out of repr) and what belongs to it: a label word, for extraction the phrase to be
-    found in the text, for generation the reference output."""
-
-    text: str = field(repr=False)
-    label: str = field(repr=False)
-
+from dpicl.harness.core.vocabulary import Record
 
 Split = list[Record]
 

@@ -22,14 +22,14 @@ import jinja2
 import numpy as np
 
 from dpicl.harness.core.errors import DataError, UsageError, unknown
+from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Sizes
+from dpicl.harness.core.vocabulary import Record as Record
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
 from dpicl.harness.data.config import TASKS as TASKS
 from dpicl.harness.data.config import check_source, load_config, public_labels, source_spec
 from dpicl.harness.data.config import keywords as keywords
 from dpicl.harness.data.config import list_tasks as list_tasks
-from dpicl.harness.data.splits import Record as Record
-from dpicl.harness.mechanism.bases import Demonstration, Partition, Sizes
 from dpicl.harness.models.base import ChatPrompt
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
@@ -234,6 +234,10 @@ class PublicTask:
             for r in self.test
         ]
         return blank + real
+
+    def queries(self) -> list[Query]:
+        """The test records as queries; content-free inputs are none."""
+        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -21,31 +21,12 @@ KINDS = ("classification", "extraction", "generation", "json")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
 COMPUTED = {"classification": ("acc", "acc_calibrated"), "extraction": ("exact_match",)}
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
-LM_EVAL_KEYS = frozenset(
-    {
-        "task_alias",
-        "tag",
-        "dataset_path",
-        "dataset_name",
-        "dataset_kwargs",
-        "training_split",
-        "validation_split",
-        "test_split",
-        "fewshot_split",
-        "process_docs",
-        "doc_to_image",
-        "doc_to_audio",
-        "unsafe_code",
-        "use_prompt",
-        "fewshot_config",
-        "num_fewshot",
-        "repeats",
-        "filter_list",
-        "should_decontaminate",
-        "doc_to_decontamination_query",
-        "gen_prefix",
-    }
-)
+_LM_EVAL_KEYS = """
+    task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
+    process_docs doc_to_image doc_to_audio unsafe_code use_prompt fewshot_config num_fewshot repeats filter_list
+    should_decontaminate doc_to_decontamination_query gen_prefix
+"""
+LM_EVAL_KEYS = frozenset(_LM_EVAL_KEYS.split())
 #: Filters that `doc_to_text` may use: they make a text from a text and take nothing.
 _FILTERS = ("trim", "lower", "upper", "capitalize", "title")
 _LONGEST = 20_000
@@ -141,7 +122,7 @@ class Prompts(_Keys):
     chat: Chat | None = None
 
 
-class Local(_Keys):
+class LocalKeys(_Keys):
     """Fields of a record, or a reader of its text; or why there are no local records."""
 
     missing: Text | None = None
@@ -151,7 +132,7 @@ class Local(_Keys):
     reader: Dotted | None = None
 
     @model_validator(mode="after")
-    def _whole(self) -> Local:
+    def _whole(self) -> LocalKeys:
         if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
         return self
@@ -202,8 +183,8 @@ class Other(_Keys):
     source: Literal["hub", "local", "synthetic"] | None = None
 
 
-class Data(_Keys):
-    local: Local
+class DataKeys(_Keys):
+    local: LocalKeys
     hub: Hub
     synthetic: Synthetic
     public: dict[Literal["hub", "local", "synthetic"], Number] = {}
@@ -212,7 +193,7 @@ class Data(_Keys):
     out_of_distribution: Other | None = None
 
     @model_validator(mode="after")
-    def _public_everywhere(self) -> Data:
+    def _public_everywhere(self) -> DataKeys:
         there = {name for name in ("local", "hub", "synthetic") if getattr(self, name).missing is None}
         if self.public and there - set(self.public):
             raise ValueError(f"`public` lacks {', '.join(sorted(there - set(self.public)))}")
@@ -225,9 +206,10 @@ class Metadata(_Keys):
     kind: str
     main_metric: Text
     prompts: Prompts
-    data: Data
+    data: DataKeys
     restricted: bool = False
     aggregates: dict[str, Dotted] = {}
+    lower_is_better: list[Text] = []
 
 
 class Metric(BaseModel):
@@ -314,7 +296,24 @@ def _contradiction(file: TaskFile, name: str) -> tuple[Place, str]:
     computed = COMPUTED.get(kind, metrics)
     if metadata.main_metric not in computed:
         return ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
-    return _data_contradiction(file, kind, labels)
+    place, said = _direction_contradiction(file)
+    return (place, said) if said else _data_contradiction(file, kind, labels)
+
+
+def _direction_contradiction(file: TaskFile) -> tuple[Place, str]:
+    """Where a metric is told twice, or its direction is that of another number."""
+    metrics, aggregates = [metric.metric for metric in file.metric_list], file.metadata.aggregates
+    for number, metric in enumerate(file.metric_list):
+        name, place = metric.metric, ("metric_list", number)
+        if name in metrics[:number] or name in aggregates:
+            return (*place, "metric"), f"the metric '{name[:40]}' is named twice; keep one."
+        if name in COMPUTED.get(file.metadata.kind, ()) and not metric.higher_is_better:
+            return (*place, "higher_is_better"), f"the harness computes {name}, of which higher is better."
+    if strangers := sorted(set(file.metadata.lower_is_better) - set(aggregates)):
+        return ("metadata", "lower_is_better"), (
+            f"'{strangers[0][:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
+        )
+    return (), ""
 
 
 def _data_contradiction(file: TaskFile, kind: str, labels: list[str]) -> tuple[Place, str]:

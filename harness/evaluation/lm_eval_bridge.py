@@ -33,8 +33,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.transformers import TransformersLM
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.sources import Record
-    from dpicl.harness.mechanism.bases import Demonstration
+    from dpicl.harness.core.vocabulary import Demonstration, Record
 
 
 @dataclass(frozen=True)
@@ -124,7 +123,7 @@ def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None
     if task.kind == "classification":
         return _classification(samples, reported)
     if task.kind == "generation":
-        return _generation(samples, reported)
+        return _generation(task, samples, reported)
     outcomes = _outcomes(samples, ["exact_match"])
     return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None)
 
@@ -172,12 +171,13 @@ def _outcomes(samples: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> t
     )
 
 
-def _generation(samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
+def _generation(task: Task, samples: Sequence[Mapping[str, Any]], reported: Mapping[str, Any]) -> Evaluation:
     """The scores of every document; similarities are made for all documents at once, like lm-eval's aggregation."""
-    skipped = text_metrics.unavailable()
+    wanted = [entry["metric"] for entry in task.config["metric_list"]]
+    skipped = {metric: why for metric, why in text_metrics.unavailable().items() if metric in wanted}
     found = [metric for metric in samples[0]["metrics"] if metric != "similarity"]
     outcomes = _outcomes(samples, found)
-    if "similarity" not in skipped:
+    if "similarity" in samples[0]["metrics"]:
         near = text_metrics.similarities([tuple(sample["similarity"]) for sample in samples])
         outcomes = tuple(
             DocumentOutcome(document.id, {**document.outcome, "similarity": value})

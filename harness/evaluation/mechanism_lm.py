@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from lm_eval.api.model import LM
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.core.vocabulary import Query
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

@@ -1,4 +1,4 @@
-"""Intervals for scores: over documents, over seeds and documents together, for shares, for means, for their ratios."""
+"""Intervals for scores: over documents, over seeds and documents together, for shares, for their ratios."""
 
 from __future__ import annotations
 
@@ -116,19 +116,6 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> tuple[f
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
-
-
-def t_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float]:
-    """Student's interval of the mean of a few independent runs, values[S] with S >= 2 (Student 1908).
-
-    Raises UsageError for fewer than two values.
-    """
-    _check_level(level)
-    array = np.asarray(values, dtype=np.float64)
-    if array.ndim != 1 or array.size < 2:
-        raise UsageError("An interval over runs needs at least two of them; run more seeds.")
-    half = float(stats.t.ppf((1 + level) / 2, array.size - 1)) * float(array.std(ddof=1)) / math.sqrt(array.size)
-    return float(array.mean()) - half, float(array.mean()) + half
 
 
 @lru_cache(maxsize=1)

@@ -16,78 +16,27 @@ epsilon.
 
 from __future__ import annotations
 
-import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.privacy.ledger import Partition as Partition
+from dpicl.harness.core.plugins import Pluggable
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Sizes
 from dpicl.harness.privacy.sampling_schemes import Dealing, Way
 
 if TYPE_CHECKING:
+    import numpy as np
     from dp_accounting import DpEvent
 
     from dpicl.harness.core.seeds import PublicStreams
     from dpicl.harness.data.task import PublicTask
     from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.privacy.private_set import PrivateSet, Sample
-    from dpicl.harness.run.reader import SlotReader
+    from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 
-
-@dataclass(frozen=True)
-class Knob:
-    """The one number that buys privacy: the larger it is, the more private the release.
-
-    ``low`` and ``high`` bracket the search; ``non_private`` is the value that stands for epsilon = infinity.
-    Raises UsageError for numbers that bracket nothing.
-    """
-
-    name: str
-    low: float
-    high: float
-    non_private: float
-
-    def __post_init__(self) -> None:
-        numbers = (self.low, self.high, self.non_private)
-        plain = type(self.name) is str and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
-        if not plain or not 0 < self.low < self.high or self.non_private < 0:
-            raise UsageError(
-                "A knob has a name and finite numbers: 0 < low < high, between which noise is looked for, and"
-                " non_private, 0 or more."
-            )
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """The public numbers that an epsilon depends on.
-
-    records: n_y, the number of private records of each partition (public constants, never counted again during a run).
-    shots: how many demonstrations are released from each partition (only the partitions that are used).
-    queries: Q, how many queries the release answers; None when it is unlimited.
-    """
-
-    records: Mapping[Partition, int]
-    shots: Mapping[Partition, int]
-    queries: int | None = None
-
-    @classmethod
-    def of_queries(cls, records: int, queries: int) -> Sizes:
-        """The sizes of an answer mechanism: n records in one group, Q queries, no demonstration."""
-        return cls(records={None: records}, shots={}, queries=queries)
-
-
-@dataclass(frozen=True)
-class Demonstration:
-    """One released example: public label and released text.
-
-    tokens: how many tokens the text has. The harness counts them in what is published, whatever a mechanism says.
-    """
-
-    text: str
-    label: str
-    tokens: int = 0
+#: The records of one prompt.
+Slot = Sequence["PrivateRecord"]
 
 
 @dataclass(frozen=True)
@@ -116,10 +65,9 @@ class Context:
         return demonstrations
 
 
-class Mechanism(ABC):
+class Mechanism(Pluggable):
     """What both kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
 
-    name: ClassVar[str]
     #: None when the mechanism has no knob (its epsilon is 0 or infinite whatever is asked).
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
@@ -148,22 +96,44 @@ class DemonstrationMechanism(Mechanism):
         """One demonstration for each entry of ``context.shots``, in the same order."""
 
 
-@dataclass(frozen=True)
-class Query:
-    """One public question. id: of its document, the same under every limit and order."""
+class Reader(Protocol):
+    """The model as an answer mechanism may ask it: through slots of private records, or in public.
 
-    id: str
-    text: str
-
-
-@dataclass(frozen=True)
-class FinalPrompt:
-    """An answer that the model still has to write, greedily, from public and released things alone.
-
-    It is post-processing, so the prompts of all queries may wait and be read together.
+    Every output is a function of its own slot and of public things; nothing is asked twice.
     """
 
-    prompt: str
+    def read_public(self) -> None:
+        """Reads the zero-shot prompts of all queries, which empty slots will find in the cache.
+
+        The harness does so before any record is dealt. Raises PromptTooLong, and ModelError when the model answers one
+        with numbers that are not finite.
+        """
+
+    def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
+        """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
+
+        calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
+        input, normalised over the labels: contextual calibration (Zhao et al. 2021) inside the slot. A row with a
+        number that is not finite is all NaN.
+        """
+
+    def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing."""
+
+    def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
+        """As `texts`, from slots of public records, which are read together. Raises ModelError when the model fails."""
+
+    def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
+        """``count`` public texts: the zero-shot answer, then samples of it at that temperature.
+
+        Their randomness is public and belongs to the query, so every cell of a suite has the same ones.
+        """
+
+    def write(self, prompts: Sequence[str]) -> list[str]:
+        """The greedy answers to public prompts. Raises PromptTooLong, and ModelError when the model fails."""
+
+    def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+        """float64[n, d] by the embedding model of that name: rows of length 1, the zero vector for an empty text."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +145,7 @@ class AnswerContext:
     """
 
     task: PublicTask
-    reader: SlotReader
+    reader: Reader
     knob: float
     streams: PublicStreams
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from dpicl.harness.core import json_text
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import cache_folder
-from dpicl.harness.mechanism.registry import folder_hash
+from dpicl.harness.core.plugins import folder_hash
 
 
 def note(digest: str, passed: bool) -> None:

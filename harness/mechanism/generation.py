@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.core.vocabulary import Demonstration
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import Demonstration
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
@@ -21,8 +21,7 @@ class PromptWriter:
     """Writes the prompts that ask for one more text of a label: with the records of a slot, or with none (public).
 
     room: tokens that must stay free behind the prompt, for the text to come.
-    record_tokens: every record's text is cut to its first so many tokens (None: whole). The cut looks at that record
-        alone, so it changes no sensitivity.
+    record_tokens: see `cut_record`.
     Raises PromptTooLong when the public prompt and the text to come do not fit the model.
     """
 
@@ -52,14 +51,17 @@ class PromptWriter:
         return self.public
 
     def _encode(self, slot: Sequence[PrivateRecord]) -> list[int]:
-        examples = [Record(text=self._cut(record.text), label=record.label) for record in slot]
+        examples = [cut_record(record, self._model, self._record_tokens) for record in slot]
         return self._model.encode(self._task.generation_prompt(self._label, examples, style=self._style))
 
-    def _cut(self, text: str) -> str:
-        if self._record_tokens is None:
-            return text
-        tokens = self._model.encode(text)
-        return text if len(tokens) <= self._record_tokens else self._model.decode(tokens[: self._record_tokens])
+
+def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) -> Record:
+    """The record with its first so many tokens (None: all). The cut looks at this record alone, so it changes no
+    sensitivity."""
+    text = record.text
+    if tokens is not None and len(encoded := model.encode(text)) > tokens:
+        text = model.decode(encoded[:tokens])
+    return Record(text=text, label=record.label)
 
 
 class ReleasedText:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, told
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt
 from dpicl.harness.data.task import PublicTask
-from dpicl.harness.mechanism.bases import AnswerContext, Context, Demonstration, FinalPrompt, Mechanism
+from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism
 from dpicl.harness.models.base import LanguageModel
 
 T = TypeVar("T")

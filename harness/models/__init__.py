@@ -14,6 +14,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
@@ -163,20 +164,14 @@ def _of_packages(search_path: tuple[str, ...]) -> tuple[tuple[str, PluginModel],
 
     An entry point that fails is a warning that names it.
     """
-    from dpicl.harness.mechanism import registry
 
-    found = []
-    for entry in registry.entries(ENTRY_POINTS):
-        try:
-            load = entry.load()
-            if not callable(load) or not _NAME.fullmatch(entry.name):
-                raise PluginError(f"{entry.value} is no function load(rest, device, dtype), or its name has a colon")
-            digest = registry.code_hash(entry.module)
-        except Exception as error:
-            registry.left_out(entry, error)
-            continue
-        found.append((entry.name, PluginModel(load, registry.origin_of(entry), digest)))
-    return tuple(found)
+    def read(entry: importlib.metadata.EntryPoint) -> list[tuple[str, PluginModel]]:
+        load = entry.load()
+        if not callable(load) or not _NAME.fullmatch(entry.name):
+            raise PluginError(f"{entry.value} is no function load(rest, device, dtype), or its name has a colon")
+        return [(entry.name, PluginModel(load, plugins.origin_of(entry), plugins.code_hash(entry.module)))]
+
+    return tuple(plugins.installed(ENTRY_POINTS, read))
 
 
 def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: Any) -> LanguageModel:

@@ -21,7 +21,6 @@ import copy
 import math
 from collections import Counter
 from dataclasses import replace
-from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
@@ -52,7 +51,6 @@ __all__ = [
     "check_epsilon",
     "delta_is_valid",
     "epsilon",
-    "parse_number",
     "rough_epsilon",
 ]
 
@@ -92,24 +90,6 @@ def check_epsilon(value: float) -> float:
     if not isinstance(value, (int, float)) or math.isnan(value) or value <= 0:
         raise UsageError(f"epsilon must be a positive number (or inf for no privacy), not {value}.")
     return float(value)
-
-
-def parse_number(text: str, what: str = "number") -> float:
-    """A finite number >= 0 from text: a decimal ("0.51", "1e-5") or a fraction ("20/30000")."""
-    try:
-        above, slash, below = str(text).partition("/")
-        if "/" in below:
-            raise ValueError(text)
-        value = float(Fraction(above.strip()) / Fraction(below.strip())) if slash else float(above)
-    except ZeroDivisionError:
-        raise UsageError(f"The {what} '{text}' divides by zero; give a fraction such as 20/30000.") from None
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"The {what} '{text}' is not a number; give a decimal or a fraction such as 20/30000."
-        ) from None
-    if not math.isfinite(value) or value < 0:
-        raise UsageError(f"The {what} must be a finite number that is not negative, not '{text}'.")
-    return value
 
 
 def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: float) -> dict[str, Any]:

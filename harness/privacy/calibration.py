@@ -1,7 +1,7 @@
 """From a target epsilon to the mechanism's knob: the least noise whose proved epsilon is within the target.
 
-The harness calibrates, never the mechanism: `calibrate` searches the knob so that ``mechanism.events(knob, sizes)``
-costs at most epsilon at delta. A coarse accountant finds the place, the full accountants (both of them, where there are
+The harness calibrates, never the mechanism: `calibrate` searches the knob so that what ``events(knob)`` says costs at
+most epsilon at delta. A coarse accountant finds the place, the full accountants (both of them, where there are
 two) decide on the value that is returned, and the knob is rounded up. Answers are cached on disk.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError
-from dpicl.harness.mechanism.bases import Knob, Mechanism, Sizes
+from dpicl.harness.core.vocabulary import Knob
 from dpicl.harness.privacy import calibration_cache
 from dpicl.harness.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
 from dpicl.harness.privacy.bounds import Bounds
@@ -50,117 +50,132 @@ class Calibration:
     mode: str
 
 
+#: Knob -> everything that a run may cause.
+Events = Callable[[float], dp.DpEvent]
+
+
 def calibrate(
-    mechanism: Mechanism,
-    sizes: Sizes,
+    events: Events,
+    knob: Knob | None,
     epsilon: float,
     delta: float,
+    *,
+    name: str = "This mechanism",
+    paper: Callable[[float], float | None] = lambda value: None,
     mode: str = "proved",
     cache: Path | None = calibration_cache.DEFAULT,
 ) -> Calibration:
-    """The least knob value (rounded up to 6 digits) at which a run costs at most ``epsilon`` at ``delta``.
+    """The least knob value (rounded up to 6 digits) at which ``events`` cost at most ``epsilon`` at ``delta``.
 
-    mode: "proved" bounds the cost by `dpicl.harness.privacy.accountants`; "paper" by ``mechanism.paper_epsilon``.
-    epsilon = inf gives ``knob.non_private``; a mechanism without a knob gives its event as it is.
-    cache: folder of stored answers; None stores nothing.
-    Raises UsageError when epsilon or delta make no sense, when the mechanism has no paper accounting, and when the
-    target cannot be reached; UnsupportedEvent when the mechanism's events have no theorem.
+    mode: "proved" bounds the cost by `dpicl.harness.privacy.accountants`; "paper" by ``paper``, the authors' own
+    formula (None: there is none). epsilon = inf gives ``knob.non_private``; without a knob the events are as they are.
+    name: for messages. cache: folder of stored answers; None stores nothing. Raises UsageError when epsilon or delta
+    make no sense, when there is no paper accounting, and when the target cannot be reached; UnsupportedEvent when the
+    events have no theorem.
     """
     if mode not in MODES:
         raise UsageError(f"mode must be 'proved' or 'paper', not {mode!r}.")
     delta = check_delta(delta)
-    if mechanism.knob is None:
-        return _without_knob(mechanism, sizes, epsilon, delta, mode)
+    if knob is None:
+        return _without_knob(events(0.0), epsilon, delta, mode, name)
     target = check_epsilon(epsilon)
     if math.isinf(target):
-        knob = mechanism.knob.non_private
-        event = mechanism.events(knob, sizes)
-        return Calibration(knob, target, delta, Bounds(math.inf, math.inf, math.inf), event, mode)
-    key = calibration_cache.key(mechanism, sizes, target, delta, mode)
+        bounds = Bounds(math.inf, math.inf, math.inf)
+        return Calibration(knob.non_private, target, delta, bounds, events(knob.non_private), mode)
+    key = calibration_cache.key(name, knob, (events(knob.low), events(knob.high)), target, delta, mode)
     stored = calibration_cache.read(cache, key)
-    if stored is not None and _still_true(stored, mechanism, sizes, delta, mode):
+    if stored is not None and _still_true(stored, events, paper, mode):
         return Calibration(stored.knob, target, delta, stored.bounds, stored.event, mode)
-    search = _paper if mode == "paper" else _proved
-    knob, bounds = search(mechanism, mechanism.knob, sizes, target, delta)
-    event = mechanism.events(knob, sizes)
-    calibration_cache.write(cache, key, calibration_cache.Stored(knob, bounds, event))
-    return Calibration(knob, target, delta, bounds, event, mode)
+    search = _Search(events, knob, target, delta, name)
+    value, bounds = search.by_paper(paper) if mode == "paper" else search.proved()
+    event = events(value)
+    calibration_cache.write(cache, key, calibration_cache.Stored(value, bounds, event))
+    return Calibration(value, target, delta, bounds, event, mode)
 
 
-def _still_true(stored: calibration_cache.Stored, mechanism: Mechanism, sizes: Sizes, delta: float, mode: str) -> bool:
-    """True when the mechanism, whose code may have been edited, still costs at the stored knob what was stored."""
-    if to_json(mechanism.events(stored.knob, sizes)) != to_json(stored.event):
+def _still_true(
+    stored: calibration_cache.Stored, events: Events, paper: Callable[[float], float | None], mode: str
+) -> bool:
+    """True when what is run, whose code may have been edited, still costs at the stored knob what was stored."""
+    if to_json(events(stored.knob)) != to_json(stored.event):
         return False
-    return mode == "proved" or mechanism.paper_epsilon(stored.knob, sizes, delta) == stored.bounds.upper
+    return mode == "proved" or paper(stored.knob) == stored.bounds.upper
 
 
-def _without_knob(mechanism: Mechanism, sizes: Sizes, target: float, delta: float, mode: str) -> Calibration:
+def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
     """The event as it is: nothing can be tuned. The target may be 0 for a mechanism that costs nothing."""
-    event = mechanism.events(0.0, sizes)
     bounds = epsilon(event, delta)
     if not target >= bounds.upper:
         raise UsageError(
-            f"{mechanism.name} has no knob and costs epsilon = {bounds.upper:g}, more than the target {target:g}; "
+            f"{name} has no knob and costs epsilon = {bounds.upper:g}, more than the target {target:g}; "
             "ask for a larger epsilon or for another mechanism."
         )
     return Calibration(0.0, float(target), delta, bounds, event, mode)
 
 
-def _proved(mechanism: Mechanism, knob: Knob, sizes: Sizes, target: float, delta: float) -> tuple[float, Bounds]:
-    """Search with rougher and finer grids, then with the full accountants around the place found."""
+@dataclass(frozen=True)
+class _Search:
+    """The search for the knob value; each way of it returns the value and its bounds."""
 
-    def cost(cells: int) -> Callable[[float], float]:
-        return lambda value: rough_epsilon(mechanism.events(value, sizes), delta, cells)
+    events: Events
+    knob: Knob
+    target: float
+    delta: float
+    name: str
 
-    @remember
-    def full(value: float) -> Bounds:
-        return epsilon(mechanism.events(value, sizes), delta)
+    def proved(self) -> tuple[float, Bounds]:
+        """With rougher and finer grids, then with the full accountants around the place found."""
 
-    place = Meeting(math.sqrt(knob.low * knob.high), -1.0)
-    for cells, tolerance in ROUGH_STAGES:
-        place = _search(mechanism, cost(cells), target, place, tolerance)
-    found = _search(mechanism, lambda value: full(value).upper, target, place, FULL_TOLERANCE).x
-    return found, full(found)
+        def cost(cells: int) -> Callable[[float], float]:
+            return lambda value: rough_epsilon(self.events(value), self.delta, cells)
 
+        @remember
+        def full(value: float) -> Bounds:
+            return epsilon(self.events(value), self.delta)
 
-def _paper(mechanism: Mechanism, knob: Knob, sizes: Sizes, target: float, delta: float) -> tuple[float, Bounds]:
-    """Search with the authors' own formula, and say beside it what is proved."""
+        place = self._start
+        for cells, tolerance in ROUGH_STAGES:
+            place = self._meet(cost(cells), place, tolerance)
+        found = self._meet(lambda value: full(value).upper, place, FULL_TOLERANCE).x
+        return found, full(found)
 
-    def claimed(value: float) -> float:
-        cost = mechanism.paper_epsilon(value, sizes, delta)
-        if cost is None:
-            raise UsageError(f"{mechanism.name} has no accounting of its paper; use mode 'proved'.")
-        return cost
+    def by_paper(self, paper: Callable[[float], float | None]) -> tuple[float, Bounds]:
+        """With the authors' own formula; says beside it what is proved."""
 
-    start = Meeting(math.sqrt(knob.low * knob.high), -1.0)
-    found = _search(mechanism, claimed, target, start, PAPER_TOLERANCE).x
-    cost = claimed(found)
-    notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
-    try:
-        proved = epsilon(mechanism.events(found, sizes), delta)
-        said = {"paper": cost, "proved": {"upper": proved.upper, "accountants": proved.accountants}}
-        notes += proved.notes
-    except (UnsupportedEvent, AccountantsDisagree) as error:
-        said = {"paper": cost, "proved": None}
-        notes += (f"nothing is proved: {error}",)
-    return found, Bounds(cost, cost, cost, said, notes)
+        def claimed(value: float) -> float:
+            cost = paper(value)
+            if cost is None:
+                raise UsageError(f"{self.name} has no accounting of its paper; use mode 'proved'.")
+            return cost
 
+        found = self._meet(claimed, self._start, PAPER_TOLERANCE).x
+        cost = claimed(found)
+        notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
+        try:
+            proved = epsilon(self.events(found), self.delta)
+            said = {"paper": cost, "proved": {"upper": proved.upper, "accountants": proved.accountants}}
+            notes += proved.notes
+        except (UnsupportedEvent, AccountantsDisagree) as error:
+            said = {"paper": cost, "proved": None}
+            notes += (f"nothing is proved: {error}",)
+        return found, Bounds(cost, cost, cost, said, notes)
 
-def _search(
-    mechanism: Mechanism, cost: Callable[[float], float], target: float, start: Meeting, tolerance: float
-) -> Meeting:
-    """`meet` over knob values that are rounded up to 6 digits. Raises UsageError when the target cannot be reached."""
-    knob = mechanism.knob
-    assert knob is not None
+    @property
+    def _start(self) -> Meeting:
+        return Meeting(math.sqrt(self.knob.low * self.knob.high), -1.0)
 
-    def tidy(value: float) -> float:
-        return min(round_up(value), knob.high)
+    def _meet(self, cost: Callable[[float], float], start: Meeting, tolerance: float) -> Meeting:
+        """`meet` over knob values that are rounded up to 6 digits. Raises UsageError for a target out of reach."""
+        knob = self.knob
 
-    found = meet(lambda x: cost(tidy(x)), target, knob.low, knob.high, start.x, tolerance, start.slope)
-    if found is None:
-        raise UsageError(
-            f"{mechanism.name} cannot reach epsilon = {target:g}: even {knob.name} = {knob.high:g}, its upper end, "
-            f"costs {cost(knob.high):.4g}. Ask for a larger epsilon or delta, fewer tokens or shots, or a smaller "
-            "share of the records."
-        )
-    return Meeting(tidy(found.x), found.slope)
+        def tidy(value: float) -> float:
+            return min(round_up(value), knob.high)
+
+        found = meet(lambda x: cost(tidy(x)), self.target, knob.low, knob.high, start.x, tolerance, start.slope)
+        if found is None:
+            raise UsageError(
+                f"{self.name} cannot reach epsilon = {self.target:g}: even {knob.name} = {knob.high:g}, its upper end, "
+                f"costs {cost(knob.high):.4g}. Ask for a larger epsilon or delta, fewer tokens or shots, or a smaller "
+                "share of the records."
+            )
+        return Meeting(tidy(found.x), found.slope)

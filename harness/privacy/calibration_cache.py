@@ -1,9 +1,9 @@
 """Calibrated answers on disk, one small JSON file each, so that no search is done twice.
 
-The key holds everything that the answer depends on: mechanism, options, sizes, epsilon, delta, mode, the accounting
-code and the versions of both accountants. A reader checks besides that the mechanism still has the stored events at the
-stored knob, so that an edited mechanism is calibrated anew. Every file holds a checksum over its key and its answer: a
-damaged one counts as absent and is written again.
+The key holds everything that the answer depends on: the knob and the events at both its ends, epsilon, delta, mode, the
+accounting code and the versions of both accountants. A reader checks besides that the stored events are still those at
+the stored knob, so that an edited mechanism is calibrated anew. Every file holds a checksum over its key and its
+answer: a damaged one counts as absent and is written again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.core.locks import remove_abandoned, temporary_folder
 from dpicl.harness.core.paths import calibration_folder
-from dpicl.harness.mechanism.bases import Mechanism, Sizes
+from dpicl.harness.core.vocabulary import Knob
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.events import from_json, to_json
 
@@ -50,23 +50,11 @@ def folder(where: Path | None) -> Path | None:
     return calibration_folder() if where == DEFAULT else where
 
 
-def key(mechanism: Mechanism, sizes: Sizes, epsilon: float, delta: float, mode: str) -> str:
-    """sha256 over everything that the answer depends on."""
-    options = dataclasses.asdict(mechanism) if dataclasses.is_dataclass(mechanism) else vars(mechanism)
-    parts: dict[str, Any] = {
-        "mechanism": f"{type(mechanism).__module__}.{type(mechanism).__qualname__}",
-        "name": mechanism.name,
-        "knob": dataclasses.asdict(mechanism.knob) if mechanism.knob else None,
-        "options": options,
-        "records": sorted((str(name), n) for name, n in sizes.records.items()),
-        "shots": sorted((str(name), n) for name, n in sizes.shots.items()),
-        "queries": sizes.queries,
-        "epsilon": epsilon,
-        "delta": delta,
-        "mode": mode,
-        "code": accounting_code(),
-    }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True, default=repr).encode()).hexdigest()
+def key(name: str, knob: Knob, ends: tuple[dp.DpEvent, dp.DpEvent], epsilon: float, delta: float, mode: str) -> str:
+    """sha256 over everything that the answer depends on. ends: the events at both ends of the knob."""
+    what = [name, dataclasses.asdict(knob), repr(ends)]
+    parts = [*what, epsilon, delta, mode, accounting_code()]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @cache

@@ -15,12 +15,11 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
 
 #: The note of a charge that is not called anything else.
 SAMPLED = "Poisson sample"
-#: A group of records that is disjoint from every other group (a label), or None where there is no partition.
-Partition = str | None
 
 
 class Ledger:

@@ -17,8 +17,9 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded, DataError, PluginError, UsageError
 from dpicl.harness.core.seeds import Coins, NoiseSource
+from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import flatten
-from dpicl.harness.privacy.ledger import SAMPLED, Ledger, Partition
+from dpicl.harness.privacy.ledger import SAMPLED, Ledger
 from dpicl.harness.privacy.release_hooks import Permit
 
 

@@ -10,10 +10,12 @@ from statistics import fmean
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
-from dpicl.harness.mechanism.registry import Registered
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.vocabulary import Sizes
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.options import build, option_types
 from dpicl.harness.privacy.events import flatten
-from dpicl.harness.run.expand import Cell, build, option_types
 from dpicl.harness.run.manifest import machine
 from dpicl.harness.run.results import Result
 

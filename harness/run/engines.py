@@ -16,14 +16,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError, told, unknown
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import Fingerprints, noted
 from dpicl.harness.run.manifest import cores
+from dpicl.harness.run.pipeline import Skipped, run_cell
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Skipped, Workbench, run_cell
 from dpicl.harness.run.store import Store
+from dpicl.harness.run.workbench import Workbench
 from dpicl.harness.run.worker_process import Attempts, WorkerProcess, die_with_parent, portable, speaking
 
 Status = Literal["done", "present", "busy", "skipped", "failed"]
@@ -266,6 +267,27 @@ def _import_ray() -> Any:
     except ModuleNotFoundError:
         raise UsageError("Ray is not installed; run `pip install 'dpicl-bench[ray]'` or use --engine local.") from None
     return ray
+
+
+def work(
+    engine: Engine, cells: Sequence[Cell], job: Job, report: Report, waiting: Callable[[int], None] = lambda cells: None
+) -> list[Done]:
+    """How every cell ended, in the order in which they did. Cells that another run is doing are waited for, at the end.
+
+    waiting: called with their number before that.
+    """
+    finished: list[Done] = []
+
+    def note(event: Step | Done) -> None:
+        report(event)
+        if isinstance(event, Done):
+            finished.append(event)
+
+    engine.run(cells, job, note)
+    if busy := [done.cell for done in finished if done.status == "busy"]:
+        waiting(len(busy))
+        engine.run(busy, job, note, wait_for_locks=True)
+    return [done for done in finished if done.status != "busy"]
 
 
 def make_engine(name: str, workers: int | None) -> Engine:

@@ -11,7 +11,6 @@ import hashlib
 import hmac
 import json
 import os
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -19,13 +18,17 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpicl.harness.core import seeds
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
+from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import private_folder
+from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data import splits as record_sets
+from dpicl.harness.data import task
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
-from dpicl.harness.run.answering import queries_of
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import WITHHELD, Result
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 #: What turns files into records; with other code the same files may be other records.
-_CODE = ("core/seeds.py", "data/config.py", "data/sources.py", "data/splits.py", "data/task.py")
+_CODE = (data_sources, record_sets, seeds, task, task_config)
 
 
 class NotRead(DataError):
@@ -58,7 +61,7 @@ def task_of(cell: Cell) -> Task:
         with suppress(OSError):  # then it is worked out again next time
             _folder()
             before.unlink(missing_ok=True)
-            _write(before, json.dumps(asdict(AtHand.of(task))))
+            put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True)
     return task
 
 
@@ -71,7 +74,7 @@ class AtHand:
 
     @classmethod
     def of(cls, task: Task) -> AtHand:
-        return cls(task.fingerprint, _hash_of(sorted(query.id for query in queries_of(task))))
+        return cls(task.fingerprint, _hash_of(sorted(query.id for query in task.queries())))
 
 
 @dataclass
@@ -162,8 +165,7 @@ def _kept_under(cell: Cell) -> Path | None:
 @cache
 def _code() -> str:
     """A hash over everything of ours that makes records: task files, corpora, readers."""
-    harness = Path(__file__).parents[1]
-    files = [harness / name for name in _CODE]
+    files = [Path(str(module.__file__)) for module in _CODE]
     files += sorted(path for path in TASKS.rglob("*") if path.suffix in (".yaml", ".txt", ".py"))
     return _hash_of([[path.name, _file_hash(path)] for path in files])
 
@@ -201,7 +203,7 @@ def _secret() -> bytes:
         path = _folder() / "key"
         if not path.exists():
             with suppress(FileExistsError):  # another process was faster: its key counts
-                _write(path, os.urandom(32).hex())
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}", new=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error
@@ -219,12 +221,3 @@ def _folder() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
     return folder
-
-
-def _write(path: Path, text: str) -> None:
-    """Writes a new file that its owner alone may read, whole or not at all. Raises OSError, also where one is there."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", encoding="utf-8") as part:
-        part.write(text)
-        part.flush()
-        os.fsync(part.fileno())
-        os.link(part.name, path)

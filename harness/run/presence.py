@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import check_there
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import Fingerprints, NotRead
 from dpicl.harness.run.results import Result
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dpicl.harness.core.errors import PromptTooLong
-from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Slot
+from dpicl.harness.mechanism.generation import cut_record
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
     from dpicl.harness.models.base import LanguageModel
     from dpicl.harness.privacy.private_set import PrivateRecord
 
-Slot = Sequence["PrivateRecord"]
-
 
 class SlotPrompts:
     """Writes prompts as texts; an empty slot has the public prompt.
 
     shown: the most records of a slot that its prompt shows (None: all).
-    record_tokens: every record's text is cut to its first so many tokens (None: whole). The cut looks at that record
-        alone, so it changes no sensitivity.
+    record_tokens: see `dpicl.harness.mechanism.generation.cut_record`.
     """
 
     def __init__(self, task: PublicTask, model: LanguageModel, shown: int | None, record_tokens: int | None) -> None:
@@ -63,19 +60,13 @@ class SlotPrompts:
         return prompt
 
     def _fitting(self, shown: tuple[PrivateRecord, ...], text: str) -> str:
-        records = [Record(self._cut(record.text), record.label) for record in shown]
+        records = [cut_record(record, self._model, self._record_tokens) for record in shown]
         query = self._task.query(text)
         for kept in range(len(records), 0, -1):
             prompt = self._task.icl_prefix(records[:kept]) + query
             if len(self._model.encode(prompt)) <= self._limit:
                 return prompt
         return self.public(text)
-
-    def _cut(self, text: str) -> str:
-        if self._record_tokens is None:
-            return text
-        tokens = self._model.encode(text)
-        return text if len(tokens) <= self._record_tokens else self._model.decode(tokens[: self._record_tokens])
 
 
 def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import CONTENT_FREE
 from dpicl.harness.evaluation import calibration
-from dpicl.harness.mechanism.bases import Query
+from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.privacy.sampling_schemes import Dealing
 from dpicl.harness.run.output_cache import OutputCache, key_of
-from dpicl.harness.run.prompts import Slot, SlotPrompts
+from dpicl.harness.run.prompts import SlotPrompts
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Prompts = Callable[[], Sequence[str]]
 
 
-class SlotReader:
+class SlotReader(Reader):
     """Asks one model for one cell; outputs are kept in ``cache`` by the bytes that were sent.
 
     dealing: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for all
@@ -59,10 +60,7 @@ class SlotReader:
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
 
     def read_public(self) -> None:
-        """Reads the zero-shot prompts of all queries, which empty slots will find in the cache.
-
-        Raises PromptTooLong, and ModelError when the model answers one with numbers that are not finite.
-        """
+        """See Reader."""
         texts = [*self._texts, *(CONTENT_FREE if self._prompts.endings else ())]
         prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
         if not self._prompts.endings:
@@ -71,32 +69,24 @@ class SlotReader:
             raise not_finite(self._model.identity.name)
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
-        """float64[M, L]: log-probability of each label word (all its tokens) after each slot's prompt.
-
-        calibrated: minus the logarithm of the label's mean probability after the slot's examples and a content-free
-        input, normalised over the labels: contextual calibration (Zhao et al. 2021) inside the slot. A row with a
-        number that is not finite is all NaN.
-        """
+        """See Reader."""
         blank = CONTENT_FREE if calibrated else ()
         rows = np.array([self._label_row(slot, query.text, blank) for slot in slots])
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        """The greedy answer of each slot, without blanks around it; '' where the model fails or says nothing."""
+        """See Reader."""
         return [
             self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty")[0] for slot in slots
         ]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
-        """As `texts`, from slots of public records, which are read together. Raises ModelError when the model fails."""
+        """See Reader."""
         return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], _nothing, "raise")
 
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
-        """``count`` public texts: the zero-shot answer, then samples of it at that temperature.
-
-        Their randomness is public and belongs to the query, so every cell of a suite has the same ones.
-        """
+        """See Reader."""
         prompt = self._prompts.public(query.text)
         names = [f"{query.id}/{i}" for i in range(1, count)]
         seeds = [int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big") for name in names]
@@ -112,11 +102,11 @@ class SlotReader:
         return [*self.write([prompt]), *(found[key] for key in keys)]
 
     def write(self, prompts: Sequence[str]) -> list[str]:
-        """The greedy answers to public prompts. Raises PromptTooLong, and ModelError when the model fails."""
+        """See Reader."""
         return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], _nothing, "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
-        """float64[n, d] by the embedding model of that name: rows of length 1, the zero vector for an empty text."""
+        """See Reader."""
         from dpicl.harness.models.embeddings import load_embeddings
 
         model = load_embeddings(name)

@@ -9,30 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import NoiseSource, Streams, accounted_delta, streams
+from dpicl.harness.core.seeds import NoiseSource, Streams, streams
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, Report, Sizes, silent
 from dpicl.harness.data.concealed import concealed
-from dpicl.harness.mechanism.bases import (
-    AnswerContext,
-    AnswerMechanism,
-    Context,
-    Demonstration,
-    DemonstrationMechanism,
-    Mechanism,
-    Query,
-    Sizes,
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import (
+    checked_answer,
+    checked_claim,
+    checked_demonstrations,
+    named_failure,
+    require_noise,
 )
-from dpicl.harness.mechanism.outputs import checked_claim, checked_demonstrations, named_failure, require_noise
-from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.run.answering import answer_all, per_query_epsilon, queries_of
-from dpicl.harness.run.expand import refusal
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
@@ -40,42 +38,10 @@ if TYPE_CHECKING:
     from dpicl.harness.data.task import Task
     from dpicl.harness.models.base import LanguageModel
 
-Report = Callable[[int, int, str], None]
 Phase = Callable[[str], AbstractContextManager[None]]
 
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
-
-
-@dataclass(frozen=True)
-class Terms:
-    """What a release is made for.
-
-    queries: Q of an answer mechanism, None for as many as are asked. reveal: whether secure noise may come with an
-        infinite epsilon. Raises UsageError for secure noise at too small a delta.
-    """
-
-    epsilon: float
-    delta: float
-    seed: int = 0
-    noise: str = "seeded"
-    mode: str = "proved"
-    shots: int = 4
-    queries: int | None = None
-    reveal: bool = False
-
-    def __post_init__(self) -> None:
-        self.accounted_delta  # noqa: B018  refuses a delta that is too small
-
-    @property
-    def secure(self) -> bool:
-        """Whether the records are private in earnest."""
-        return self.noise == "secure"
-
-    @property
-    def accounted_delta(self) -> float:
-        """The delta at which noise is calibrated and epsilon proved."""
-        return accounted_delta(self.delta, self.noise)
 
 
 @dataclass(frozen=True)
@@ -111,134 +77,161 @@ class Release:
     bounds: Bounds
 
 
-class Releaser:
-    """Makes releases with one model.
+def calibrated(
+    mechanism: Mechanism,
+    sizes: Sizes,
+    epsilon: float,
+    delta: float,
+    mode: str = "proved",
+    cache: Path | None = calibration_cache.DEFAULT,
+) -> Calibration:
+    """The mechanism's knob for a run of these sizes; see `dpicl.harness.privacy.calibration.calibrate`."""
+    return calibrate(
+        lambda knob: mechanism.events(knob, sizes),
+        mechanism.knob,
+        epsilon,
+        delta,
+        name=mechanism.name,
+        paper=lambda knob: mechanism.paper_epsilon(knob, sizes, delta),
+        mode=mode,
+        cache=cache,
+    )
+
+
+def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
+    """Proved epsilon of one answer, had it been the only one, as many papers report it; None for demonstrations."""
+    if not isinstance(mechanism, AnswerMechanism):
+        return None
+    return accountants.epsilon(mechanism.events(knob, replace(sizes, queries=1)), delta).upper
+
+
+def release(
+    mechanism: Mechanism,
+    task: Task,
+    model: LanguageModel,
+    config: ReleaseConfig,
+    queries: Sequence[Query] | None = None,
+    *,
+    outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
+    report: Report = silent,
+    phase: Phase = lambda _: nullcontext(),
+    reveal: bool = False,
+) -> Release:
+    """Calibrates to the config's epsilon and releases once; with an answer mechanism the answers to ``queries`` (None:
+    the test records).
 
     outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
+    reveal: whether secure noise may come with an infinite epsilon.
+    Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
+    raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every error
+    that comes after that.
     """
-
-    def __init__(
-        self,
-        model: LanguageModel,
-        outputs: Callable[[], OutputCache],
-        report: Report = lambda *_: None,
-        phase: Phase = lambda name: nullcontext(),
-    ) -> None:
-        self._model, self._outputs, self._report, self._phase = model, outputs, report, phase
-
-    def release(
-        self, mechanism: Mechanism, task: Task, terms: Terms, queries: Sequence[Query] | None = None
-    ) -> Release:
-        """Demonstrations, or answers to ``queries`` (None: to every test record).
-
-        Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-        raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every
-        error that comes after that.
-        """
-        randomness = streams(terms.seed, terms.noise)
-        if terms.secure and task.declared is None:
+    randomness = streams(config.seed, config.noise)
+    if config.secure:
+        report = silent  # how far a release is may depend on the records
+        if task.declared is None:
             raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
-        if isinstance(mechanism, AnswerMechanism):
-            asked = queries_of(task) if queries is None else list(queries)
-            return self._answer(mechanism, task, terms, asked, randomness)
-        if isinstance(mechanism, DemonstrationMechanism):
-            return self._demonstrate(mechanism, task, terms, randomness)
-        raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
-
-    def _demonstrate(self, mechanism: DemonstrationMechanism, task: Task, terms: Terms, randomness: Streams) -> Release:
-        shots = task.plan_shots(terms.shots, randomness.stream("shots"))
+    asked: Sequence[Query] = ()
+    shots: tuple[str, ...] = ()
+    if isinstance(mechanism, AnswerMechanism):
+        asked = task.queries() if queries is None else list(queries)
+        sizes = Sizes.of_queries(task.size, config.queries or len(asked))
+    elif isinstance(mechanism, DemonstrationMechanism):
+        shots = task.plan_shots(config.shots, randomness.stream("shots"))
         sizes = task.sizes(shots)
-        calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = Ledger(calibration.event, terms.epsilon)
-        coins = randomness.source("sampling")
-        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
-        report = self._reporting(terms)
-        context = Context(
-            task.public_view(),
-            self._model,
-            shots,
-            calibration.knob,
-            randomness.public,
-            lambda done: report(done, len(shots), "demonstrations"),
+    else:
+        raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
+    with phase("calibrate"):
+        calibration = named_failure(
+            mechanism, lambda: calibrated(mechanism, sizes, config.epsilon, config.accounted_delta, config.mode)
         )
+    if config.secure and math.isinf(calibration.bounds.upper) and not reveal:
+        raise UsageError(refusal(mechanism.name))
+    with phase("account"):
+        stated = named_failure(mechanism, lambda: Stated.of(mechanism, calibration, sizes))
+    ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
+    coins, noise = _coins(mechanism, randomness), randomness.source("noise")
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=noise)
 
-        def released() -> list[Demonstration]:
-            given = mechanism.release(private, context)
-            demonstrations = checked_demonstrations(mechanism, given, shots, self._model)
-            self._end(mechanism, private, terms, [each.text for each in demonstrations])
-            return demonstrations
+    def released() -> tuple[list[Demonstration], dict[str, str] | None]:
+        seen, public = task.public_view(), randomness.public
+        if isinstance(mechanism, AnswerMechanism):
+            cache = OutputCache(None) if config.secure else outputs()
+            reader = SlotReader(seen, model, cache, mechanism.dealing, asked, mechanism.record_tokens)
+            context = AnswerContext(seen, reader, knob, public)
+            answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
+            _close(mechanism, private, config, list(answers.values()))
+            return [], answers
+        assert isinstance(mechanism, DemonstrationMechanism)
+        told = Context(seen, model, shots, knob, public, lambda done: report(done, len(shots), "demonstrations"))
+        given = mechanism.release(private, told)
+        demonstrations = checked_demonstrations(mechanism, given, shots, model)
+        _close(mechanism, private, config, [each.text for each in demonstrations])
+        return demonstrations, None
 
-        with self._phase("release"):
-            demonstrations = concealed(terms.secure, lambda: named_failure(mechanism, released))
-        bounds = self._proved(mechanism, terms, ledger)
-        return Release(calibration, sizes, stated, demonstrations, None, ledger, bounds)
-
-    def _answer(
-        self, mechanism: AnswerMechanism, task: Task, terms: Terms, queries: Sequence[Query], randomness: Streams
-    ) -> Release:
-        budget = terms.queries or len(queries)
-        sizes = Sizes.of_queries(task.size, budget)
-        calibration, stated = self._calibrate(mechanism, sizes, terms)
-        ledger = Ledger(calibration.event, terms.epsilon)
-        coins = _coins(mechanism, randomness)
-        private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=randomness.source("noise"))
-        outputs = OutputCache(None) if randomness.secure else self._outputs()
-        seen = task.public_view()
-        reader = SlotReader(seen, self._model, outputs, mechanism.dealing, queries, mechanism.record_tokens)
-        context = AnswerContext(seen, reader, calibration.knob, randomness.public)
-
-        def released() -> dict[str, str]:
-            answers = answer_all(mechanism, queries, private, context, budget, self._reporting(terms))
-            self._end(mechanism, private, terms, list(answers.values()))
-            return answers
-
-        with self._phase("release"):
-            answers = concealed(terms.secure, lambda: named_failure(mechanism, released))
-        bounds = self._proved(mechanism, terms, ledger)
-        return Release(calibration, sizes, stated, [], answers, ledger, bounds)
-
-    def _calibrate(self, mechanism: Mechanism, sizes: Sizes, terms: Terms) -> tuple[Calibration, Stated]:
-        delta, mode = terms.accounted_delta, terms.mode
-        with self._phase("calibrate"):
-            calibration = named_failure(mechanism, lambda: calibrate(mechanism, sizes, terms.epsilon, delta, mode=mode))
-        if terms.secure and math.isinf(calibration.bounds.upper) and not terms.reveal:
-            raise UsageError(refusal(mechanism.name))
-        with self._phase("account"):
-            return calibration, named_failure(mechanism, lambda: Stated.of(mechanism, calibration, sizes))
-
-    def _reporting(self, terms: Terms) -> Report:
-        """With secure noise a release says nothing while it is made: how far it is may depend on the records."""
-        return _nothing if terms.secure else self._report
-
-    def _end(self, mechanism: Mechanism, private: PrivateSet, terms: Terms, texts: Sequence[str]) -> None:
-        """Closes the private set. Raises PluginError where texts were released without noise at a finite epsilon."""
-        releases = private.close()
-        if math.isfinite(terms.epsilon):
-            require_noise(mechanism, texts, releases)
-
-    def _proved(self, mechanism: Mechanism, terms: Terms, ledger: Ledger) -> Bounds:
-        ledger.settle()
-        with self._phase("account"):
-            bounds = accountants.epsilon(ledger.event(), terms.accounted_delta)
-        if terms.mode == "proved" and not bounds.upper <= terms.epsilon * _ROUNDING:
-            raise BudgetExceeded(
-                f"The ledger proves epsilon={bounds.upper:.6g}, over the target {terms.epsilon:g}; nothing was kept."
-                f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
-            )
-        return bounds
+    with phase("release"):
+        demonstrations, answers = concealed(config.secure, lambda: named_failure(mechanism, released))
+    with phase("account"):
+        bounds = _proved(mechanism, config, ledger)
+    return Release(calibration, sizes, stated, demonstrations, answers, ledger, bounds)
 
 
-def _nothing(done: int, total: int, unit: str) -> None:
-    """Reports nothing."""
+def answer_all(
+    mechanism: AnswerMechanism,
+    queries: Sequence[Query],
+    private: PrivateSet,
+    context: AnswerContext,
+    budget: int,
+    report: Report = silent,
+) -> dict[str, str]:
+    """Query id -> answer. The public prompts are read before any record is dealt.
+
+    budget: Q, how many queries are charged; all of them before the first is answered. What the model still has to write
+    from released things is written at the end, for all queries together.
+    Raises UsageError when there are more queries than were charged or two have one id, BudgetExceeded when the ledger
+    does not admit Q of them; then nothing is drawn.
+    """
+    if len(queries) > budget:
+        raise UsageError(f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`.")
+    if len({query.id for query in queries}) < len(queries):
+        raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
+    context.reader.read_public()
+    samples = mechanism.dealing.samples(private, mechanism.release(context.knob), budget)
+    said: dict[str, str | FinalPrompt] = {}
+    for query in queries:
+        said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
+        report(len(said), len(queries), "answers")
+    waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
+    written = dict(zip(waiting, context.reader.write(list(waiting.values())), strict=True))
+    return {key: answer if isinstance(answer, str) else written[key] for key, answer in said.items()}
 
 
-def _coins(mechanism: AnswerMechanism, randomness: Streams) -> NoiseSource:
-    """The sampling coins: of the cell's seed, or of the mechanism's own."""
-    if mechanism.sampling_seed is None:
+def _close(mechanism: Mechanism, private: PrivateSet, config: ReleaseConfig, texts: Sequence[str]) -> None:
+    """Closes the private set. Raises PluginError where texts were released without noise at a finite epsilon."""
+    releases = private.close()
+    if math.isfinite(config.epsilon):
+        require_noise(mechanism, texts, releases)
+
+
+def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger) -> Bounds:
+    ledger.settle()
+    bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
+    if config.mode == "proved" and not bounds.upper <= config.epsilon * _ROUNDING:
+        raise BudgetExceeded(
+            f"The ledger proves epsilon={bounds.upper:.6g}, over the target {config.epsilon:g}; nothing was kept."
+            f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
+        )
+    return bounds
+
+
+def _coins(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
+    """The sampling coins: of the release's seed, or of the mechanism's own."""
+    own = mechanism.sampling_seed if isinstance(mechanism, AnswerMechanism) else None
+    if own is None:
         return randomness.source("sampling")
     if randomness.secure:
         raise UsageError(
             "Option sampling_seed makes the sampling coins public, and noise: secure keeps them secret; drop one."
         )
-    return streams(mechanism.sampling_seed).source("sampling")
+    return streams(own).source("sampling")

@@ -16,10 +16,10 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.harness.core import json_text
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import PluginError, UnsupportedEvent
 from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.harness.privacy.events import from_json
-from dpicl.harness.run.expand import Cell
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.
@@ -28,6 +28,8 @@ _ROUNDING = 1e-6
 _MOST_ROWS = 5000
 #: Stands for the fingerprint of records that are private in earnest.
 WITHHELD: Final = "withheld"
+#: Metrics of which lower is better in files from before `Result.higher_is_better`.
+_LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
 
 
 class Part(BaseModel):
@@ -39,18 +41,19 @@ class Part(BaseModel):
 P = TypeVar("P", bound=BaseModel)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """The value with infinity and NaN as texts, since JSON has no numbers for them."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value
 
 
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
-Free = Annotated[dict[str, Any], AfterValidator(_finite)]
+Free = Annotated[dict[str, Any], AfterValidator(finite)]
 
 
 def _event(value: dict[str, Any]) -> dict[str, Any]:
@@ -228,6 +231,7 @@ class Result(Part):
     """One finished cell.
 
     aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
+    higher_is_better: for every score and aggregate, as the task's file says; None in files from before it.
     released: demonstrations; answers: of an answer mechanism. Neither is stored when its epsilon is infinite.
     """
 
@@ -244,6 +248,7 @@ class Result(Part):
     answers: list[Answer] = []
     aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
+    higher_is_better: dict[str, bool] | None = Field(default=None, exclude_if=lambda value: value is None)
     manifest: Manifest
     cost: Cost
     created: Moment
@@ -256,10 +261,18 @@ class Result(Part):
             raise ValueError("suite and cell name different suites")
         if self.main_metric not in self.scores:
             raise ValueError("main_metric has no score")
+        if self.higher_is_better is not None and self.higher_is_better.keys() != {*self.scores, *self.aggregates}:
+            raise ValueError("higher_is_better is not about its scores and aggregates")
         self._check_scores()
         self._check_privacy()
         self._check_texts()
         return self
+
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether a lower value of a metric is the better one; a metric that it has not counts as higher is better."""
+        if self.higher_is_better is None:
+            return metric in _LOWER_UNSAID
+        return not self.higher_is_better.get(metric, True)
 
     def _check_scores(self) -> None:
         if self.documents.keys() != self.scores.keys():

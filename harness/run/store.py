@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core import json_text
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import unwritable, write_whole
-from dpicl.harness.core.locks import acquire
+from dpicl.harness.core.locks import held
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 
 #: Beside a file that is no result: it is moved there, and not read again.
@@ -104,18 +104,14 @@ class Store:
     def lock(self, cell: Cell, wait: bool = False) -> Iterator[bool]:
         """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
         path = self.folder / _LOCKS / f"{cell.id}.lock"
-        try:
-            descriptor = acquire(path, wait)
-        except OSError as error:
-            raise unwritable(self.results, error) from error
-        if descriptor is None:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            path.unlink(missing_ok=True)
-            os.close(descriptor)
+        with ExitStack() as stack:
+            try:
+                mine = stack.enter_context(held(path, wait))
+            except OSError as error:
+                raise unwritable(self.results, error) from error
+            if mine:
+                stack.callback(path.unlink, missing_ok=True)
+            yield mine
 
     def write(self, result: Result) -> Path:
         """Writes one result; the caller holds the cell's lock.
@@ -132,13 +128,10 @@ class Store:
         locks = {path.stem: path for path in (self.folder / _LOCKS).glob("*.lock")}
         for cell in sorted(unfinished.keys() | locks.keys()):
             lock = self.folder / _LOCKS / f"{cell}.lock"
-            descriptor = acquire(lock, wait=False)
-            if descriptor is None:
-                continue
-            if cell in unfinished:
-                unfinished[cell].unlink(missing_ok=True)
-            lock.unlink(missing_ok=True)
-            os.close(descriptor)
+            with held(lock) as mine:
+                for path in (unfinished.get(cell), lock) if mine else ():
+                    if path is not None:
+                        path.unlink(missing_ok=True)
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

@@ -29,7 +29,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -46,14 +46,13 @@ from pydantic import (
     model_validator,
 )
 
+from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.strict_yaml import Document, Place, read
 
 Source = Literal["auto", "hub", "local", "synthetic"]
-Noise = Literal["seeded", "secure"]
-Mode = Literal["proved", "paper"]
 
 
 def number(value: Any) -> Any:
@@ -104,7 +103,6 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
-Options = dict[str, Any]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
@@ -201,11 +199,20 @@ def load_suite(path: Path) -> Suite:
         if "models" in data:
             raise document.error(("model",), "give either 'model' or 'models', not both.")
         data["models"] = [data.pop("model")]
+    return made_suite(data, document)
+
+
+def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Suite:
+    """A suite of these keys and values; document: the file that they come from. Raises UsageError as `load_suite`."""
+
+    def error(place: Place, message: str) -> UsageError:
+        return document.error(place, message) if document else UsageError(message[0].upper() + message[1:])
+
     try:
         suite = Suite.model_validate(data)
-    except ValidationError as error:
-        raise _explain(error, document) from None
-    _check_unique(suite, document)
+    except ValidationError as problem:
+        raise _explain(problem, error) from None
+    _check_unique(suite, error)
     suite._document = document
     _check_size(suite)
     return suite
@@ -220,7 +227,7 @@ def _check_size(suite: Suite) -> None:
         )
 
 
-def _check_unique(suite: Suite, document: Document) -> None:
+def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
     rows = [entry.row for entry in suite.mechanisms]
     lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in ("seeds", "epsilons", "tasks", "models")}
     for key, values in {**lists, "mechanisms": rows}.items():
@@ -228,26 +235,26 @@ def _check_unique(suite: Suite, document: Document) -> None:
         for i, value in enumerate(values):
             if value in seen:
                 hint = "; give one of them a 'label' of its own" if key == "mechanisms" else ""
-                raise document.error((key, i), f"{value} occurs twice in '{key}'{hint}.")
+                raise report((key, i), f"{value} occurs twice in '{key}'{hint}.")
             seen.add(value)
 
 
-def _explain(error: ValidationError, document: Document) -> UsageError:
+def _explain(error: ValidationError, report: Callable[[Place, str], UsageError]) -> UsageError:
     """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = tuple(problem["loc"])
     shown = ".".join(str(part) for part in place)
     if problem["type"] == "extra_forbidden":
         fields = MechanismEntry.model_fields if place[0] == "mechanisms" else {**Suite.model_fields, "model": None}
-        return document.error(place, str(unknown("key", str(place[-1]), fields)))
+        return report(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
-        return document.error(place, f"the key '{place[-1]}' is missing.")
+        return report(place, f"the key '{place[-1]}' is missing.")
     message = problem["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     given = problem.get("input")
     if "not" not in message and isinstance(given, str | int | float):
         message += f", not {repr(given)[:60]}"
-    return document.error(place, f"'{shown}': {message}.")
+    return report(place, f"'{shown}': {message}.")
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.run.expand import Cell
 
 #: How often a cell is tried whose worker dies.
 TRIES = 3

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from dpicl import (
     AnswerMechanism,
     Attack,
-    Finding,
+    AttackFinding,
+    AttackSetup,
     Mechanism,
     Record,
-    Scene,
     Target,
     Task,
     UsageError,
@@ -47,14 +47,14 @@ class MyAttack(Attack):
             return "it releases answers, and no demonstration whose words could be compared"
         return mechanism.skip(task)
 
-    def run(self, scene: Scene) -> Finding:
+    def run(self, setup: AttackSetup) -> AttackFinding:
         # A mechanism that shows records as they are: each release is of a few members, who are all shown.
-        if shows_records(scene.mechanism):
-            return shown_finding(scene, self.scores)
+        if shows_records(setup.mechanism):
+            return shown_finding(setup, self.scores)
         # Any other: one release from all members. Coins decided who they are, so that the scores bound epsilon.
-        target, candidates = scene.target(), scene.candidates
+        target, candidates = setup.target(), setup.candidates
         values = dict(zip(candidates, self.scores(target, candidates), strict=True))
-        return membership_finding(target, [scored(scene, target, values)], scene.terms.delta, scene.terms.seed)
+        return membership_finding(target, [scored(setup, target, values)], setup.config.delta, setup.config.seed)
 
     def scores(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         # Decide: one number a candidate; a larger one speaks for a member.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.mechanism.registry import Registered
-    from dpicl.harness.run.expand import Cell
     from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.suite import Source, Suite
 
 #: What stands for a suite in `dpicl board all`.
@@ -36,9 +36,8 @@ def show(arguments: argparse.Namespace) -> int:
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms = registry.load_mechanisms(arguments.plugin)
     submissions = submissions_of(arguments)
-    attacks, external = evidence.load(arguments.results)
     boards, html = registry.leaderboards(), registry.leaderboards("html")
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(mechanisms))
+    known = evidence.known(arguments.results, mechanisms)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
     for path in shipped_suites().values():
@@ -57,7 +56,9 @@ def show(arguments: argparse.Namespace) -> int:
         )
     page = None
     if arguments.html:
-        page = html.write_all(found, arguments.html, mechanisms, skipped, boards.build_attacks(attacks, external))
+        page = html.write_all(
+            found, arguments.html, mechanisms, skipped, boards.build_attacks(known.attacks, known.external)
+        )
     lines = html.suites_json(found)
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
@@ -71,13 +72,13 @@ def _results(
     arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered]
 ) -> tuple[list[Result], list[Result], list[Selection]]:
     """(results of the suite as it is now, results of retired versions, a selection for every source of records)."""
-    from dpicl.harness.cli.selection import Selection, report_damaged
+    from dpicl.harness.mechanism import registry
+    from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.store import Store
-    from dpicl.leaderboards.cli.board import belongs, retired_results
 
     store = Store(arguments.results, suite.name)
     results, damaged = store.load_all()
-    report_damaged(damaged, moved=False)
+    output.report_damaged(damaged, moved=False)
     current = [result for result in results if result.suite.hash == suite.hash]
     models = sorted({result.cell.model for result in current})
     selections: list[Selection] = []
@@ -85,8 +86,9 @@ def _results(
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells = _cells(chosen, source, mechanisms)
         selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
-    kept = [result for result in current if any(belongs(result, selection) for selection in selections)]
-    retired = retired_results(results, Selection(suite.name, suite, dict(mechanisms), [], store))
+    standing = registry.leaderboards("comparability")
+    kept = [one for one in current if any(standing.may_stand(one, suite, selection.cells) for selection in selections)]
+    retired = [result for result in results if standing.is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(retired):
         output.message(
             f"{suite.name}: {output.count(left_out, 'result')} with other suite settings or options left out."
@@ -96,14 +98,12 @@ def _results(
 
 def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered]) -> list[Cell]:
     """The cells of a suite on one source, whether its records are here or not."""
-    from dpicl.harness.cli.selection import facts_of
     from dpicl.harness.data.task import list_tasks
-    from dpicl.harness.run.expand import TaskFacts, expand
+    from dpicl.harness.run.expand import expand
+    from dpicl.harness.run.selection import facts_of
 
-    def facts(name: str) -> Callable[[str], TaskFacts]:
-        return lambda _: facts_of(name, source)
-
-    return expand(suite, mechanisms, {name: facts(name) for name in list_tasks()}, reveal=True)
+    facts = {name: lambda _, name=name: facts_of(name, source) for name in list_tasks()}
+    return expand(suite, mechanisms, facts, reveal=True)
 
 
 def _sources(results: list[Result]) -> list[Source]:

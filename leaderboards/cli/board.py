@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, add_results_flags, board_command
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_results_flags, board_command, selected
 from dpicl.leaderboards.cli import all_boards, evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
+    from dpicl.harness.attacks.results import AttackResult, External
     from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
+    from dpicl.leaderboards.model.board import Board
     from dpicl.leaderboards.model.submissions import Submission
 
 
@@ -26,41 +28,54 @@ def add(subparsers: Subparsers) -> None:
         "dpicl board quick --html site",
         _board,
     )
+    add_flags(parser)
+    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
+    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
+
+
+def add_flags(parser: Parser) -> None:
+    """Which results and submissions stand on the board."""
     add_results_flags(parser)
     parser.add_argument(
         "--submissions", type=Path, metavar="DIR", help="submitted methods to show (default: those of the project)"
     )
     parser.add_argument("--no-submissions", action="store_true", help="show our own results alone")
-    parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
-    parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
 
 
-def _board(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.cli.selection import report_damaged, select
+@dataclass(frozen=True)
+class Built:
+    """A board and what it was made of. kept: our results on it."""
+
+    board: Board
+    selection: Selection
+    kept: list[Result]
+    attacks: tuple[AttackResult, ...]
+    external: tuple[External, ...]
+
+
+def build(arguments: argparse.Namespace) -> Built:
+    """The board that the flags ask for (of `add_flags`, and `retired`). Raises ResultError without a result for it."""
     from dpicl.harness.core.errors import ResultError
     from dpicl.harness.mechanism import registry
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import at_hand
 
-    if arguments.suite == evidence.ATTACKS:
-        return evidence.show(arguments)
-    if arguments.suite == all_boards.ALL:
-        return all_boards.show(arguments)
-    selection = select(arguments)
+    selection = selected(arguments)
     results, damaged = selection.store.load_all()
-    report_damaged(damaged, moved=False)
-    kept = [result for result in results if belongs(result, selection)]
-    submissions = submissions_of(arguments, selection.suite.name)
-    old = retired_results(results, selection)
+    output.report_damaged(damaged, moved=False)
+    suite, standing = selection.suite, registry.leaderboards("comparability")
+    kept = [result for result in results if standing.may_stand(result, suite, selection.cells)]
+    submissions = submissions_of(arguments, suite.name)
+    old = [result for result in results if standing.is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(old):
         output.message(
             f"{output.count(left_out, 'result')} with other suite settings, model, source, limit or options left out."
         )
-    retired = [*old, *retired_results(registry.leaderboards("submitted").on_the_board(submissions)[0], selection)]
+    submitted, _ = registry.leaderboards("submitted").on_the_board(submissions)
+    retired = [*old, *(result for result in submitted if standing.is_retired(result, suite))]
     if retired and not arguments.retired:
-        output.message(
-            f"{output.count(len(retired), 'result')} of retired versions of {selection.suite.name}: see --retired."
-        )
+        count = output.count(len(retired), "result")
+        output.message(f"{count} of retired versions of {selection.suite.name}: see `dpicl board --retired`.")
     if not kept and not (retired and arguments.retired):
         raise ResultError(
             f"There is no result of suite {selection.suite.name} with these settings under {arguments.results};"
@@ -68,14 +83,24 @@ def _board(arguments: argparse.Namespace) -> int:
         )
     boards = registry.leaderboards()
     kept, notes = at_hand(kept, Fingerprints(download=False))
-    attacks, external = evidence.load(arguments.results)
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
+    known = evidence.known(arguments.results, selection.mechanisms)
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
-    board = replace(board, notes=(*notes, *board.notes))
-    skipped = skip_reasons(selection, kept)
+    return Built(replace(board, notes=(*notes, *board.notes)), selection, kept, known.attacks, known.external)
+
+
+def _board(arguments: argparse.Namespace) -> int:
+    from dpicl.harness.mechanism import registry
+
+    if arguments.suite == evidence.ATTACKS:
+        return evidence.show(arguments)
+    if arguments.suite == all_boards.ALL:
+        return all_boards.show(arguments)
+    built, boards = build(arguments), registry.leaderboards()
+    board, selection = built.board, built.selection
+    skipped = skip_reasons(selection, built.kept)
     page = None
     if arguments.html:
-        every = boards.build_attacks(attacks, external) if attacks or external else None
+        every = boards.build_attacks(built.attacks, built.external) if built.attacks or built.external else None
         page = registry.leaderboards("html").write_html(board, arguments.html, selection.mechanisms, skipped, every)
     if arguments.json:
         document = boards.board_json(board)
@@ -118,34 +143,11 @@ def submissions_of(arguments: argparse.Namespace, suite: str | None = None) -> l
     return found
 
 
-def retired_results(results: list[Result], selection: Selection) -> list[Result]:
-    """Those of other versions of the suite."""
-    name, version = selection.suite.name, str(selection.suite.version)
-    return [result for result in results if result.suite.name == name and str(result.suite.version) != version]
-
-
-def belongs(result: Result, selection: Selection) -> bool:
-    """Whether a result may stand on the board of this selection.
-
-    It has the suite's version, settings and declared sizes, one of its models and the source that is in use. A row of
-    the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
-    them.
-    """
-    cell = result.cell
-    same = [other for other in selection.cells if (other.task, other.model) == (cell.task, cell.model)]
-    if result.suite.hash != selection.suite.hash or not same:
-        return False
-    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
-        return False
-    rows = [other for other in same if other.label == cell.label]
-    return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)
-
-
 def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, str]]:
     """Why rows of the suite have no result on a task, where the mechanism says so itself."""
     from dpicl.harness.data.task import Task
     from dpicl.harness.mechanism.bases import Mechanism
-    from dpicl.harness.run.expand import build
+    from dpicl.harness.mechanism.options import build
 
     there = {(result.cell.label, result.cell.task) for result in results}
     reasons: dict[tuple[str, str], str] = {}

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, number, one_of
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, number
 from dpicl.harness.core.errors import ResultError, UsageError
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
@@ -38,12 +38,11 @@ def add(subparsers: Subparsers) -> None:
         "--min-effect", type=_effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)"
     )
     parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
-    parser.add_argument(
+    parser.choice(
         "--test",
-        type=one_of("test", ("calibrated", "bootstrap")),
+        ("calibrated", "bootstrap"),
+        "exact McNemar, sign flips or seeds × documents, as fits (default); or the paired bootstrap everywhere",
         default="calibrated",
-        metavar="calibrated|bootstrap",
-        help="exact McNemar, sign flips or seeds × documents, as fits (default); or the paired bootstrap everywhere",
     )
     add_cell_flags(parser)
     parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
@@ -51,11 +50,9 @@ def add(subparsers: Subparsers) -> None:
 
 def add_cell_flags(parser: Parser) -> None:
     """Which cells of result files; each may be repeated."""
-    for flag, name, what in (("--task", "T", "task"), ("--mechanism", "M", "row or mechanism")):
-        parser.add_argument(flag, action="append", default=[], metavar=name, help=f"{what}; may be repeated")
-    parser.add_argument(
-        "--epsilon", action="append", default=[], type=_target, metavar="E", help="target epsilon; may be repeated"
-    )
+    parser.repeated("--task", "T", "task")
+    parser.repeated("--mechanism", "M", "row or mechanism")
+    parser.repeated("--epsilon", "E", "target epsilon", _target)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
@@ -73,10 +70,9 @@ def _compare(arguments: argparse.Namespace) -> int:
         min_effect=arguments.min_effect,
         metric=arguments.metric,
         method=arguments.test,
-        less_is_better=registry.leaderboards("metrics").is_distance,
         allow_missing=arguments.allow_missing,
     )
-    wanted = Filter(tuple(arguments.task), tuple(arguments.mechanism), tuple(arguments.epsilon))
+    wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
     for side in (base, candidate):
         if side.foreign:

@@ -33,9 +33,17 @@ def load(results: Path) -> tuple[list[AttackResult], list[External]]:
     return attacks, external
 
 
+def known(results: Path, mechanisms: Mapping[str, Registered]) -> Any:
+    """What `load` finds, as boards take it."""
+    from dpicl.harness.mechanism import registry
+
+    attacks, external = load(results)
+    return registry.leaderboards().Evidence(tuple(attacks), tuple(external), defaults(mechanisms))
+
+
 def defaults(mechanisms: Mapping[str, Registered]) -> Callable[[str, str], Mapping[str, Any]]:
     """(mechanism, task) -> the options that it has when none is given; none where the mechanism is not known."""
-    from dpicl.harness.run.expand import resolve_options
+    from dpicl.harness.mechanism.options import resolve_options
 
     def of(mechanism: str, task: str) -> Mapping[str, Any]:
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}

@@ -12,15 +12,15 @@ from dpicl.leaderboards.cli import evidence
 from dpicl.leaderboards.cli.publish import check_simulated, submissions
 
 if TYPE_CHECKING:
-    from dpicl.harness.cli.selection import Selection
-    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.results import Result
+    from dpicl.harness.run.selection import Selection
 
 
 class LiveWandb:
-    """`dpicl run --wandb`: a warning at most, whatever W&B does. Made before the first cell is run.
+    """Made before the first cell is run. Raises UsageError for flags that make no sense.
 
-    Raises UsageError for flags that make no sense. missing: the cells that will be run.
+    missing: the cells that will be run.
     """
 
     def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
@@ -29,22 +29,18 @@ class LiveWandb:
         self._arguments = arguments
         self._warned = False
         check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
-        attacks, external = evidence.load(arguments.results)
-        known = registry.leaderboards().Evidence(
-            tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms)
-        )
+        models = {cell.model for cell in selection.cells}
 
         def load() -> list[Result]:
             results, _ = selection.store.load_all()
-            models = {cell.model for cell in selection.cells}
             return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
 
-        settings = registry.leaderboards("sinks.wandb_settings")
-
         def connect() -> Any:
+            settings = registry.leaderboards("sinks.wandb_settings")
             to = settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
-            return registry.leaderboards("sinks.wandb_sink").WandbSink(to)
+            return registry.leaderboards("sinks.tracker").WandbSink(to)
 
+        known = evidence.known(arguments.results, selection.mechanisms)
         self._live = registry.leaderboards("sinks.publish").Live(missing, load, known, connect, submissions())
         self._warn()
 
@@ -58,8 +54,8 @@ class LiveWandb:
         self._live.finish()
         self._warn()
         if not self._live.failure:
-            output.message(f"W&B: {output.count(self._live.tally.outcomes['sent'], 'run')} published.")
-            for sentence in self._live.tally.advice:
+            sent = output.count(self._live.outcomes["sent"], "run")
+            for sentence in (f"W&B: {sent} published.", *self._live.advice):
                 output.message(sentence)
 
     def _warn(self) -> None:

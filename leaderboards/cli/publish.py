@@ -8,25 +8,25 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_plugin_flag, one_of
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command
 from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, unknown
-from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
+from dpicl.harness.core.paths import shipped_suites
 from dpicl.leaderboards.cli import evidence
 
 if TYPE_CHECKING:
-    from dpicl.harness.run.expand import Cell
+    from dpicl.harness.core.cell import Cell
     from dpicl.harness.run.results import Result
     from dpicl.leaderboards.model.submissions import Submission
 
 MODES = ("online", "offline")
 #: Folders of a results folder that hold no suite.
 _NO_SUITES = ("attacks", "external")
-_DETAILS = 20
 
 
 def add(subparsers: Subparsers) -> None:
@@ -44,8 +44,9 @@ def add(subparsers: Subparsers) -> None:
         "wandb",
         "one W&B run for each row and task, and one for each board",
         "dpicl publish wandb results --project dp-icl --mode offline",
-        _wandb,
+        _publish,
     )
+    wandb.set_defaults(connect=_wandb)
     _add_shared_flags(wandb)
     add_wandb_flags(wandb)
     wandb.add_argument(
@@ -58,8 +59,9 @@ def add(subparsers: Subparsers) -> None:
         "trackio",
         "the same rows into a dashboard on this machine (extra trackio)",
         "dpicl publish trackio results --project dp-icl && trackio show --project dp-icl",
-        _trackio,
+        _publish,
     )
+    trackio.set_defaults(connect=_trackio)
     _add_shared_flags(trackio)
     trackio.add_argument("--project", metavar="P", help="the dashboard's project (default: dpicl-bench)")
     trackio.add_argument(
@@ -71,11 +73,11 @@ def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
     """--project, --entity and --mode, or --wandb-project and so on."""
     parser.add_argument(f"--{prefix}project", metavar="P", help="W&B project (default: WANDB_PROJECT, or dpicl-bench)")
     parser.add_argument(f"--{prefix}entity", metavar="E", help="W&B user or team (default: WANDB_ENTITY, or the key's)")
-    parser.add_argument(
+    parser.choice(
         f"--{prefix}mode",
-        type=one_of("mode", MODES),
-        metavar="|".join(MODES),
-        help="default: WANDB_MODE, else online where an API key is configured, else offline",
+        MODES,
+        "default: WANDB_MODE, else online where an API key is configured, else offline",
+        kind="mode",
     )
 
 
@@ -85,85 +87,79 @@ def _add_shared_flags(parser: Parser) -> None:
         metavar="RESULTS",
         help="a results folder, a suite's folder in it, or the name of a shipped suite (then see --results)",
     )
-    parser.add_argument(
-        "--results",
-        type=Path,
-        default=DEFAULT_RESULTS,
-        metavar="DIR",
-        help="results folder of a suite that is given by name (default: results)",
-    )
-    parser.add_argument("--suite", action="append", default=[], metavar="S", help="suite; may be repeated")
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
+    parser.share("--results", help="results folder of a suite that is given by name (default: results)")
+    parser.repeated("--suite", "S", "suite")
+    parser.repeated("--model", "X", "model")
     parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing")
-    add_plugin_flag(parser)
+    parser.share("--plugin")
 
 
-def _wandb(arguments: argparse.Namespace) -> int:
+def _wandb(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
+    """(sink, what `--json` says of the place, what follows the runs). A missing package is an error before anything."""
     from dpicl.harness.mechanism import registry
 
-    plan = _plan(arguments)
-    if arguments.dry_run:
-        return _show(plan, arguments)
     settings = registry.leaderboards("sinks.wandb_settings")
     to = settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
     if to.mode == "offline" and (arguments.report or arguments.weave):
         raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
-    extras = _extras(arguments, plan, to)
-    sink = registry.leaderboards("sinks.wandb_sink").WandbSink(to)
-    return _send(plan, sink, arguments, {"tracker": "wandb", "mode": to.mode, "project": to.project}, extras)
+    extras = []
+    if arguments.report:
+        extras.append(registry.leaderboards("sinks.wandb_report").saver(plan.made, plan.rows, to))
+    if arguments.weave:
+        extras.append(registry.leaderboards("sinks.weave_board").exporter(plan.made, to))
+    return registry.leaderboards("sinks.tracker").WandbSink(to), {"tracker": "wandb", "mode": to.mode}, extras
 
 
-def _extras(arguments: argparse.Namespace, plan: Any, to: Any) -> list[Callable[[], str]]:
-    """What follows the runs. Raises UsageError, before anything is sent, where a package is missing."""
+def _trackio(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
     from dpicl.harness.mechanism import registry
 
-    found = []
-    if arguments.report:
-        found.append(registry.leaderboards("sinks.wandb_report").saver(plan.made, plan.rows, to))
-    if arguments.weave:
-        found.append(registry.leaderboards("sinks.weave_board").exporter(plan.made, to))
-    return found
+    sink = registry.leaderboards("sinks.tracker").TrackioSink(arguments.project, arguments.dir)
+    return sink, {"tracker": "trackio", "folder": sink.folder}, []
 
 
-def _trackio(arguments: argparse.Namespace) -> int:
+def _publish(arguments: argparse.Namespace) -> int:
     from dpicl.harness.mechanism import registry
 
     plan = _plan(arguments)
+    things = (*plan.rows, *plan.boards)
     if arguments.dry_run:
-        return _show(plan, arguments)
-    sink = registry.leaderboards("sinks.trackio_sink").TrackioSink(arguments.project, arguments.dir)
-    return _send(plan, sink, arguments, {"tracker": "trackio", "project": sink.project, "folder": sink.folder}, [])
-
-
-def _send(
-    plan: Any, sink: Any, arguments: argparse.Namespace, where: dict[str, Any], extras: list[Callable[[], str]]
-) -> int:
-    from dpicl.harness.mechanism import registry
-
-    publishing = registry.leaderboards("sinks.publish")
-    tally = publishing.Tally()
-    total = len(plan.rows) + len(plan.boards)
+        return _show(things, plan.notes, arguments.json)
+    sink, where, extras = arguments.connect(arguments, plan)
+    counts: Counter[str] = Counter()
     try:
-        publishing.publish(plan, sink, tally)
-        said = [*tally.advice, *(extra() for extra in extras)]
+        with sink.opened():
+            said = registry.leaderboards("sinks.publish").publish(plan, sink, counts)
+        said += [extra() for extra in extras]
     except DpiclError as error:
-        done = sum(tally.outcomes.values())
-        again = shlex.join(["dpicl", *arguments.argv])
-        raise type(error)(
-            f"{error} {done} of {total} runs are published; no result is lost. Run `{again}` again later."
-        ) from error
-    counts = {outcome: tally.outcomes[outcome] for outcome in ("sent", "unchanged")}
+        done = f"{counts.total()} of {len(things)} runs are published; no result is lost."
+        raise type(error)(f"{error} {done} Run `{shlex.join(['dpicl', *arguments.argv])}` again later.") from error
+    sent, unchanged = counts["sent"], counts["unchanged"]
     if arguments.json:
-        ids = [thing.id for thing in (*plan.rows, *plan.boards)]
-        output.emit_json({**where, **counts, "runs": ids, "notes": list(plan.notes), "advice": said})
+        known = {**where, "project": sink.project, "sent": sent, "unchanged": unchanged}
+        ids = [thing.id for thing in things]
+        output.emit_json({**known, "runs": ids, "notes": list(plan.notes), "advice": said})
         return 0
     verb = "written" if where.get("mode") == "offline" else "sent"
+    boards = output.count(len(plan.boards), "board")
     output.emit(
-        f"{output.count(counts['sent'], 'run')} {verb}, {counts['unchanged']} unchanged: {len(plan.rows)} rows and"
-        f" {output.count(len(plan.boards), 'board')}, project {where['project']}."
+        f"{output.count(sent, 'run')} {verb}, {unchanged} unchanged: {len(plan.rows)} rows and {boards}, project"
+        f" {sink.project}."
     )
     for sentence in said:
         output.emit(sentence)
+    return 0
+
+
+def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
+    from dpicl.harness.mechanism import registry
+
+    as_plain = registry.leaderboards("sinks.published").as_plain
+    if as_json:
+        output.emit_json({"runs": [as_plain(thing) for thing in things], "notes": list(notes)})
+        return 0
+    lines = [[thing.name, thing.group, thing.job_type, str(len(thing.rows)), thing.id] for thing in things]
+    output.emit_table(["run", "group", "type", "lines", "id"], lines)
+    output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
     return 0
 
 
@@ -173,35 +169,24 @@ def _plan(arguments: argparse.Namespace) -> Any:
     from dpicl.harness.mechanism.registry import load_mechanisms
 
     folder, suites = _place(arguments)
-    results = [
-        result
-        for result in _load(folder, suites)
-        if (not arguments.suite or result.suite.name in arguments.suite)
-        and (not arguments.model or result.cell.model in arguments.model)
-    ]
-    _check_filters(arguments, suites, folder)
+    results = _load(folder, suites)
+    for kind, asked, name_of in (
+        ("suite", arguments.suite, lambda result: result.suite.name),
+        ("model", arguments.model, lambda result: result.cell.model),
+    ):
+        known = {name_of(result) for result in results}
+        for name in asked if known else ():
+            if name not in known:
+                raise unknown(f"{kind} of {folder}:", name, known)
+        results = [result for result in results if not asked or name_of(result) in asked]
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
-    attacks, external = evidence.load(folder)
-    boards = registry.leaderboards()
-    known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(load_mechanisms(arguments.plugin)))
+    known = evidence.known(folder, load_mechanisms(arguments.plugin))
     plan = registry.leaderboards("sinks.publish").plan(results, known, submissions())
     for note in plan.notes:
         output.message(note)
     return plan
-
-
-def _check_filters(arguments: argparse.Namespace, suites: Sequence[str], folder: Path) -> None:
-    """Raises UsageError for a suite or a model that no result is of."""
-    there = _load(folder, suites)
-    for kind, asked, known in (
-        ("suite", arguments.suite, {result.suite.name for result in there}),
-        ("model", arguments.model, {result.cell.model for result in there}),
-    ):
-        for name in asked:
-            if there and name not in known:
-                raise unknown(f"{kind} of {folder}:", name, known)
 
 
 def submissions() -> list[Submission]:
@@ -238,28 +223,11 @@ def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
 
 
 def _load(folder: Path, suites: Sequence[str]) -> list[Result]:
-    from dpicl.harness.cli.selection import report_damaged
     from dpicl.harness.run.store import Store
 
     results = []
     for suite in suites:
         found, damaged = Store(folder, suite).load_all()
-        report_damaged(damaged, moved=False)
+        output.report_damaged(damaged, moved=False)
         results += found
     return results
-
-
-def _show(plan: Any, arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism import registry
-
-    as_plain = registry.leaderboards("sinks.published").as_plain
-    things = (*plan.rows, *plan.boards)
-    if arguments.json:
-        output.emit_json({"runs": [as_plain(thing) for thing in things], "notes": list(plan.notes)})
-        return 0
-    output.emit_table(
-        ["run", "group", "type", "lines", "id"],
-        [[thing.name, thing.group, thing.job_type, str(len(thing.rows)), thing.id] for thing in things],
-    )
-    output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
-    return 0

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import DEFAULT_RESULTS
 
 if TYPE_CHECKING:
     from dpicl.leaderboards.gate.contents import Contents
@@ -39,12 +38,8 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR or the project's folder"
     )
-    parser.add_argument(
-        "--results", type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results of record, to compare with"
-    )
-    parser.add_argument(
-        "--suite", action="append", default=[], type=Path, metavar="FILE", help="a suite that does not ship; repeatable"
-    )
+    parser.share("--results", help="results of record, to compare with")
+    parser.repeated("--suite", "FILE", "a suite that does not ship", Path)
     parser.add_argument(
         "--base",
         metavar="REV_OR_DIR",
@@ -191,7 +186,7 @@ def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[F
         output.emit(report.markdown(found, extra))
         return
     for one in found:
-        output.emit(f"{one.contents.name}\n{report.checks_text(one)}\n")
+        output.emit(f"{one.contents.name}\n{report.findings_text(one.findings)}\n")
         columns, rows = report.rows_of(one)
         if rows:
             output.emit_table(columns, rows)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, one_of
-from dpicl.harness.core.errors import ResultError, unknown
+from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.core.errors import ResultError
 from dpicl.leaderboards.cli.compare import add_cell_flags
 
 if TYPE_CHECKING:
@@ -26,21 +26,21 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="result files or folders")
     add_cell_flags(parser)
-    parser.add_argument("--model", action="append", default=[], metavar="X", help="model; may be repeated")
-    parser.add_argument(
+    parser.repeated("--model", "X", "model")
+    parser.choice(
         "--by",
-        type=one_of("kind of release", ("commit", "model")),
+        ("commit", "model"),
+        "a release is a model at one commit (default), or a model at any commit",
+        kind="kind of release",
         default="commit",
-        metavar="commit|model",
-        help="a release is a model at one commit (default), or a model at any commit",
     )
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the page DIR/track.html, with plots")
 
 
 def _track(arguments: argparse.Namespace) -> int:
     from dpicl.harness.mechanism import registry
-    from dpicl.leaderboards.compare.pairing import Filter
-    from dpicl.leaderboards.compare.sides import read_results
+    from dpicl.leaderboards.compare.pairing import Filter, filtered
+    from dpicl.leaderboards.compare.sides import Side, read_results
 
     results: list[Result] = []
     read: set[Path] = set()
@@ -54,12 +54,11 @@ def _track(arguments: argparse.Namespace) -> int:
             output.message(
                 f"dpicl: left out {output.count(len(foreign), 'JSON file')} under {path} that are no results."
             )
-    _check_names(arguments, results)
-    wanted = Filter(tuple(arguments.task), tuple(arguments.mechanism), tuple(arguments.epsilon))
-    kept = [one for one in results if wanted.admits(one) and (not arguments.model or one.cell.model in arguments.model)]
-    if not kept:
-        folders = ", ".join(map(str, arguments.results))
-        raise ResultError(f"There is no result with these settings under {folders}; take a flag away, or run more.")
+    folders = ", ".join(map(str, arguments.results))
+    if not results:
+        raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
+    wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon, arguments.model)))
+    kept = filtered(Side("the results", folders, tuple(results)), wanted).results
     track, text = registry.leaderboards("track"), registry.leaderboards("track_text")
     tracks = track.build_tracks(kept, arguments.by)
     page = track.write_track_page(tracks, arguments.html) if arguments.html else None
@@ -70,16 +69,3 @@ def _track(arguments: argparse.Namespace) -> int:
     if page:
         output.emit(f"Page: {page}")
     return 0
-
-
-def _check_names(arguments: argparse.Namespace, results: list[Result]) -> None:
-    """Raises UsageError for a name that no result has."""
-    rows = {name for one in results for name in (one.cell.label, one.cell.mechanism)}
-    for kind, names, there in (
-        ("task", arguments.task, {one.cell.task for one in results}),
-        ("mechanism", arguments.mechanism, rows),
-        ("model", arguments.model, {one.cell.model for one in results}),
-    ):
-        for name in names:
-            if name not in there:
-                raise unknown(kind, name, there)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,15 +40,13 @@ class Settings:
     """alpha: family-wise error. min_effect: smallest change that counts. metric: None: each cell's main metric.
 
     method: 'calibrated': McNemar, sign flips or the crossed test, whichever fits the cell; 'bootstrap': the paired
-    bootstrap over seeds and documents in every cell. less_is_better: whether a metric is a distance. allow_missing:
-    whether the candidate may lack what the base has.
+    bootstrap over seeds and documents in every cell. allow_missing: whether the candidate may lack what the base has.
     """
 
     alpha: float = 0.05
     min_effect: float = 0.01
     metric: str | None = None
     method: Method = "calibrated"
-    less_is_better: Callable[[str], bool] = lambda metric: False
     allow_missing: bool = False
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.compare.conditions import differing
 from dpicl.leaderboards.compare.sides import Side, check_no_duplicate, check_one_model, listed
+from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
 
 
 @dataclass(frozen=True, order=True)
@@ -81,11 +81,12 @@ class Pairing:
 
 @dataclass(frozen=True)
 class Filter:
-    """Which cells; an empty tuple stands for all. epsilons: targets."""
+    """Which cells; an empty tuple stands for all. epsilons: targets. models: as the suite names them."""
 
     tasks: tuple[str, ...] = ()
     mechanisms: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
+    models: tuple[str, ...] = ()
 
     def admits(self, result: Result) -> bool:
         """Whether a result is wanted. A mechanism is named by its row or by its own name."""
@@ -94,6 +95,7 @@ class Filter:
             (not self.tasks or cell.task in self.tasks)
             and (not self.mechanisms or cell.label in self.mechanisms or cell.mechanism in self.mechanisms)
             and (not self.epsilons or cell.epsilon in self.epsilons)
+            and (not self.models or cell.model in self.models)
         )
 
 
@@ -105,7 +107,7 @@ def pair(base: Side, candidate: Side, wanted: Filter = ALL, metric: str | None =
     """Pairs two sides. metric: whose documents must be the same ones; None: each cell's main metric.
 
     Raises UsageError for a side of several models, a seed that is there twice, sides with nothing in common, and
-    results made under different conditions (see dpicl.leaderboards.compare.conditions).
+    results made under different conditions (see dpicl.leaderboards.model.comparability).
     """
     base, candidate = (filtered(side, wanted) for side in (base, candidate))
     several = any(len({result.suite.name for result in side.results}) > 1 for side in (base, candidate))
@@ -141,6 +143,7 @@ def filtered(side: Side, wanted: Filter) -> Side:
     for kind, names, there in (
         ("task", wanted.tasks, {result.cell.task for result in side.results}),
         ("mechanism", wanted.mechanisms, rows),
+        ("model", wanted.models, {result.cell.model for result in side.results}),
         ("epsilon", tuple(map(epsilon_text, wanted.epsilons)), set(map(epsilon_text, epsilons))),
     ):
         for name in names:
@@ -170,19 +173,29 @@ def _check_conditions(cells: Sequence[PairedCell], metric: str | None) -> None:
     for cell in cells:
         first = cell.base[0]
         for name, results in (("base", cell.base), ("candidate", cell.candidate)):
-            found = next((item for result in results for item in differing(first, result, metric)), None)
-            if found:
-                refused.append((cell.key, name, found))
+            other = next((result for result in results if differing(first, result, PAIR, metric)), None)
+            if other:
+                refused.append((cell.key, name, first, other))
                 break
     if not refused:
         return
-    key, name, (condition, one, other) = refused[0]
+    key, name, first, other = refused[0]
+    condition = differing(first, other, PAIR, metric)[0]
     where = "base and candidate" if name == "candidate" else "two seeds of the base"
     more = f"; {len(refused) - 1} more cells differ too" if len(refused) > 1 else ""
     raise UsageError(
-        f"{_short(str(key))}: {where} differ in the {condition.name} ({_short(one)} against {_short(other)}){more},"
-        f" so a difference of scores would say nothing about the models; {condition.remedy}, or leave it out with"
+        f"{_short(str(key))}: {where} differ in the {condition} ({_values(condition, first, other, metric)}){more},"
+        f" so a difference of scores would say nothing about the models; {PAIR[condition]}, or leave it out with"
         " --task, --mechanism or --epsilon."
+    )
+
+
+def _values(condition: str, one: Result, other: Result, metric: str | None) -> str:
+    here, there = (value_of(result, condition, metric) for result in (one, other))
+    if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
+        return f"{len(here)} documents against {len(there)} documents, {len({*here} & {*there})} shared"
+    return " against ".join(
+        _short(" / ".join(dict.fromkeys(map(str, v))) if isinstance(v, tuple) else str(v)) for v in (here, there)
     )
 
 

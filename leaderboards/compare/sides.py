@@ -14,6 +14,7 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.run.results import Result, from_text
 from dpicl.harness.run.store import ASIDE
+from dpicl.leaderboards.model.comparability import weights
 
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
 _EVIDENCE = "attack"
@@ -84,7 +85,7 @@ def check_one_model(side: Side) -> None:
     kinds: tuple[tuple[str, Callable[[Result], str]], ...] = (
         ("models", lambda result: result.cell.model),
         ("models", lambda result: result.manifest.model.name),
-        ("weights", lambda result: weights(result)),
+        ("weights", weights),
         ("dtypes", lambda result: result.manifest.dtype),
     )
     for what, of in kinds:
@@ -109,17 +110,52 @@ def check_no_duplicate(side: Side, key: Callable[[Result], object]) -> None:
         seen[place] = result
 
 
-def weights(result: Result) -> str:
-    """What pins the weights down: their hash, else the revision, else ''."""
-    model = result.manifest.model
-    return model.sha256 or model.revision or ""
-
-
 def listed(names: Iterable[str], most: int = 3) -> str:
     """The first few names, and how many more there are."""
     shown = list(names)
     cut = [name if len(name) <= 60 else name[:60] + "…" for name in shown[:most]]
     return ", ".join(cut) + (f" and {len(shown) - most} more" if len(shown) > most else "")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that may differ: its values on either side, sorted; equal where nothing changed."""
+
+    name: str
+    base: tuple[str, ...]
+    candidate: tuple[str, ...]
+
+    @property
+    def changed(self) -> bool:
+        return self.base != self.candidate
+
+
+def changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Change, ...]:
+    """What the two sides were made with: model, weights, dtype, device, commit, packages, plug-ins, noise."""
+    named: tuple[tuple[str, Callable[[Result], str]], ...] = (
+        ("model", lambda r: r.cell.model),
+        ("model name", lambda r: r.manifest.model.name),
+        ("weights", weights),
+        ("dtype", lambda r: r.manifest.dtype),
+        ("device", lambda r: r.manifest.device),
+        ("commit", lambda r: (r.manifest.commit or "not a checkout") + (" with changes" if r.manifest.dirty else "")),
+        ("Python", lambda r: r.manifest.python),
+        ("plug-in files", lambda r: r.cell.plugin or ""),
+        ("suite", lambda r: f"{r.suite.name}, version {r.suite.version}"),
+    )
+    found = [Change(name, _values(base, of), _values(candidate, of)) for name, of in named]
+    packages = {name for result in (*base, *candidate) for name in result.manifest.packages}
+    for name in sorted(packages):
+
+        def version(result: Result, name: str = name) -> str:
+            return result.manifest.packages.get(name, "")
+
+        found.append(Change(name, _values(base, version), _values(candidate, version)))
+    return tuple(found)
+
+
+def _values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:
+    return tuple(sorted({of(result) for result in results} - {""}))
 
 
 def _is_evidence(text: str) -> bool:

@@ -13,8 +13,8 @@ from rich.text import Text
 
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD
-from dpicl.leaderboards.compare.conditions import Change
 from dpicl.leaderboards.compare.pairing import Unmatched
+from dpicl.leaderboards.compare.sides import Change
 from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named

@@ -1,7 +1,7 @@
 """A score across releases of a model and commits of the code: one line for each task, row and epsilon.
 
 A release is one model (name, weights, dtype) at one commit. Scores are joined by a line only where they may be compared
-(dpicl.leaderboards.compare.conditions); elsewhere the line breaks and says why. A step between two joined scores is
+(dpicl.leaderboards.model.comparability); elsewhere the line breaks and says why. A step between two joined scores is
 significant by the paired tests of `dpicl compare`, with Holm's adjustment over all steps of all lines.
 """
 
@@ -19,20 +19,18 @@ import numpy as np
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
-from dpicl.leaderboards.compare.conditions import differing
 from dpicl.leaderboards.compare.paired_tests import holm
-from dpicl.leaderboards.compare.sides import weights
-from dpicl.leaderboards.model.metrics import is_distance
+from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of
 
-__all__ = ["By", "Point", "Release", "Step", "Track", "build_tracks", "write_track_page"]
+__all__ = ["By", "ModelRelease", "Point", "ScoreStep", "Track", "build_tracks", "write_track_page"]
 
 
 By = Literal["commit", "model"]
 
 
 @dataclass(frozen=True)
-class Release:
+class ModelRelease:
     """number: from 1, oldest first. model: as the suite names it; name: its own. created: of its first result.
 
     commit: "" where releases are told apart by the model alone.
@@ -54,7 +52,7 @@ class Release:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScoreStep:
     """The change from the point before, over the seeds that both have; gain: negative for a loss."""
 
     gain: float
@@ -74,13 +72,13 @@ class Point:
     the first point, a broken one, and one without a seed in common with the point before.
     """
 
-    release: Release
+    release: ModelRelease
     score: float
     low: float
     high: float
     seeds: tuple[int, ...]
     broken: str
-    step: Step | None
+    step: ScoreStep | None
     results: tuple[Result, ...] = field(repr=False)
 
 
@@ -94,7 +92,8 @@ class Track:
     mode: str
     epsilon: float
     metric: str
-    releases: tuple[Release, ...]
+    lower_is_better: bool
+    releases: tuple[ModelRelease, ...]
     points: tuple[Point, ...]
     notes: tuple[str, ...]
 
@@ -132,13 +131,13 @@ def significant_steps(tracks: Sequence[Track]) -> int:
     return sum(bool(point.step and point.step.significant) for track in tracks for point in track.points)
 
 
-def _releases(results: Sequence[Result], by: By) -> dict[Hashable, Release]:
+def _releases(results: Sequence[Result], by: By) -> dict[Hashable, ModelRelease]:
     """Key -> release, numbered by the time of the first result."""
     first: dict[Hashable, Result] = {}
     for result in sorted(results, key=lambda result: result.created):
         first.setdefault(_release_key(result, by), result)
     return {
-        key: Release(
+        key: ModelRelease(
             number=number,
             model=result.cell.model,
             name=result.manifest.model.name,
@@ -157,7 +156,7 @@ def _release_key(result: Result, by: By) -> Hashable:
     return result.cell.model, manifest.model.name, weights(result), manifest.dtype, commit
 
 
-def _track(results: Sequence[Result], releases: dict[Hashable, Release], by: By) -> Track:
+def _track(results: Sequence[Result], releases: dict[Hashable, ModelRelease], by: By) -> Track:
     own: dict[int, list[Result]] = defaultdict(list)
     for result in results:
         own[releases[_release_key(result, by)].number].append(result)
@@ -167,25 +166,26 @@ def _track(results: Sequence[Result], releases: dict[Hashable, Release], by: By)
     for number in sorted(own):
         kept = _settled(own[number], by_number[number], notes)
         points.append(_point(kept, by_number[number], points[-1] if points else None))
-    cell = results[0].cell
+    cell, last = results[0].cell, points[-1].results[0]
     return Track(
         suite=results[0].suite.name,
         task=cell.task,
         label=cell.label,
         mode=cell.mode,
         epsilon=cell.epsilon,
-        metric=points[-1].results[0].main_metric,
+        metric=last.main_metric,
+        lower_is_better=last.lower_is_better(last.main_metric),
         releases=tuple(by_number.values()),
         points=tuple(points),
         notes=tuple(notes),
     )
 
 
-def _settled(results: Sequence[Result], release: Release, notes: list[str]) -> list[Result]:
+def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str]) -> list[Result]:
     """One result a seed, all under the same conditions."""
     groups: list[list[Result]] = []
     for result in sorted(results, key=lambda result: result.created, reverse=True):
-        group = next((group for group in groups if not differing(group[0], result)), None)
+        group = next((group for group in groups if not differing(group[0], result, PAIR)), None)
         if group is None:
             groups.append([result])
         else:
@@ -194,7 +194,7 @@ def _settled(results: Sequence[Result], release: Release, notes: list[str]) -> l
     best = max(newest, key=len)  # the newest of those that are as large
     left_out = len(results) - len(best)
     if left_out:
-        others = [name for group in newest if group is not best for name in _names(best[0], group[0])]
+        others = [name for group in newest if group is not best for name in differing(best[0], group[0], PAIR)]
         why = f"other {', '.join(dict.fromkeys(others))}" if others else "older results of the same seeds"
         notes.append(f"release {release.number}: {left_out} of {len(results)} results left out: {why}")
     return best
@@ -208,9 +208,9 @@ def _newest(group: Sequence[Result]) -> list[Result]:
     return [by_seed[seed] for seed in sorted(by_seed)]
 
 
-def _point(results: Sequence[Result], release: Release, before: Point | None) -> Point:
+def _point(results: Sequence[Result], release: ModelRelease, before: Point | None) -> Point:
     low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
-    differs = _names(before.results[0], results[0]) if before else []
+    differs = differing(before.results[0], results[0], PAIR) if before else []
     return Point(
         release=release,
         score=fmean(result.scores[result.main_metric].value for result in results),
@@ -223,10 +223,6 @@ def _point(results: Sequence[Result], release: Release, before: Point | None) ->
     )
 
 
-def _names(one: Result, other: Result) -> list[str]:
-    return [condition.name for condition, _, _ in differing(one, other)]
-
-
 def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
     """The tracks with a step wherever two points may be compared; all steps are one family."""
     gains: dict[tuple[int, int], tuple[np.ndarray, tuple[int, ...]]] = {}
@@ -235,11 +231,11 @@ def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
             seeds = tuple(sorted({*before.seeds} & {*point.seeds}))
             if not point.broken and seeds and len(outcomes_of(point.results[0])[1]) > 1:
                 gain = _outcomes(point, seeds) - _outcomes(before, seeds)
-                gains[i, j] = (-gain if is_distance(track.metric) else gain, seeds)
+                gains[i, j] = (-gain if track.lower_is_better else gain, seeds)
     family = family_of([gain for gain, _ in gains.values()])
     adjusted = holm([p_value(gain, family, DEFAULTS.method, DRAWS - 1) for gain, _ in gains.values()])
     steps = {
-        place: Step(float(gain.mean()), p, seeds)
+        place: ScoreStep(float(gain.mean()), p, seeds)
         for (place, (gain, seeds)), p in zip(gains.items(), adjusted, strict=True)
     }
     return tuple(

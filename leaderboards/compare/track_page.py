@@ -8,17 +8,18 @@ from pathlib import Path
 from markupsafe import Markup
 
 from dpicl.leaderboards.compare.track import Track, significant_steps
-from dpicl.leaderboards.compare.track_plot import hint, track_styles, track_svg
 from dpicl.leaderboards.compare.track_text import track_notes
 from dpicl.leaderboards.model.text import epsilon_text
-from dpicl.leaderboards.render import page, svg
+from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render.board_charts import numbered, track_plot, track_words
+from dpicl.leaderboards.render.charts import key
 
 TEMPLATE = "track.html"
 
 
 def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = track_styles(tracks)
+    styles = numbered(track.label for track in tracks)
     return page.render(
         TEMPLATE,
         root,
@@ -26,10 +27,10 @@ def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), 
         releases=tracks[0].releases if tracks else (),
         by_commit=any(release.commit for track in tracks for release in track.releases),
         steps=significant_steps(tracks),
-        legend=[(label, svg.key(style)) for label, style in styles.items()],
+        legend=[(label, key(style)) for label, style in styles.items()],
         plots=list(_plots(tracks, styles)),
         point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
-        hint=hint,
+        hint=track_words,
         notes=track_notes(tracks),
         nav=links,
         downloads=False,
@@ -49,4 +50,4 @@ def _plots(tracks: Sequence[Track], styles: dict[str, int]) -> Iterator[tuple[st
     for suite, task, epsilon in dict.fromkeys((track.suite, track.task, track.epsilon) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task, track.epsilon) == (suite, task, epsilon)]
         caption = f"{task} at ε = {epsilon_text(epsilon)} ({suite})"
-        yield caption, track_svg(own, styles, f"{caption}: score against release, with 95% intervals")
+        yield caption, track_plot(own, styles, f"{caption}: score against release, with 95% intervals")

@@ -43,6 +43,7 @@ def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
         for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE):
             console.print()
             title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
+            title += " (lower is better)" if own[0].lower_is_better else ""
             console.print(Text(title, style="bold"))
             there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
             if there:
@@ -65,6 +66,7 @@ def tracks_json(tracks: Sequence[Track]) -> dict[str, Any]:
                 "mode": track.mode,
                 "epsilon": track.epsilon,
                 "metric": track.metric,
+                "lower_is_better": track.lower_is_better,
                 "notes": track.notes,
                 "points": [_point_json(point) for point in track.points],
             }

@@ -17,10 +17,9 @@ import numpy as np
 
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, CellTest, Family, Settings, family_of, paired_test
-from dpicl.leaderboards.compare.conditions import Change, changes
 from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.compare.pairing import ALL, Filter, Key, PairedCell, Unmatched, epsilon_text, pair
-from dpicl.leaderboards.compare.sides import Side
+from dpicl.leaderboards.compare.sides import Change, Side, changes
 
 Verdict = Literal["regression", "improvement", "no change shown", "not tested"]
 
@@ -131,7 +130,7 @@ def _difference(cell: PairedCell, settings: Settings) -> np.ndarray | None:
     if outcomes is None:
         return None
     difference = outcomes[1] - outcomes[0]
-    return -difference if settings.less_is_better(metric) else difference
+    return -difference if cell.base[0].lower_is_better(metric) else difference
 
 
 def _untestable(differences: np.ndarray | None) -> str:
@@ -146,7 +145,7 @@ def _cell(cell: PairedCell, differences: np.ndarray | None, family: Family, sett
     """The cell before Holm."""
     metric = settings.metric or cell.base[0].main_metric
     before, after = cell.means(metric)
-    less = settings.less_is_better(metric)
+    less = cell.base[0].lower_is_better(metric)
     gain = None if before is None or after is None else (before - after if less else after - before)
     lacking = " and ".join(name for name, mean in (("base", before), ("candidate", after)) if mean is None)
     reason = f"{metric} is missing on {lacking}" if lacking else _untestable(differences)

@@ -7,7 +7,7 @@ folder with an earlier copy. A repository that somebody sent is none: git never 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,14 +163,9 @@ def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tupl
     """(file -> what happened to its score, file of a retired version -> what happened to it)."""
     moved, retired = {}, {}
     before = base.files(contents.folder)
-    for name, digest in before.items():
-        if not name.startswith(_RESULTS) or not name.endswith(".json"):
-            continue
+    for name, then in _results_before(contents, base):
         now = contents.results.get(name)
-        if now is not None and hash_of(base, contents.content[name]) == digest:
-            continue
-        then = _parsed(base.read(contents.folder, name))
-        if then is None:
+        if then is now:
             continue
         if is_retired(then, suites):
             retired[name] = "disappeared" if now is None else "changed"
@@ -233,16 +228,18 @@ def scores_before(contents: Contents, base: Base | None) -> dict[str, float]:
     """Cell id -> its main score in the base."""
     if base is None:
         return {}
-    found = {}
+    return {then.cell_id: then.scores[then.main_metric].value for _, then in _results_before(contents, base)}
+
+
+def _results_before(contents: Contents, base: Base) -> Iterator[tuple[str, Result]]:
+    """(file, result in the base); the very result of the contents where the file is the same to the byte."""
     for name, digest in base.files(contents.folder).items():
-        if not name.startswith(_RESULTS) or not name.endswith(".json"):
-            continue
-        now = contents.results.get(name)
-        same = now is not None and hash_of(base, contents.content[name]) == digest
-        then = now if same else _parsed(base.read(contents.folder, name))
-        if then is not None:
-            found[then.cell_id] = then.scores[then.main_metric].value
-    return found
+        if name.startswith(_RESULTS) and name.endswith(".json"):
+            now = contents.results.get(name)
+            same = now is not None and hash_of(base, contents.content[name]) == digest
+            then = now if same else _parsed(base.read(contents.folder, name))
+            if then is not None:
+                yield name, then
 
 
 def card_before(contents: Contents, base: Base) -> Mapping[str, Any]:

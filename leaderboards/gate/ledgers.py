@@ -23,12 +23,12 @@ from dpicl.harness.core.errors import DpiclError, PluginError, UsageError
 from dpicl.harness.core.seeds import accounted_delta, streams
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.time_limit import TookTooLong, within
-from dpicl.harness.run.expand import build, resolve_options
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict

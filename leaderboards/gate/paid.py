@@ -72,7 +72,7 @@ def missing_texts(result: Result) -> str:
 
 
 def is_restricted(result: Result) -> bool:
-    """Whether released texts of this task and source may not be published (dpicl.harness.run.write_up withholds
+    """Whether released texts of this task and source may not be published (dpicl.harness.run.pipeline withholds
     them)."""
     if result.cell.source == "synthetic":
         return False

@@ -39,7 +39,7 @@ RUN, WHOLE, BOILERPLATE = 8, 4, 3
 _WORD = re.compile(r"\w+")
 #: Fields that other checks pin: a hash, a time, and the ids of the reference's test records.
 _PINNED = {("cell_id",), ("created",)}
-#: Harness's record seed: see dpicl.harness.run.runner.
+#: Harness's record seed: see dpicl.harness.run.fingerprints.
 _SEED = 0
 
 

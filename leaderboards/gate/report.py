@@ -21,11 +21,6 @@ def sentences(finding: Finding) -> list[str]:
     return [finding.why, *more]
 
 
-def checks_text(examination: Examination) -> str:
-    """One line a check, further sentences below it."""
-    return findings_text(examination.findings)
-
-
 def findings_text(findings: Sequence[Finding]) -> str:
     """One line a check, further sentences below it."""
     lines = []
@@ -60,15 +55,18 @@ def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ())
     for examination in examinations:
         columns, rows = rows_of(examination)
         lines = [f"## {_plain(examination.contents.name)}", "", _plain(ending(examination)), ""]
-        lines += ["| check | | seen |", "|---|---|---|"]
-        lines += [_row([f.check, _MARKS[f.status], " ".join(sentences(f))]) for f in examination.findings]
+        lines += _table(examination.findings)
         if rows:
             lines += ["", _row(columns), "|" + "---|" * len(columns), *map(_row, rows)]
         blocks.append("\n".join(lines))
     if extra:
-        lines = ["## The whole", "", "| check | | seen |", "|---|---|---|"]
-        blocks.append("\n".join([*lines, *(_row([f.check, _MARKS[f.status], " ".join(sentences(f))]) for f in extra)]))
+        blocks.append("\n".join(["## The whole", "", *_table(extra)]))
     return "\n\n".join(blocks) + "\n"
+
+
+def _table(findings: Sequence[Finding]) -> list[str]:
+    rows = (_row([finding.check, _MARKS[finding.status], " ".join(sentences(finding))]) for finding in findings)
+    return ["| check | | seen |", "|---|---|---|", *rows]
 
 
 def _row(cells: Sequence[str]) -> str:

@@ -11,9 +11,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
 from dpicl.harness.data.config import load_config, source_spec
-from dpicl.harness.run.expand import Cell, declared_sizes
+from dpicl.harness.run.expand import declared_sizes
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.contents import Contents

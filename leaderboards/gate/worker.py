@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import Result, SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.gate.ledgers import events_of
@@ -29,7 +29,8 @@ def _events(job: Job) -> list[Any]:
 
 def _rerun(job: Job) -> list[str]:
     """Runs each cell into job["results"]; the answer is the files."""
-    from dpicl.harness.run.runner import Workbench, run_cell  # loads torch, which the other job does without
+    from dpicl.harness.run.pipeline import run_cell  # loads torch, which the other job does without
+    from dpicl.harness.run.workbench import Workbench
 
     mechanisms = load_mechanisms(Path(plugin) for plugin in job["plugins"])
     bench = Workbench(mechanisms)

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.run.results import finite
 from dpicl.leaderboards.model.attack_text import measure_name, names_of
-from dpicl.leaderboards.render.as_json import attack_json, external_json, finite
+from dpicl.leaderboards.render.as_json import attack_json, external_json
 from dpicl.leaderboards.render.terminal_attacks import render_attacks
 
 __all__ = ["AttackBoard", "AttackTable", "attacks_json", "build_attacks", "render_attacks"]

@@ -9,25 +9,25 @@ retired suite version are sections of their own, apart.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
-from dpicl.harness.run.results import WITHHELD, Result
+from dpicl.harness.run.results import WITHHELD, Result, finite
 from dpicl.leaderboards.model.attack_board import attacks_json, build_attacks, render_attacks
+from dpicl.leaderboards.model.comparability import ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audited, left_out
-from dpicl.leaderboards.model.groups import Group, group_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.section_notes import section_notes
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, rankings, task_table
+from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, rankings, ranks, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board, with_submissions
 from dpicl.leaderboards.model.text import counted
-from dpicl.leaderboards.render.as_json import audit_json, finite, submission_json
+from dpicl.leaderboards.render.as_json import audit_json, submission_json
 from dpicl.leaderboards.render.terminal import render_terminal
 
 __all__ = [
@@ -42,8 +42,6 @@ __all__ = [
     "render_terminal",
 ]
 
-Version = Mapping[str, Hashable]
-
 
 @dataclass(frozen=True)
 class Section:
@@ -53,6 +51,11 @@ class Section:
     tables: tuple[TaskTable, ...]
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
+    places: Places = field(default_factory=dict, repr=False)
+
+    def place(self, row: Row) -> tuple[int, Ranking] | None:
+        """A row's rank and the ranking in which it has it, where its task counts in one."""
+        return self.places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def build_board(
         count = counted(sum(len(own) for group, own in groups.items() if group.simulated))
         notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
-    newest = sorted(groups, key=lambda group: max(_age(result) for result in groups[group]), reverse=True)
+    newest = sorted(groups, key=lambda group: max(result.created for result in groups[group]), reverse=True)
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
@@ -124,6 +127,9 @@ def _section_json(section: Section) -> dict[str, Any]:
             "task": table.task,
             "kind": table.kind,
             "metric": table.metric,
+            "higher_is_better": {
+                name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
+            },
             "documents": table.documents,
             "rows": [_row_json(row) for row in table.in_order],
             "paper": [_row_json(row) for row in table.paper],
@@ -152,83 +158,56 @@ def _section(
             " private records is not checked here"
         )
         notes.append(Note(Weight.DOUBT, "", said))
-    kept = _settle(results, lambda result: result.cell.task, _task_version, notes, owners)
-    kept = _settle(kept, _row_key, _row_version, notes, owners)
+    kept = _settle(results, lambda cell: (cell.task,), TASK, notes, owners)
+    kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode), ROW, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
     own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
     tables = audited(own, group, evidence)
     found = rankings(tables)
-    notes.extend(section_notes(tables, found))
-    return Section(group, tables, found, gathered(notes))
+    places = ranks(found)
+    notes.extend(section_notes(tables, places))
+    return Section(group, tables, found, gathered(notes), places)
 
 
 def _settle(
     results: Sequence[Result],
-    scope: Callable[[Result], Hashable],
-    version: Callable[[Result], Version],
+    scope: Callable[[Cell], Hashable],
+    names: Sequence[str],
     notes: list[Note],
     owners: Mapping[str, Submission],
 ) -> list[Result]:
     """Of every scope the results of one version: the one with most results, the newest where two have as many.
 
+    names: of the conditions in which versions differ.
+
     Submitted results (``owners``) count only where there are none of ours.
     """
     scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:
-        scopes[scope(result)][tuple(version(result).items())].append(result)
+        scopes[scope(result.cell)][values_of(result, names)].append(result)
     kept = []
     for versions in scopes.values():
         best = max(versions.values(), key=lambda own: _weight(own, owners))
         kept.extend(best)
         for own in versions.values():
             if own is not best:
-                notes.append(_left_out(own, version(own[0]), version(best[0])))
+                notes.append(_left_out(own, best[0], names))
     return kept
 
 
 def _weight(results: Sequence[Result], owners: Mapping[str, Submission]) -> tuple[int, int, str]:
     ours = sum(result.cell.label not in owners for result in results)
-    return ours, len(results), max(_age(result) for result in results)
+    return ours, len(results), max(result.created for result in results)
 
 
-def _left_out(results: Sequence[Result], version: Version, kept: Version) -> Note:
+def _left_out(results: Sequence[Result], kept: Result, names: Sequence[str]) -> Note:
     cell = results[0].cell
     labels = ", ".join(sorted({result.cell.label for result in results}))
-    differs = ", ".join(name for name in kept if version[name] != kept[name])
+    differs = ", ".join(differing(results[0], kept, names))
     about = f"{cell.task}: left out {counted(len(results))} of {labels}"
     return Note(Weight.LEFT_OUT, about, f": other {differs}", f" were left out: other {differs}", "sets of results")
-
-
-def _task_version(result: Result) -> Version:
-    cell, manifest = result.cell, result.manifest
-    return {
-        "task version": cell.task_version,
-        "records": fingerprint_of(result),
-        "declared sizes": None if cell.sizes is None else tuple(cell.sizes.items()),
-        "prompts": manifest.prompts_hash,
-        "number of shots": cell.shots,
-        "records a class": cell.train_records,
-        "number of test records": cell.test_records,
-        "metric": result.main_metric,
-        "test records": tuple(sorted(result.documents[result.main_metric].ids)),
-    }
-
-
-def _row_key(result: Result) -> Hashable:
-    return result.cell.task, result.cell.label, result.cell.mode
-
-
-def _row_version(result: Result) -> Version:
-    cell = result.cell
-    return {
-        "mechanism": cell.mechanism,
-        "options": json.dumps(cell.options, sort_keys=True),
-        "plug-in file": cell.plugin,
-        "kind of noise": cell.noise,
-        "number of queries": cell.queries,
-    }
 
 
 def _several(groups: Sequence[Group]) -> str:
@@ -240,10 +219,6 @@ def _several(groups: Sequence[Group]) -> str:
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. The newest comes first."
     )
-
-
-def _age(result: Result) -> str:
-    return result.created
 
 
 def _row_json(row: Row) -> dict[str, Any]:

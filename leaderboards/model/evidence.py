@@ -17,14 +17,14 @@ from typing import Any
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.leaderboards.model.attack_text import against_row, differing_options
 from dpicl.leaderboards.model.audits import audit_of
-from dpicl.leaderboards.model.groups import Group, audit_command
+from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
+from dpicl.leaderboards.model.groups import audit_command
 from dpicl.leaderboards.model.notes import Note, Weight
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
+from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text
 
 Options = Mapping[str, Any]
-_ENDS = (ZERO_SHOT, REAL_DATA)
 #: Rows that a note about attacks names.
 _NAMED = 3
 
@@ -53,7 +53,7 @@ def audited(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> tu
 
 
 def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTable:
-    rows = (*table.in_order, *table.paper)
+    rows = table.all_rows
     attacks = _attacks_of(rows, evidence)
 
     def with_audit(row: Row) -> Row:
@@ -68,62 +68,21 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         command = audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 
-    return replace(
-        table,
-        zero_shot=None if table.zero_shot is None else with_audit(table.zero_shot),
-        real_data=None if table.real_data is None else with_audit(table.real_data),
-        rows=tuple(map(with_audit, table.rows)),
-        paper=tuple(map(with_audit, table.paper)),
-    )
+    return table.changed(with_audit)
 
 
 def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[AttackResult]]:
     """id of a row -> its attacks."""
-    by_identity: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        by_identity[tuple(_row_identity(row).values())].append(row)
     found: dict[int, list[AttackResult]] = defaultdict(list)
     for result in evidence.attacks:
-        candidates = by_identity.get(tuple(_identity(result).values()), [])
+        own = attack_identity(result)
+        candidates = [row for row in rows if values_of(row.results[0], own) == tuple(own.values())]
         known = evidence.defaults(result.subject.mechanism, result.subject.task)
         differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
         for row, count in zip(candidates, differ, strict=True):
             if count == min(differ):
                 found[id(row)].append(result)
     return found
-
-
-def _identity(result: AttackResult) -> dict[str, Any]:
-    """What must be equal between an attack and a row, by name."""
-    subject, model = result.subject, result.manifest.model
-    return {
-        "mechanism": subject.mechanism,
-        "task": subject.task,
-        "model": model.name,
-        "ε": None if subject.mechanism in _ENDS else subject.epsilon,
-        "plug-in file": subject.plugin,
-        "task version": str(subject.task_version),
-        "source of records": subject.source,
-        "model weights": model.sha256 or model.revision,
-        "δ": subject.delta,
-        "accounting": result.privacy.mode,
-    }
-
-
-def _row_identity(row: Row) -> dict[str, Any]:
-    cell, model = row.results[0].cell, row.results[0].manifest.model
-    return {
-        "mechanism": cell.mechanism,
-        "task": cell.task,
-        "model": model.name,
-        "ε": None if row.is_end else cell.epsilon,
-        "plug-in file": cell.plugin,
-        "task version": str(cell.task_version),
-        "source of records": cell.source,
-        "model weights": model.sha256 or model.revision,
-        "δ": cell.delta,
-        "accounting": cell.mode,
-    }
 
 
 def _options(row: Row) -> Options:
@@ -143,7 +102,7 @@ def _names(one: External, row: Row, group: Group) -> bool:
 def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
     """What a reader must know of attacks on these tables, beside why rows have no rank."""
     for table in tables:
-        for row in (*table.in_order, *table.paper):
+        for row in table.all_rows:
             if row.audit.flag and row not in table.rows:
                 yield Note(Weight.REFUTED, f"{row.title} on {table.task}", f": {row.audit.flag}")
             for doubt in row.audit.doubts:
@@ -155,14 +114,13 @@ def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evi
 
     External evaluations of suites that are not on the board are another board's business.
     """
-    rows = [row for table in tables for row in (*table.in_order, *table.paper)]
+    rows = [row for table in tables for row in table.all_rows]
     used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
     others: dict[str, list[str]] = defaultdict(list)
     for result in evidence.attacks:
-        own = _identity(result)
+        own = attack_identity(result)
         for row in rows if id(result) not in used else []:
-            theirs = _row_identity(row)
-            differs = [name for name, value in own.items() if theirs[name] != value]
+            differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
             if not set(differs) & {"mechanism", "task", "model", "ε"}:
                 others[", ".join(differs)].append(f"{row.title}, {row.task}")
                 break

@@ -24,17 +24,11 @@ _METRICS = {
     "word_distance": ("word distance", _WRITING),
     "repeats": ("repeated texts", _WRITING),
 }
-_DISTANCES = {"genre_distance", "year_distance", "word_distance", "repeats"}
 
 
 def metric_name(metric: str) -> str:
     """A metric in words; its own name where it is not known."""
     return _METRICS[metric][0] if metric in _METRICS else metric
-
-
-def is_distance(metric: str) -> bool:
-    """Whether lower is better. The scores that rank are none of these."""
-    return metric in _DISTANCES
 
 
 def task_kind(main_metric: str) -> str:

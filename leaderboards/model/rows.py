@@ -17,15 +17,13 @@ import numpy as np
 from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.comparability import ENDS, REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.marks import Mark, marks_of
-from dpicl.leaderboards.model.metrics import is_distance
 from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
 
 if TYPE_CHECKING:
     from dpicl.leaderboards.model.submissions import Reproduction, Submission
 
-ZERO_SHOT = "zero_shot"
-REAL_DATA = "real_demonstrations"
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05
 _ROUNDING = 1e-9
@@ -83,7 +81,7 @@ class Row:
     @property
     def is_end(self) -> bool:
         """Whether this is zero-shot or real demonstrations, the two ends of the scale."""
-        return self.mechanism in (ZERO_SHOT, REAL_DATA)
+        return self.mechanism in ENDS
 
     @property
     def reported(self) -> float | None:
@@ -96,6 +94,14 @@ class Row:
         if self.submission is None:
             return ()
         return self.submission.reproductions(result.cell_id for result in self.results)
+
+    @property
+    def metric(self) -> str:
+        """The main metric."""
+        return self.results[0].main_metric
+
+    def lower_is_better(self, metric: str) -> bool:
+        return self.results[0].lower_is_better(metric)
 
     @property
     def title(self) -> str:
@@ -129,7 +135,7 @@ def recover(
         shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
         ends = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
         return None, f"{ends}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
-    return (score - zero_shot) / (real_data - zero_shot), ""
+    return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
 
 
 def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
@@ -187,7 +193,7 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _unranked(result: Result, proved: float) -> str:
     cell = result.cell
-    if cell.mechanism in (ZERO_SHOT, REAL_DATA):
+    if cell.mechanism in ENDS:
         return "an end of the scale"
     if cell.mode != "proved":
         return "accounted as its authors do"
@@ -217,7 +223,7 @@ def _recovery(
     if zero_shot is None or real_data is None:
         name = ZERO_SHOT if zero_shot is None else REAL_DATA
         return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - ends[name].keys())}"
-    return recover(score, zero_shot, real_data, is_distance(next(iter(by_seed.values())).main_metric))
+    return recover(score, zero_shot, real_data, _lower_is_better(by_seed))
 
 
 def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float, float] | None:
@@ -228,9 +234,14 @@ def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[flo
         np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
         for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA])
     )
-    sign = -1.0 if is_distance(next(iter(by_seed.values())).main_metric) else 1.0  # the gain is the positive side
+    sign = -1.0 if _lower_is_better(by_seed) else 1.0  # the gain is the positive side
     low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+
+
+def _lower_is_better(by_seed: BySeed) -> bool:
+    first = next(iter(by_seed.values()))
+    return first.lower_is_better(first.main_metric)
 
 
 def score_of(result: Result) -> float:

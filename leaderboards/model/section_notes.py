@@ -9,17 +9,17 @@ from collections.abc import Iterator, Sequence
 from dpicl.leaderboards.model.evidence import audit_notes
 from dpicl.leaderboards.model.marks import Mark
 from dpicl.leaderboards.model.notes import Note, Weight
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, absent_kinds, ranks
+from dpicl.leaderboards.model.standings import Places, TaskTable, absent_kinds
 from dpicl.leaderboards.model.text import names_text, queries_words
 
 
-def section_notes(tables: Sequence[TaskTable], found: Sequence[Ranking]) -> Iterator[Note]:
-    """The notes of these tables and of the rankings over them, in any order."""
+def section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
+    """The notes of these tables and of the places of their rows, in any order."""
     yield from audit_notes(tables)
     for table in tables:
         yield from _unranked(table)
         yield from _uneven_seeds(table)
-    yield from _uneven_queries(tables, found)
+    yield from _uneven_queries(tables, places)
     yield from _marked(tables)
     if absent := absent_kinds(tables):
         lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
@@ -43,9 +43,8 @@ def _uneven_seeds(table: TaskTable) -> Iterator[Note]:
             yield Note(Weight.SEEDS, f"{row.title} on {table.task}", f" has {said}", f" have {said}")
 
 
-def _uneven_queries(tables: Sequence[TaskTable], found: Sequence[Ranking]) -> Iterator[Note]:
+def _uneven_queries(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
     """Where ranked rows cover different numbers of queries; only tasks that count in a ranking."""
-    places = ranks(found)
     by_words: dict[str, list[str]] = defaultdict(list)
     for table in tables:
         queries = {row.queries for row in table.rows if (row.task, row.label, row.epsilon) in places}
@@ -60,7 +59,7 @@ def _marked(tables: Sequence[TaskTable]) -> Iterator[Note]:
     """One note for each mark, with the number of rows that bear it."""
     rows: dict[Mark, int] = defaultdict(int)
     for table in tables:
-        for row in (*table.in_order, *table.paper):
+        for row in table.all_rows:
             for mark in row.marks:
                 rows[mark] += 1
     for mark, count in rows.items():

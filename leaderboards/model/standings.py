@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.groups import Group
+from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.marks import signs
-from dpicl.leaderboards.model.metrics import is_distance, task_kind
+from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of, title_of
 from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
@@ -48,28 +48,44 @@ class TaskTable:
         return tuple(row for part in ends for row in part if row is not None)
 
     @property
-    def absent(self) -> tuple[str, ...]:
-        """The ends of the scale that should have a row and have none; with secure noise nobody asks for ε = ∞."""
-        secure = any(result.cell.secure for row in (*self.in_order, *self.paper) for result in row.results)
-        ends = {ZERO_SHOT: self.zero_shot, **({} if secure else {REAL_DATA: self.real_data})}
-        return tuple(name for name, row in ends.items() if row is None)
+    def all_rows(self) -> tuple[Row, ...]:
+        """Those in order, then those of paper accounting."""
+        return (*self.in_order, *self.paper)
+
+    def changed(self, change: Callable[[Row], Row]) -> TaskTable:
+        """The table with every row changed."""
+        zero_shot, real_data = (None if end is None else change(end) for end in (self.zero_shot, self.real_data))
+        rows, paper = (tuple(map(change, rows)) for rows in (self.rows, self.paper))
+        return replace(self, zero_shot=zero_shot, real_data=real_data, rows=rows, paper=paper)
+
+    @property
+    def absent(self) -> dict[str, str]:
+        """Ends of the scale that should have a row and have none -> their ε; with secure noise none is at ε = ∞."""
+        secure = any(result.cell.secure for row in self.all_rows for result in row.results)
+        ends = {ZERO_SHOT: ("0", self.zero_shot), **({} if secure else {REAL_DATA: ("∞", self.real_data)})}
+        return {name: epsilon for name, (epsilon, row) in ends.items() if row is None}
 
     @property
     def kind(self) -> str:
         """The kind of task, by its main metric."""
         return task_kind(self.metric)
 
+    def lower_is_better(self, metric: str) -> bool:
+        """Whether a lower value of a metric is the better one; rows of a table agree on their main metric."""
+        rows = self.all_rows
+        return next((row.lower_is_better(metric) for row in rows if metric in row.numbers), False)
+
     @property
     def other_metrics(self) -> tuple[str, ...]:
         """Metrics and aggregates beside the main metric; none where there is only one, which the details show."""
-        names = dict.fromkeys(name for row in (*self.in_order, *self.paper) for name in row.numbers)
+        names = dict.fromkeys(name for row in self.all_rows for name in row.numbers)
         others = tuple(name for name in names if name != self.metric)
         return others if len(others) > 1 else ()
 
     @property
     def skipped(self) -> tuple[tuple[str, str, str], ...]:
         """(metric, why it was not computed, in how many rows: '3 of 11 rows'), each once."""
-        rows = (*self.in_order, *self.paper)
+        rows = self.all_rows
         found = Counter(pair for row in rows for pair in row.skipped.items())
         return tuple((name, reason, f"{count} of {len(rows)} rows") for (name, reason), count in found.items())
 
@@ -77,6 +93,8 @@ class TaskTable:
 @dataclass(frozen=True)
 class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
+
+    score: None too where lower is better on some of the tasks and not on others.
 
     proved: the largest over all of its tasks. seeds: those behind the means (without one: all). submitted: whether it
     was sent in. signs: of its marks.
@@ -96,6 +114,10 @@ class Standing:
     def is_end(self) -> bool:
         """Whether this is zero-shot or real demonstrations."""
         return self.label in (ZERO_SHOT, REAL_DATA)
+
+
+#: (task, label, ε) -> a row's rank, and the ranking in which it has it.
+Places = Mapping[tuple[str, str, float], tuple[int, "Ranking"]]
 
 
 @dataclass(frozen=True)
@@ -145,7 +167,7 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
     rows = [make_row(by_seed, ends) for by_seed in cells.values()]
-    sign = 1 if is_distance(results[0].main_metric) else -1
+    sign = 1 if results[0].lower_is_better(results[0].main_metric) else -1
     rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
     wanted = {result.cell.seed for result in results}
     return TaskTable(
@@ -163,7 +185,7 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
 def recovery_notes(table: TaskTable) -> list[str]:
     """The scores of both ends from which recoveries are made where other seeds stand in the table, and why rows have
     none."""
-    rows = (*table.in_order, *table.paper)
+    rows = table.all_rows
     ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
     notes: dict[str, None] = {}
     for row in rows:
@@ -178,8 +200,8 @@ def recovery_notes(table: TaskTable) -> list[str]:
     return list(notes)
 
 
-def ranks(rankings: Sequence[Ranking]) -> dict[tuple[str, str, float], tuple[int, Ranking]]:
-    """(task, label, ε) -> a proved row's rank, and the ranking in which it has it, where its task counts there."""
+def ranks(rankings: Sequence[Ranking]) -> Places:
+    """The places of proved rows, on the tasks that count."""
     return {
         (task, one.label, one.epsilon): (one.rank, ranking)
         for ranking in rankings
@@ -196,7 +218,7 @@ def has_per_query(rows: Iterable[Row]) -> bool:
 
 def first_per_query(tables: Sequence[TaskTable]) -> TaskTable | None:
     """The table under which the column per-query ε is explained."""
-    return next((table for table in tables if has_per_query((*table.in_order, *table.paper))), None)
+    return next((table for table in tables if has_per_query(table.all_rows)), None)
 
 
 def absent_kinds(tables: Sequence[TaskTable]) -> dict[str, list[str]]:
@@ -254,13 +276,14 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
     whole = all(task in rows and (rows[task].is_end or rows[task].recovery is not None) for task in common)
     own = [rows[task] for task in common] if whole else []
     recoveries = [row.recovery for row in own if row.recovery is not None]
+    comparable = len({row.lower_is_better(row.metric) for row in own}) == 1  # else their mean score has no direction
     return Standing(
         rank=None,
         label=label,
         epsilon=epsilon,
         proved=max(row.proved for row in rows.values()),
         recovery=fmean(recoveries) if own and len(recoveries) == len(own) else None,
-        score=fmean(row.score for row in own) if own else None,
+        score=fmean(row.score for row in own) if comparable else None,
         seeds=tuple(sorted({seed for row in own or rows.values() for seed in row.seeds})),
         submitted=any(row.submission is not None for row in rows.values()),
         signs=signs(dict.fromkeys(mark for row in rows.values() for mark in row.marks)),

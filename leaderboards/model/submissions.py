@@ -106,4 +106,4 @@ def with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> Task
         marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
         return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
 
-    return replace(table, rows=tuple(map(owned, table.rows)), paper=tuple(map(owned, table.paper)))
+    return table.changed(owned)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dpicl.harness.core.printable import shown
 
@@ -31,11 +31,20 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
 
 def epsilon_text(epsilon: float | None) -> str:
     """'0', '1', '0.998', '∞', or '–' when nothing was stated. Rounded up at the third decimal, as a bound must be."""
+    return _third_decimal(epsilon, lambda value: math.ceil(value - 1e-9))
+
+
+def bound_text(epsilon: float | None) -> str:
+    """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
+    return _third_decimal(epsilon, lambda value: math.floor(value + 1e-9))
+
+
+def _third_decimal(epsilon: float | None, rounded: Callable[[float], int]) -> str:
     if epsilon is None:
         return "–"
     if math.isinf(epsilon):
         return "∞"
-    return f"{math.ceil(epsilon * 1000 - 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
+    return f"{rounded(epsilon * 1000) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def score_text(score: float) -> str:
@@ -71,9 +80,7 @@ def seeds_text(seeds: Iterable[int]) -> str:
 
 def queries_words(queries: int | None) -> str:
     """'any number of queries', '1 query', '30 queries'."""
-    if queries is None:
-        return "any number of queries"
-    return f"{queries:,} " + ("query" if queries == 1 else "queries")
+    return "any number of queries" if queries is None else f"{queries:,} " + ("query" if queries == 1 else "queries")
 
 
 def names_text(names: Iterable[str]) -> str:
@@ -85,15 +92,6 @@ def names_text(names: Iterable[str]) -> str:
 def counted(results: int) -> str:
     """'1 result', '2 results'."""
     return f"{results:,} result" + ("" if results == 1 else "s")
-
-
-def bound_text(epsilon: float | None) -> str:
-    """A lower bound: as `epsilon_text`, but rounded down at the third decimal."""
-    if epsilon is None:
-        return "–"
-    if math.isinf(epsilon):
-        return "∞"
-    return f"{math.floor(epsilon * 1000 + 1e-9) / 1000:.6g}" if epsilon < _LARGE else f"{epsilon:.6g}"
 
 
 def confidence_text(confidence: float) -> str:

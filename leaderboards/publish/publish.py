@@ -4,24 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.board import Board, Evidence
+from dpicl.leaderboards.model.board import Board, Evidence, build_board
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.publish.base import Outcome, Published, PublishedBoard, Sink
-from dpicl.leaderboards.publish.published import boards, published_boards, published_rows
-
-
-@dataclass
-class Tally:
-    """What became of what was to be published."""
-
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
-    advice: list[str] = field(default_factory=list)
+from dpicl.leaderboards.publish.published import Published, PublishedBoard, published_boards, published_rows
+from dpicl.leaderboards.publish.tracker import Outcome, Sink
 
 
 @dataclass(frozen=True)
@@ -35,8 +27,10 @@ class Plan:
 
 
 def plan(results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()) -> Plan:
-    """What there is to publish. Pure; takes a fraction of a second for each row (the boards' bootstraps)."""
-    made = boards(results, evidence, submissions)
+    """What there is to publish: one board for each suite. Pure; takes a fraction of a second a row (bootstraps)."""
+    suites = sorted({result.suite.name for result in results})
+    by_suite = [[result for result in results if result.suite.name == name] for name in suites]
+    made = [build_board(own, None, evidence, submissions) for own in by_suite]
     return Plan(
         rows=tuple(row for board in made for row in published_rows(board)),
         boards=tuple(one for board in made for one in published_boards(board)),
@@ -45,20 +39,15 @@ def plan(results: Sequence[Result], evidence: Evidence | None = None, submission
     )
 
 
-def publish(what: Plan, sink: Sink, tally: Tally) -> None:
-    """Sends everything and closes the sink. Raises SinkError at the first thing that is not taken.
+def publish(what: Plan, sink: Sink, outcomes: Counter[Outcome]) -> list[str]:
+    """Sends everything; sentences on what a reader can do next. Raises SinkError at the first thing that is not taken.
 
-    tally: filled on the way, so that it is right after an error too.
+    outcomes: counted on the way, so that they are right after an error too.
     """
-    try:
-        for row in what.rows:
-            tally.outcomes[sink.send(row)] += 1
-        for board in what.boards:
-            tally.outcomes[sink.send_board(board)] += 1
-    except BaseException:
-        sink.abandon()
-        raise
-    tally.advice += sink.close()
+    things: list[Published | PublishedBoard] = [*what.rows, *what.boards]
+    for thing in things:
+        outcomes[sink.send(thing)] += 1
+    return sink.close()
 
 
 class Live:
@@ -69,7 +58,8 @@ class Live:
     error nothing more is tried: `failure` has the reason, and the results are on disk.
 
     cells: those of this invocation that are still to be done. load: the results that are there now. connect: makes the
-    sink, anew for every step; an error of it is a failure like any other.
+    sink, anew for every step, so that others may publish while cells are run; an error of it is a failure like any
+    other.
     """
 
     def __init__(
@@ -85,59 +75,47 @@ class Live:
         self._evidence = evidence
         self._submissions = submissions
         self._connect = connect
-        self.tally = Tally()
+        self.outcomes: Counter[Outcome] = Counter()
+        self.advice: list[str] = []
         self.failure = ""
         self._try(lambda sink: None)
 
     def finished(self, cell: Cell) -> None:
         """A cell is over, however it went."""
-        if self.failure or self._waiting.pop((cell.id, cell.label), None) is None:
+        if self._waiting.pop((cell.id, cell.label), None) is None:
             return
-        open_rows = {(one.model, one.task, one.label) for one in self._waiting.values()}
-        ends_open = any(
-            (one.model, one.task) == (cell.model, cell.task) and one.mechanism in (ZERO_SHOT, REAL_DATA)
-            for one in self._waiting.values()
-        )
-        if ends_open:
-            return
+        task = (cell.model, cell.task)
+        waiting = [one for one in self._waiting.values() if (one.model, one.task) == task]
         is_end = cell.mechanism in (ZERO_SHOT, REAL_DATA)
+        open_rows = {one.label for one in waiting}
+        if any(one.mechanism in (ZERO_SHOT, REAL_DATA) for one in waiting) or (cell.label in open_rows and not is_end):
+            return
 
-        def is_ready(row: Published) -> bool:
-            key = (row.config["model"], row.config["task"], row.config["row"])
-            own = is_end or key[2] == cell.label
-            return own and key[:2] == (cell.model, cell.task) and key not in open_rows
+        def send(sink: Sink) -> None:
+            own = [one for one in self._load() if (one.cell.model, one.cell.task) == task]
+            for row in plan(own, self._evidence).rows:
+                label = row.config["row"]
+                if label not in open_rows and (is_end or label == cell.label):
+                    self.outcomes[sink.send(row)] += 1
 
-        self._try(lambda sink: self._send_task(cell, is_ready, sink))
+        self._try(send)
 
     def finish(self) -> None:
         """The run is over: sends all rows that are not sent yet, and the boards."""
 
         def send(sink: Sink) -> None:
             if results := self._load():
-                publish(plan(results, self._evidence, self._submissions), sink, self.tally)
-            else:
-                sink.abandon()
+                self.advice = publish(plan(results, self._evidence, self._submissions), sink, self.outcomes)
 
         self._try(send)
 
-    def _send_task(self, cell: Cell, is_ready: Callable[[Published], bool], sink: Sink) -> None:
-        own = [one for one in self._load() if (one.cell.model, one.cell.task) == (cell.model, cell.task)]
-        for row in plan(own, self._evidence).rows if own else ():
-            if is_ready(row):
-                self.tally.outcomes[sink.send(row)] += 1
-
     def _try(self, step: Callable[[Sink], None]) -> None:
-        """Connects, does the step and lets go of the sink, so that others may publish while cells are run."""
         if self.failure:
             return
-        sink: Sink | None = None
         try:
-            sink = self._connect()
-            step(sink)
+            with self._connect().opened() as sink:
+                step(sink)
         except DpiclError as error:
             self.failure = str(error)
         except Exception as error:  # a tracker, or numbers that it cannot digest, must not cost a run its cells
             self.failure = f"Publishing failed ({type(error).__name__}: {error})."
-        finally:
-            if sink is not None:
-                sink.abandon()

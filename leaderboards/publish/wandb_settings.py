@@ -1,71 +1,39 @@
-"""How wandb is set up here: what it must not collect, how long it may wait, where its files are, online or offline.
-
-Nothing about the machine, its user or the program may leave: no console, git, code, host, hardware, packages or command
-line, and no error reports to wandb's own makers. What remains is in docs/releases.md.
-"""
+"""How wandb is set up here: online or offline, what it must not collect, how long it may wait, where its files are."""
 
 from __future__ import annotations
 
-import atexit
+import hashlib
 import os
-import threading
-from contextlib import suppress
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
 
-import psutil
+from dpicl.harness.core.errors import DpiclError, UsageError
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.leaderboards.publish.base import SinkError
-
-Mode = Literal["online", "offline"]
-_SERVICE: Final = "wandb-core"
 DEFAULT_PROJECT: Final = "dpicl-bench"
-#: Seconds: to begin a run, to end one, and to ask the server one question.
-BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 30.0
+#: Seconds: to begin a run, to end one, and for one request to the server.
+BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 15.0
 
-_NOTHING_PRIVATE: Final[dict[str, Any]] = {
-    "console": "off",
-    "disable_code": True,
-    "disable_git": True,
-    "disable_job_creation": True,
-    "save_code": False,
-    "host": "",
-    "program": "dpicl",
-    "run_notes": "",
-    "x_disable_machine_info": True,
-    "x_disable_meta": True,
-    "x_disable_stats": True,
-    "x_save_requirements": False,
-}
-_NOTHING_FOREVER: Final[dict[str, Any]] = {
-    "finish_timeout_raises": True,
-    "login_timeout": 1.0,  # nobody is asked for a key
-    **{f"x_{part}_retry_max": 2 for part in ("graphql", "file_stream", "file_transfer")},
-    **{f"x_{part}_retry_wait_min_seconds": 0.5 for part in ("graphql", "file_stream", "file_transfer")},
-    **{f"x_{part}_retry_wait_max_seconds": 2.0 for part in ("graphql", "file_stream", "file_transfer")},
-    **{f"x_{part}_timeout_seconds": 15.0 for part in ("graphql", "file_stream", "file_transfer")},
-}
+
+class SinkError(DpiclError):
+    """A tracker that did not take what was sent. The results are where they were."""
+
+
+def reason(error: BaseException) -> str:
+    """An error of a tracker in one short line."""
+    return " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
 
 
 @dataclass(frozen=True)
 class Destination:
-    """Where runs go. entity: None for the key's own. folder: wandb's files lie in its subfolder `wandb`."""
+    """Where W&B's runs go. entity: None for the key's own. folder: wandb's files lie in its subfolder `wandb`."""
 
     project: str
     entity: str | None
-    mode: Mode
+    mode: Literal["online", "offline"]
     folder: Path
-    begin_seconds: float = BEGIN_SECONDS
-    end_seconds: float = END_SECONDS
-    ask_seconds: float = ASK_SECONDS
-
-    @property
-    def runs(self) -> Path:
-        """The folder of wandb's run folders."""
-        return self.folder / "wandb"
 
 
 def load_wandb() -> ModuleType:
@@ -85,69 +53,68 @@ def destination(project: str | None, entity: str | None, mode: str | None, folde
     mode: without a flag or WANDB_MODE, online where an API key is configured, else offline. Raises UsageError where
     W&B is switched off or the mode is none, SinkError for online without a key.
     """
-    load_wandb()
     asked = mode or os.environ.get("WANDB_MODE") or ""
     asked = {"run": "online", "dryrun": "offline"}.get(asked, asked)
-    if asked == "disabled":
-        raise UsageError("WANDB_MODE is `disabled`, so nothing is published; unset it, or give a mode.")
     if asked not in ("", "online", "offline"):
-        raise UsageError(f"The mode is online or offline, not '{asked}' (flag or WANDB_MODE).")
-    keyed = asked != "offline" and has_key()
+        raise UsageError(f"The mode of W&B is online or offline, not '{asked}' (flag or WANDB_MODE).")
+    keyed = asked != "offline" and _has_key()
     if asked == "online" and not keyed:
         raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
     return Destination(
         project=project or os.environ.get("WANDB_PROJECT") or DEFAULT_PROJECT,
         entity=entity or os.environ.get("WANDB_ENTITY") or None,
-        mode="online" if asked == "online" or (keyed and not asked) else "offline",
+        mode="online" if keyed else "offline",
         folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
     )
 
 
-def has_key() -> bool:
+def _has_key() -> bool:
     """Whether an API key is configured for the W&B server in use; asks neither the user nor the server."""
+    load_wandb()
     from wandb.errors import AuthenticationError
     from wandb.sdk import wandb_setup
     from wandb.sdk.lib import wbauth
 
     host = os.environ.get("WANDB_BASE_URL") or wandb_setup.singleton().settings.base_url
     try:
-        found = wbauth.authenticate_session(host=host, source="dpicl", prompt=False, update_session=False)
+        return wbauth.authenticate_session(host=host, source="dpicl", prompt=False, update_session=False) is not None
     except AuthenticationError as error:
-        raise SinkError(f"W&B's API key cannot be used: {' '.join(str(error).split())}") from error
-    return found is not None
+        raise SinkError(f"W&B's API key cannot be used: {reason(error)}.") from error
 
 
-def end_service_after(seconds: float) -> threading.Timer:
-    """Kills wandb's service process when this time has passed; cancel the timer once it has ended by itself.
+def run_settings() -> Any:
+    """The settings of every run: nothing about the machine, its user or the program leaves, and nothing waits for ever.
 
-    `wandb.teardown`, which also runs when the program ends, waits for that process without a limit.
+    What remains of wandb's own is in docs/releases.md.
     """
-    timer = threading.Timer(seconds, _kill_service)
-    timer.daemon = True
-    timer.start()
-    return timer
-
-
-def limit_the_end(seconds: float) -> None:
-    """At the end of the program wandb's service has this long. To be called when it was used: last in, first out."""
-    atexit.unregister(end_service_after)
-    atexit.register(end_service_after, seconds)
-
-
-def _kill_service() -> None:
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):  # it may have ended meanwhile
-            if child.name().startswith(_SERVICE):
-                child.kill()
-
-
-def run_settings(to: Destination) -> Any:
-    """The settings of one run."""
+    limits = {"retry_max": 2, "retry_wait_min_seconds": 0.5, "retry_wait_max_seconds": 2.0}
+    limits["timeout_seconds"] = ASK_SECONDS
+    parts = ("graphql", "file_stream", "file_transfer")
+    hidden = ("disable_code", "disable_git", "disable_job_creation", "x_disable_machine_info", "x_disable_meta")
     return load_wandb().Settings(
-        **_NOTHING_PRIVATE,
-        **_NOTHING_FOREVER,
-        silent=True,
-        symlink=False,
-        init_timeout=to.begin_seconds,
-        finish_timeout=to.end_seconds,
+        **{f"x_{part}_{name}": value for part in parts for name, value in limits.items()},
+        **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
+        **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
+        **dict.fromkeys(("host", "run_notes"), ""),
+        console="off",
+        program="dpicl",
+        init_timeout=BEGIN_SECONDS,
+        finish_timeout=END_SECONDS,
+        login_timeout=1.0,
     )
+
+
+def stage_files(runs: Path) -> Path:
+    """Makes wandb copy the files of artifacts into a folder for these runs, this user's alone. Raises SinkError.
+
+    An artifact's manifest, which goes to the server, names the path of every copy. So the path tells nothing: neither
+    the user's home nor the folder of the runs. Copies of offline runs are needed until `wandb sync`.
+    """
+    digest = hashlib.sha256(f"{os.getuid()} {runs.resolve()}".encode()).hexdigest()[:12]
+    shared = Path("/var/tmp")
+    folder = (shared if shared.is_dir() else Path(tempfile.gettempdir())) / f"dpicl-published-{digest}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+        raise SinkError(f"{folder}, where wandb stages artifacts, belongs to somebody else; use another --dir")
+    os.environ["WANDB_DATA_DIR"] = str(folder)
+    return folder

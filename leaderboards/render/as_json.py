@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -78,12 +77,3 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
 def external_json(one: External) -> dict[str, Any]:
     """An external evaluation as its file says it."""
     return one.model_dump(mode="json", exclude={"schema_version", "kind"})
-
-
-def finite(value: Any) -> Any:
-    """The value with infinity as the text "Infinity", since JSON has no number for it."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return "Infinity" if isinstance(value, float) and math.isinf(value) else value

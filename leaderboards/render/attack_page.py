@@ -9,8 +9,9 @@ from markupsafe import Markup
 
 from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
-from dpicl.leaderboards.render import page, svg
-from dpicl.leaderboards.render.attack_plots import AUC, attack_points, auc_svg, audited_svg
+from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render.board_charts import AUC, attack_points, auc, audited_proved, numbered
+from dpicl.leaderboards.render.charts import key
 
 _ENDS = (ZERO_SHOT, REAL_DATA)
 
@@ -22,13 +23,12 @@ def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
 
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    mechanisms = sorted({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
-    styles = {name: i % svg.STYLES for i, name in enumerate(mechanisms)}
+    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
     return page.render(
         "attacks.html",
         root,
         board=board,
-        legend=[(name, svg.key(style)) for name, style in styles.items()],
+        legend=[(name, key(style)) for name, style in styles.items()],
         audited_plots=list(_audited_plots(board, styles)),
         auc_plots=list(_auc_plots(board, styles)),
         nav=links,
@@ -43,14 +43,14 @@ def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple
         results = [one for table in tables for one in table.results]
         points = [point for one in results for point in attack_points(one.subject.mechanism, [one])]
         if points:
-            yield f"audited against proved ε: {name}, {source} records", audited_svg(points, styles)
+            yield f"audited against proved ε: {name}, {source} records", audited_proved(points, styles)
 
 
 def _auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
     for table in board.tables:
         found = [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]
         if found:
-            yield _caption(table), auc_svg(found, styles, f"{_caption(table)}: AUC against ε, with 95% intervals")
+            yield _caption(table), auc(found, styles, f"{_caption(table)}: AUC against ε, with 95% intervals")
 
 
 def _caption(table: AttackTable) -> str:

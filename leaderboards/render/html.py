@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.mechanism.registry import Registered
+from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare import track_page
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.attack_board import AttackBoard
@@ -129,6 +129,6 @@ def _row_pages(
 ) -> Iterator[tuple[str, str]]:
     for section in sections:
         for table in section.tables:
-            for row in (*table.in_order, *table.paper):
+            for row in table.all_rows:
                 view = row_view(section, table, row, addresses, frozen)
                 yield addresses.page(row), page.render("row.html", "../", view=view, **shared)

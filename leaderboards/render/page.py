@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -24,9 +23,10 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.files import put_whole
 from dpicl.leaderboards.model import attack_text
 from dpicl.leaderboards.model.audits import attack_name
-from dpicl.leaderboards.model.metrics import is_distance, metric_name, scored_things
+from dpicl.leaderboards.model.metrics import metric_name, scored_things
 from dpicl.leaderboards.model.text import (
     bound_text,
     confidence_text,
@@ -95,16 +95,16 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
     return folder / "index.html"
 
 
-def write_file(target: Path, content: str) -> None:
+def write_file(target: Path, content: str | bytes) -> None:
     """Writes one file whole or not at all. Raises ResultError when it cannot."""
     try:
-        _write_whole(target, content)
+        put_whole(target, content, tag=f".{os.getpid()}")
     except OSError as error:
         raise _unwritable(target, error) from error
 
 
 def _unwritable(target: Path, error: OSError) -> ResultError:
-    return ResultError(f"Cannot write the page {target}: {error.strerror}; choose another folder.")
+    return ResultError(f"Cannot write {target}: {error.strerror}; choose another folder.")
 
 
 def data(value: Any) -> Markup:
@@ -124,19 +124,6 @@ def web_address(text: str) -> str | None:
     except ValueError:
         return None
     return text if parts.hostname and "@" not in parts.netloc else None
-
-
-def _write_whole(target: Path, content: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=".site", suffix=".tmp")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except OSError:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _is_ours(path: Path) -> bool:
@@ -204,5 +191,5 @@ def _key(value: float | None) -> str:
     return "" if value is None else f"{value:.6g}"
 
 
-def _metric(metric: str) -> str:
-    return metric_name(metric) + (" (lower is better)" if is_distance(metric) else "")
+def _metric(metric: str, lower_is_better: bool = False) -> str:
+    return metric_name(metric) + (" (lower is better)" if lower_is_better else "")

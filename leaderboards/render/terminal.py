@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from dpicl.leaderboards.model.columns import TERMINAL, Column, columns
 from dpicl.leaderboards.model.marks import signs
-from dpicl.leaderboards.model.metrics import is_distance, metric_name, scored_things
-from dpicl.leaderboards.model.rows import ZERO_SHOT, Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, has_per_query, recovery_notes
-from dpicl.leaderboards.model.text import (
-    PER_QUERY_NOTE,
-    bound_text,
-    epsilon_text,
-    queries_text,
-    recovery_text,
-    score_text,
-    seeds_text,
-    visible,
-)
+from dpicl.leaderboards.model.metrics import metric_name, scored_things
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, recovery_notes
+from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text, score_text, seeds_text, visible
 from dpicl.leaderboards.render.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
 from dpicl.leaderboards.render.terminal_attacks import row_attacks
 from dpicl.leaderboards.render.terminal_submissions import labelled, submission_notes
@@ -64,7 +56,7 @@ def _section(console: Console, section: Section) -> None:
 def _task(console: Console, table: TaskTable, explain: bool) -> None:
     console.print()
     things = f"{table.documents} {scored_things(table.metric)}"
-    console.print(Text(f"{table.task}: {_heading(table.metric)}, {things}", style="bold"))
+    console.print(Text(f"{table.task}: {_heading(table, table.metric)}, {things}", style="bold"))
     _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
@@ -78,28 +70,27 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
     if table.paper:
         console.print()
         console.print(Text(f"{table.task}, noise by the authors' own accounting (not ranked)", style="bold"))
-        _rows(console, table.paper, ())
+        _rows(console, table.paper, {})
 
 
-def _rows(console: Console, rows: Sequence[Row], absent: Sequence[str]) -> None:
-    """The main table. absent: ends of the scale that have no result."""
-    per_query = has_per_query(rows)
-    names = ["mechanism", "ε", "proved ε", *(["per-query ε"] if per_query else []), "claimed ε", "audited ε", "score"]
-    names += ["95% interval", "recovery", "Q", "seeds"]
-    lines = [_cells(row, per_query) for row in rows]
+def _rows(console: Console, rows: Sequence[Row], absent: Mapping[str, str]) -> None:
+    """The main table. absent: ends of the scale that have no result, with their ε."""
+    shown = columns(rows, TERMINAL)
+    names = ["mechanism", *(column.name for column in shown)]
+    lines = [[labelled(row), *(_cell(column, row) for column in shown)] for row in rows]
     if any(row.marks for row in rows):
         names.append("")
         lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
-    lines += [[name, "0" if name == ZERO_SHOT else "∞", "missing", *["–"] * (len(names) - 3)] for name in absent]
+    lines += [[name, epsilon, "missing", *["–"] * (len(names) - 3)] for name, epsilon in absent.items()]
     styles = ["bold red" if row.audit.flag else "dim" if row.is_end else None for row in rows]
     console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
 
 
 def _other_metrics(console: Console, table: TaskTable) -> None:
     """Tables of the other metrics: as many side by side as the width holds, the rest below them."""
-    rows = (*table.in_order, *table.paper)
+    rows = table.all_rows
     widest = max((cell_len(visible(row.label, LONGEST_CELL)) for row in rows), default=0)
-    heads = {name: max(cell_len(_heading(name)), _SCORE_WIDTH) for name in table.other_metrics}
+    heads = {name: max(cell_len(_heading(table, name)), _SCORE_WIDTH) for name in table.other_metrics}
     for names in wrapped(heads, min(LABEL_WIDTH, widest) + _EPSILON_WIDTH):
         console.print()
         console.print(Text(f"{table.task}: other metrics", style="bold"))
@@ -108,19 +99,18 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
             + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in names]
             for row in rows
         ]
-        cells = grid(["mechanism", "ε", *map(_heading, names)], lines, ["dim" if row.is_end else None for row in rows])
-        console.print(cells)
+        head = ["mechanism", "ε", *(_heading(table, name) for name in names)]
+        console.print(grid(head, lines, ["dim" if row.is_end else None for row in rows]))
     notes = [
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
     ]
-    if any(map(is_distance, (table.metric, *table.other_metrics))):
+    if any(map(table.lower_is_better, (table.metric, *table.other_metrics))):
         notes.append("↓: lower is better.")
     print_notes(console, notes)
 
 
-def _heading(metric: str) -> str:
-    shown = visible(metric_name(metric), LABEL_WIDTH)
-    return shown + " ↓" if is_distance(metric) else shown
+def _heading(table: TaskTable, metric: str) -> str:
+    return visible(metric_name(metric), LABEL_WIDTH) + (" ↓" if table.lower_is_better(metric) else "")
 
 
 def _ranking(console: Console, ranking: Ranking) -> None:
@@ -146,17 +136,5 @@ def _ranking(console: Console, ranking: Ranking) -> None:
     print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
 
 
-def _cells(row: Row, per_query: bool) -> list[str]:
-    return [
-        labelled(row),
-        epsilon_text(row.epsilon),
-        epsilon_text(row.proved),
-        *([epsilon_text(row.epsilon_per_query)] if per_query else []),
-        epsilon_text(row.claimed),
-        bound_text(row.audit.epsilon) + (" !" if row.audit.flag else ""),
-        score_text(row.score),
-        f"{row.low:.3f}–{row.high:.3f}",
-        recovery_text(row.recovery),
-        queries_text(row.queries),
-        seeds_text(row.seeds),
-    ]
+def _cell(column: Column, row: Row) -> str:
+    return column.text(row) + (" !" if column.key == "audited" and row.audit.flag else "")

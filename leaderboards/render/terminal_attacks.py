@@ -34,7 +34,7 @@ _BEFORE = 46  # columns before the measures of a table of attacks
 
 def row_attacks(console: Console, table: TaskTable) -> None:
     """Every attack on the rows of one task, on what it was made, and what nobody has audited yet."""
-    rows = (*table.in_order, *table.paper)
+    rows = table.all_rows
     lines = [line for row in rows for line in _lines(row)]
     if lines:
         console.print()

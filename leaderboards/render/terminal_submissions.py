@@ -21,7 +21,7 @@ def labelled(row: Row) -> str:
 def submission_notes(table: TaskTable) -> list[str]:
     """Who sent rows of this table, their footnotes, and what was reported and reproduced; each once."""
     notes: dict[str, None] = {}
-    for row in (*table.in_order, *table.paper):
+    for row in table.all_rows:
         one = row.submission
         if one is None:
             continue

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.cli.selection import task_facts
 from dpicl.harness.core.errors import DataError, DpiclError, UsageError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
@@ -27,6 +26,7 @@ from dpicl.harness.data.task_file import read_task_file
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.scaffold.writing import TASK, write_example
 from dpicl.leaderboards.compare.sides import parse
@@ -35,10 +35,10 @@ from dpicl.leaderboards.model.attack_board import build_attacks
 from dpicl.leaderboards.model.board import board_json, build_board
 from dpicl.leaderboards.render.terminal import render_terminal
 from dpicl.leaderboards.render.terminal_attacks import render_attacks
-from tests.fuzz.mutations import Mutator, json_mutated, jsonl_mutated, yaml_mutated
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD
+from tests.mutations import AGAIN, Mutator, json_mutated, jsonl_mutated, yaml_mutated
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -130,23 +130,6 @@ RECORDS = "".join(
     json.dumps({"text": f"story {i}", "label": label, "id": i}) + "\n"
     for i, label in enumerate(("World", "Sports", "Business", "Sci/Tech") * 2)
 )
-AGAIN = {
-    "schema_version": 1,
-    "cells": [
-        {
-            "cell_id": "0123456789abcdef",
-            "task": "agnews",
-            "epsilon": 1.0,
-            "seed": 0,
-            "reported": 0.5,
-            "reproduced": 0.5,
-            "identical": True,
-            "by": "A. Author",
-            "created": "2026-01-02",
-            "commit": None,
-        }
-    ],
-}
 
 
 def _results() -> list[bytes]:
@@ -167,26 +150,6 @@ KINDS = {
 }
 
 
-def survive(kind: str, count: int, seed: int, folder: Path) -> int:
-    """How many of these mutations were refused; any other exception than the promised ones comes out."""
-    rng, refused, longest = random.Random(f"{kind} {seed}"), 0, 0
-    one, path = KINDS[kind], folder / "file"
-    files = one.files()
-    for _ in range(count):
-        content = one.mutate(rng.choice(files), rng)
-        path.write_bytes(content)
-        try:
-            one.use(path)
-        except one.errors as error:
-            refused += 1
-            longest = max(longest, len(str(error)))
-        except Exception as error:
-            (folder / "kept").write_bytes(content)
-            raise AssertionError(f"{type(error).__name__} for a {kind}: {content[:3000]!r}") from error
-    assert longest < 3000
-    return refused
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sound_file_is_read(kind: str, tmp_path: Path):
     for content in KINDS[kind].files():
@@ -194,23 +157,31 @@ def test_a_sound_file_is_read(kind: str, tmp_path: Path):
         KINDS[kind].use(tmp_path / "file")
 
 
+@pytest.mark.parametrize(("count", "seed"), [(FEW, 0), pytest.param(MANY, 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_our_own_errors_come_out(kind: str, tmp_path: Path):
-    survive(kind, FEW, 0, tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_only_our_own_errors_come_out_of_ten_thousand(kind: str, tmp_path: Path):
-    survive(kind, MANY, 1, tmp_path)
+def test_only_our_own_errors_come_out(kind: str, tmp_path: Path, count: int, seed: int):
+    rng, longest = random.Random(f"{kind} {seed}"), 0
+    one, path = KINDS[kind], tmp_path / "file"
+    files = one.files()
+    for _ in range(count):
+        content = one.mutate(rng.choice(files), rng)
+        path.write_bytes(content)
+        try:
+            one.use(path)
+        except one.errors as error:
+            longest = max(longest, len(str(error)))
+        except Exception as error:
+            (tmp_path / "kept").write_bytes(content)
+            raise AssertionError(f"{type(error).__name__} for a {kind}: {content[:3000]!r}") from error
+    assert longest < 3000
 
 
 # --- the command line ------------------------------------------------------------------------------------------------
 
 
-def _commands(count: int, seed: int, folder: Path, dpicl, sim_suite: Path) -> set[int]:
-    """Exit codes of commands on folders of mutated files."""
-    rng, codes = random.Random(seed), set()
+@pytest.mark.parametrize(("count", "seed"), [(15, 0), pytest.param(300, 1, marks=pytest.mark.slow)])
+def test_commands_on_mutated_files_end_in_words(count: int, seed: int, tmp_path: Path, dpicl, sim_suite: Path):
+    rng, codes, folder = random.Random(seed), set(), tmp_path
     results = folder / "results"
     result = make_result(suite="sim_suite", model="sim", task="agnews")
     attack, external = RESULTS / "attacks", results / "external" / "quick" / "one.json"
@@ -246,16 +217,7 @@ def _commands(count: int, seed: int, folder: Path, dpicl, sim_suite: Path) -> se
         codes.add(answer.code)
         assert answer.code in (0, 1, 2) and "Traceback" not in answer.err
         path.write_bytes(content)
-    return codes
-
-
-def test_commands_on_mutated_files_end_in_words(tmp_path: Path, dpicl, sim_suite: Path):
-    assert _commands(15, 0, tmp_path, dpicl, sim_suite) <= {0, 1, 2}
-
-
-@pytest.mark.slow
-def test_commands_on_hundreds_of_mutated_files_end_in_words(tmp_path: Path, dpicl, sim_suite: Path):
-    assert _commands(300, 1, tmp_path, dpicl, sim_suite) == {0, 2}
+    assert count < 100 or codes == {0, 2}
 
 
 @pytest.mark.slow

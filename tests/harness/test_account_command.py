@@ -10,7 +10,7 @@ from dpicl.harness.cli.output import plain
 from dpicl.harness.reaccounting.published import advanced_composition, dp_opt_epsilon, ksa_ptr_epsilon
 from dpicl.harness.reaccounting.settings import FAMILIES, Setting
 from dpicl.harness.reaccounting.table import reaccount
-from tests.harness.test_bad_input import refuse
+from tests.harness.helpers import refuse
 
 KSA = ("--rate", "400/14732", "--steps", 100, "--delta", "5e-5")
 PRISM = ("--family", "bounded-range", "--sensitivity", "10/760", "--steps", 100, "--delta", "1e-4", "--temperature")

@@ -9,18 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness import models
-from tests.harness.test_registry import PLUGIN
-
-
-def refuse(answer, *words: str) -> None:
-    """Exit code 2, nothing on stdout, one line that begins with the program's name and holds the words."""
-    assert answer.code == 2
-    assert answer.out == ""
-    lines = [line for line in answer.err.splitlines() if line.startswith("dpicl: ")]
-    assert len(lines) == 1, answer.err
-    assert "Traceback" not in answer.err
-    for word in words:
-        assert word in lines[0]
+from tests.harness.helpers import PLUGIN, refuse
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ import pytest
 
 from dpicl.cli import build_parser
 from dpicl.harness.cli.output import duration, plain
-from dpicl.harness.cli.progress import TimeLeft
 from dpicl.harness.run.engines import Done
-from tests.harness.test_registry import PLUGIN
+from dpicl.harness.run.progress import TimeLeft
+from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 
 COMMANDS = (
-    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "lm-eval", "cache", "doctor",
-    "compare", "track", "new", "submit", "publish wandb",
+    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval", "cache",
+    "doctor", "compare", "track", "new", "submit", "publish wandb",
     "publish trackio",
 )  # fmt: skip
 
@@ -40,7 +40,8 @@ def test_help_needs_no_heavy_library():
     code = (
         "import sys\nfrom dpicl.cli import main\n"
         "try: main(['--help'])\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy'} & set(sys.modules)\n"
+        "heavy = {'torch', 'transformers', 'datasets', 'lm_eval', 'dp_accounting', 'scipy', 'matplotlib'}\n"
+        "heavy &= set(sys.modules)\n"
         "sys.exit(str(heavy) if heavy else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

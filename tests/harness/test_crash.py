@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.run.store import Store
+from tests.harness.helpers import children
 from tests.leaderboards.factory import make_result
 
 SEEDS = 12
@@ -94,20 +95,6 @@ def test_two_runs_on_one_folder_share_the_cells(dpicl_process, suite, tmp_path):
     done = cells_done("\n".join(log for _, log in answers))
     assert len(done) == len(set(done)) == CELLS
     assert len(finished_files(folder)) == CELLS
-
-
-def children(pid: int) -> set[int]:
-    """The processes that a process has started and that are alive, and theirs."""
-    found: set[int] = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        if int(fields[1]) == pid and fields[0] != "Z":
-            child = int(path.parent.name)
-            found |= {child} | children(child)
-    return found
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")

@@ -21,7 +21,7 @@ import pytest
 
 from dpicl.harness.run.store import Store
 from tests.harness.deadly import MAY_DIFFER, run_forked
-from tests.harness.test_crash import children
+from tests.harness.helpers import children
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 

@@ -12,15 +12,9 @@ from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.splits import normalised
 from dpicl.harness.data.task import Task, load_config
+from tests.harness.helpers import assert_shown_nowhere, write
 
 AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
-
-
-def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:
-    path = folder / task / f"{split}.jsonl"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture
@@ -83,49 +77,36 @@ def test_white_space_becomes_single_spaces(data):
 
 
 @pytest.mark.parametrize(
-    "line",
-    ['{"text": "SECRET", "label"', '["SECRET"]', '{"text": "SECRET"}', '{"text": 3, "label": "SECRET"}', "SECRET \x80"],
+    ("split", "line", "words"),
+    [
+        ("train", b'{"text": "SECRET", "label"', r"agnews/train\.jsonl line 13"),
+        ("train", b'["SECRET"]', r"agnews/train\.jsonl line 13"),
+        ("train", b'{"text": "SECRET"}', r"agnews/train\.jsonl line 13"),
+        ("train", b'{"text": 3, "label": "SECRET"}', r"agnews/train\.jsonl line 13"),
+        ("train", b"SECRET \xc2\x80", r"agnews/train\.jsonl line 13"),
+        ("train", b'{"text": "SECRET \xff", "label": "World"}', "line 13"),
+        ("train", b'{"text": "  ", "label": "World"}', "line 13 has an empty text"),
+        ("test", b'{"text": "a text", "label": "SECRET"}', r"agnews/test\.jsonl line 3 .*label.*Sci/Tech"),
+    ],
 )
-def test_a_broken_line_is_named_by_file_and_number_and_never_shown(data, line):
-    append(data, "train", line)
-    with pytest.raises(DataError, match=r"agnews/train\.jsonl line 13") as caught:
+def test_a_broken_line_is_named_by_file_and_number_and_never_shown(data, split, line, words):
+    with (data / "agnews" / f"{split}.jsonl").open("ab") as file:
+        file.write(line + b"\n")
+    with pytest.raises(DataError, match=words) as caught:
         local()
     assert_shown_nowhere("SECRET", caught.value)
 
 
-def test_an_unknown_label_is_named_by_line_and_never_shown(data):
-    append(data, "test", json.dumps({"text": "a text", "label": "SECRET"}))
-    with pytest.raises(DataError, match=r"agnews/test\.jsonl line 3 has an unknown label.*Sci/Tech") as caught:
-        local()
-    assert_shown_nowhere("SECRET", caught.value)
-
-
-def assert_shown_nowhere(secret: str, error: BaseException | None) -> None:
-    while error is not None:
-        assert secret not in str(error)
-        assert secret not in repr(vars(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
-
-def test_bytes_that_are_no_utf8_are_a_broken_line(data):
-    with (data / "agnews" / "train.jsonl").open("ab") as file:
-        file.write(b'{"text": "\xff", "label": "World"}\n')
-    with pytest.raises(DataError, match="line 13"):
-        local()
-
-
-def test_an_empty_text_and_an_empty_class_are_errors(data):
-    append(data, "train", json.dumps({"text": "  ", "label": "World"}))
-    with pytest.raises(DataError, match="line 13 has an empty text"):
-        local()
-    write(data, "agnews", "train", [{"text": "only this", "label": "World"}])
-    with pytest.raises(DataError, match="no train record of Sports, Business, Technology"):
-        local()
-
-
-def test_an_empty_test_set_is_an_error(data):
-    write(data, "agnews", "test", [])
-    with pytest.raises(DataError, match="empty test set"):
+@pytest.mark.parametrize(
+    ("split", "rows", "words"),
+    [
+        ("train", [{"text": "only this", "label": "World"}], "no train record of Sports, Business, Technology"),
+        ("test", [], "empty test set"),
+    ],
+)
+def test_an_empty_class_and_an_empty_test_set_are_errors(data, split, rows, words):
+    write(data, "agnews", split, rows)
+    with pytest.raises(DataError, match=words):
         local()
 
 

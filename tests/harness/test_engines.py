@@ -14,18 +14,20 @@ from typing import Any
 
 import pytest
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError, UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import engines
 from dpicl.harness.run.engines import Done, Inline, Job, Local, Ray, Step, Worker, make_engine
-from dpicl.harness.run.expand import Cell, expand
+from dpicl.harness.run.expand import expand
 from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.pipeline import Skipped
 from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.runner import Skipped
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.worker_process import TRIES
 from tests.harness.deadly import MAY_DIFFER
+from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
 
 
@@ -120,7 +122,7 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
 
 
 def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path):
-    from dpicl.harness.cli.selection import task_facts
+    from dpicl.harness.run.selection import task_facts
 
     suite = load_suite(sim_suite)
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]
@@ -230,26 +232,14 @@ def test_a_cell_whose_workers_all_die_is_named_and_the_others_are_done(dpicl, mo
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_local_workers_without_a_traceback(dpicl_process, sim_suite, tmp_path):
-    process = dpicl_process(
-        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
-    )
-    said = process.stderr.readline()
-    assert "cells to do" in said
-    process.stderr.readline()  # the first cell is done: the workers are at work
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    _, err = process.communicate()
-    assert process.returncode == 130
-    assert "Traceback" not in err and "stopped" in err
-
-
-@pytest.mark.slow
-def test_ctrl_c_while_workers_start_leaves_no_traceback(dpicl_process, sim_suite, tmp_path):
-    process = dpicl_process(
-        "run", sim_suite, "--results", tmp_path, "--engine", "local", "--workers", 2, process_group=0
-    )
+@pytest.mark.parametrize("at", ["start", "work"])
+def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_path, at):
+    flags = ("--results", tmp_path, "--engine", "local", "--workers", 2)
+    process = dpicl_process("run", sim_suite, *flags, process_group=0)
     assert "cells to do" in process.stderr.readline()  # the workers load their libraries now
-    os.killpg(process.pid, signal.SIGINT)
+    if at == "work":
+        process.stderr.readline()  # the first cell is done
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err and "stopped" in err
@@ -335,8 +325,6 @@ def test_workers_divide_the_cores():
 
 
 def test_a_worker_knows_the_plugins_of_its_job(tmp_path):
-    from tests.harness.test_registry import PLUGIN
-
     path = tmp_path / "mine.py"
     path.write_text(PLUGIN)
     worker = Worker(Job(SuiteReference(name="quick", version=1, hash=""), tmp_path, (path,)))

@@ -130,7 +130,7 @@ def test_a_submodule_is_not_looked_into(checkout: Path, marker: Path):
 
 
 def test_what_is_missing_is_an_error_that_says_so(checkout: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(git.GitError, match="git cat-file fails on the project's repository"):
+    with pytest.raises(git.GitError, match="git cat-file"):
         git.git("cat-file", "commit", MISSING)
     with pytest.raises(git.GitError, match="did not end within"):
         git.git("cat-file", "--batch-all-objects", "--batch-check", seconds=0.0)

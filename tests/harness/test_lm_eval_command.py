@@ -6,7 +6,7 @@ import lm_eval
 import pytest
 from lm_eval.tasks import TaskManager
 
-import dpicl.harness.evaluation.lm_eval_model  # noqa: F401  registers the model
+import dpicl.harness.run.lm_eval_model  # noqa: F401  registers the model
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import TASKS
 

@@ -7,21 +7,21 @@ import os
 import signal
 from pathlib import Path
 
-from dpicl.harness.core.locks import abandoned, acquire, remove_abandoned, temporary_folder
+from dpicl.harness.core.locks import abandoned, held, remove_abandoned, temporary_folder
 
 fork = multiprocessing.get_context("fork")
 
 
 def test_a_lock_is_one_process_s_and_free_when_its_file_was_removed(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
-    first = acquire(path, wait=False)
-    assert first is not None
-    assert acquire(path, wait=False) is None
-    path.unlink()
-    second = acquire(path, wait=False)  # another file of that name
-    assert second is not None
-    os.close(first)
-    os.close(second)
+    with held(path) as first:
+        with held(path) as same:
+            assert (first, same) == (True, False)
+        path.unlink()
+        with held(path) as second:  # another file of that name
+            assert second
+    with held(path) as again:
+        assert again
 
 
 def test_a_folder_is_gone_at_the_end_and_what_was_moved_out_stays(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import torch
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import PromptTooLong
-from dpicl.harness.data import config as task_config
 from dpicl.harness.models.base import ChatPrompt
 from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, SUITE, TASK, class_name, write_example
 
@@ -21,11 +20,7 @@ SMALL = {"demonstrations": ["slots=8", "tokens=4"], "answers": ["slots=4", "exam
 
 
 @pytest.fixture(autouse=True)
-def no_plugins_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Plugins of one test are unknown to the next; the current folder is empty."""
-    monkeypatch.setattr(task_config, "_given", {})
-    monkeypatch.setattr(models, "_given", {})
-    monkeypatch.delenv("DPICL_DATA", raising=False)
+def in_an_empty_folder(no_plugins_before: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 

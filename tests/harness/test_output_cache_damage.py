@@ -109,7 +109,8 @@ def damaged_at_random(folder: Path, sound: dict[str, bytes], seed: int) -> None:
     (folder / name).write_bytes(damage(sound[name], chance))
 
 
-def check_damages(tmp_path: Path, sound: dict[str, bytes], seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [range(100), pytest.param(range(100, 2100), marks=pytest.mark.slow)])
+def test_random_damages_change_no_answer(tmp_path, sound, seeds):
     for seed in seeds:
         folder = tmp_path / str(seed)
         damaged_at_random(folder, sound, seed)
@@ -120,15 +121,6 @@ def check_damages(tmp_path: Path, sound: dict[str, bytes], seeds: range) -> None
         collections(folder)
         clear(folder)
         assert collections(folder) == []
-
-
-def test_a_hundred_random_damages_change_no_answer(tmp_path, sound):
-    check_damages(tmp_path, sound, range(100))
-
-
-@pytest.mark.slow
-def test_two_thousand_random_damages_change_no_answer(tmp_path, sound):
-    check_damages(tmp_path, sound, range(100, 2100))
 
 
 def test_a_single_altered_value_is_made_again_and_said_once(tmp_path, sound, caplog):
@@ -349,8 +341,10 @@ def run(dpicl, tmp_path, own_cache, monkeypatch):
     return start
 
 
-def check_runs(run: Callable[[str], dict[str, object]], outputs: Path, seeds: range) -> None:
+@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 153), marks=pytest.mark.slow)])
+def test_runs_on_damaged_caches_give_the_results_of_a_sound_one(run, tmp_path, seeds):
     """Damages the cache between runs of one suite; a run that answers from what is there is checked for it, too."""
+    outputs = tmp_path / "cache" / "outputs"
     first = run("first")
     kept = {path.name: path.read_bytes() for path in outputs.iterdir()}
     for seed in seeds:
@@ -362,12 +356,3 @@ def check_runs(run: Callable[[str], dict[str, object]], outputs: Path, seeds: ra
         content = kept["outputs.sqlite"]
         (outputs / "outputs.sqlite").write_bytes(chance.choice(DAMAGES)(content, chance))
         assert run(f"run {seed}") == first, seed
-
-
-def test_runs_on_a_damaged_cache_give_the_results_of_a_sound_one(run, tmp_path):
-    check_runs(run, tmp_path / "cache" / "outputs", range(3))
-
-
-@pytest.mark.slow
-def test_a_hundred_and_fifty_runs_on_damaged_caches_give_the_results_of_a_sound_one(run, tmp_path):
-    check_runs(run, tmp_path / "cache" / "outputs", range(3, 153))

@@ -10,28 +10,13 @@ import pytest
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PluginError, UsageError
-from dpicl.harness.data import config as task_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism import registry
-from dpicl.harness.scaffold.writing import TASK, write_example
-from tests.harness.test_plugins import listed
+from tests.harness.helpers import listed
 
-
-@pytest.fixture(autouse=True)
-def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plugins of one test are unknown to the next."""
-    monkeypatch.setattr(task_config, "_given", {})
-    monkeypatch.setattr(models, "_given", {})
-    monkeypatch.delenv("DPICL_DATA", raising=False)
-
+pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def meals(tmp_path: Path) -> Path:
-    """The folder of a task."""
-    return write_example(TASK, "task", "meals", (), tmp_path)[0]
 
 
 def test_a_changed_task_is_another_version_and_changed_records_are_not(meals):

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data.task import Task
 from dpicl.harness.run import fingerprints
 from dpicl.harness.run.engines import Job, Worker
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
 from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import SuiteReference

@@ -3,7 +3,6 @@ it does not depend."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,7 @@ import pytest
 from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.data.splits import Record, fingerprint
 from dpicl.harness.data.task import Task, load_config
-
-
-def write(folder: Path, task: str, split: str, rows: list[dict]) -> Path:
-    path = folder / task / f"{split}.jsonl"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def assert_shown_nowhere(secret: str, error: BaseException | None) -> None:
-    while error is not None:
-        assert secret not in str(error)
-        assert secret not in repr(vars(error))
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-
+from tests.harness.helpers import assert_shown_nowhere, write
 
 #: Sizes of the public part in these tests.
 PUBLIC = 4

@@ -9,32 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.mechanism import registry
 from dpicl.harness.mechanism.bases import Knob, Mechanism
-
-PLUGIN = """\
-from __future__ import annotations
-
-from dataclasses import dataclass
-
-from dp_accounting import dp_event as dp
-
-from dpicl.harness.mechanism.bases import DemonstrationMechanism, Demonstration
-
-
-@dataclass(frozen=True)
-class Nothing(DemonstrationMechanism):
-    name = "nothing"
-    knob = None
-    words: int = 3
-
-    def events(self, knob, sizes):
-        return dp.NoOpDpEvent()
-
-    def release(self, private, context):
-        return [Demonstration("word " * self.words, label, self.words) for label in context.shots]
-"""
+from tests.harness.helpers import PLUGIN
 
 
 def plugin(tmp_path: Path, text: str = PLUGIN) -> Path:
@@ -90,7 +69,7 @@ def test_a_plugin_that_is_not_there_is_an_error(tmp_path):
 
 def test_an_entry_point_that_fails_is_a_warning_that_names_it(monkeypatch, caplog):
     broken = importlib.metadata.EntryPoint("theirs", "no_such_package_here.method", registry.ENTRY_POINTS)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [broken])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
     monkeypatch.setattr(logging.getLogger("dpicl"), "propagate", True)
     found = registry.load_mechanisms()
     assert "tang" in found
@@ -103,7 +82,7 @@ def test_an_entry_point_may_name_a_class_or_a_module(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(tmp_path)
     for value in ("my_method", "my_method:Nothing"):
         entry = importlib.metadata.EntryPoint("mine", value, registry.ENTRY_POINTS)
-        monkeypatch.setattr(registry, "entry_points", lambda group, entry=entry: [entry])
+        monkeypatch.setattr(plugins, "entry_points", lambda group, entry=entry: [entry])
         assert registry.load_mechanisms()["nothing"].origin == f"entry point mine = {value}"
     monkeypatch.delitem(sys.modules, path.stem)
 

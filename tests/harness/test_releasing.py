@@ -6,6 +6,7 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from dpicl.harness import models
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.data.task import Task
@@ -15,15 +16,14 @@ from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.sampling_schemes import WAYS, Dealing
-from dpicl.harness.run.answering import answer_all, queries_of
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
-from dpicl.harness.run.releasing import Releaser, Terms
+from dpicl.harness.run.releasing import answer_all, release
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableCoins
 from tests.samples import contents
 
-TERMS = Terms(epsilon=2.0, delta=1e-5)
+CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -36,20 +36,20 @@ def _nobody_asked(own_cache):
     Parrot.asked.clear()
 
 
-def released(mechanism, task, terms=TERMS, queries=None, cache=None):
+def released(mechanism, task, config=CONFIG, queries=None, cache=None):
     outputs = OutputCache(None) if cache is None else cache
-    return Releaser(models.load("sim"), lambda: outputs).release(mechanism, task, terms, queries)
+    return release(mechanism, task, models.load("sim"), config, queries, outputs=lambda: outputs)
 
 
 @pytest.mark.parametrize("partition", WAYS)
 def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews, partition):
     mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)
-    release = released(mechanism, agnews)
-    assert release.ledger.event() == release.calibration.event
-    assert 0.98 * TERMS.epsilon <= release.bounds.upper <= TERMS.epsilon
-    assert epsilon(release.ledger.event(), TERMS.delta).upper == release.bounds.upper
-    assert set(release.answers) == {query.id for query in queries_of(agnews)}
-    assert set(release.answers.values()) <= set(agnews.labels)
+    made = released(mechanism, agnews)
+    assert made.ledger.event() == made.calibration.event
+    assert 0.98 * CONFIG.epsilon <= made.bounds.upper <= CONFIG.epsilon
+    assert epsilon(made.ledger.event(), CONFIG.delta).upper == made.bounds.upper
+    assert set(made.answers) == {query.id for query in agnews.queries()}
+    assert set(made.answers.values()) <= set(agnews.labels)
 
 
 def test_each_way_of_dealing_has_its_event():
@@ -126,20 +126,20 @@ def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechan
 
 def test_all_queries_are_charged_before_the_first_answer(agnews):
     with pytest.raises(BudgetExceeded):
-        run_parrot(agnews, queries_of(agnews), 1000, limit=0.5)
+        run_parrot(agnews, agnews.queries(), 1000, limit=0.5)
     assert Parrot.asked == []
 
 
 def test_the_whole_budget_is_charged_whatever_is_asked(agnews):
-    _, small = run_parrot(agnews, queries_of(agnews)[:1], 50)
-    _, full = run_parrot(agnews, queries_of(agnews), 50)
+    _, small = run_parrot(agnews, agnews.queries()[:1], 50)
+    _, full = run_parrot(agnews, agnews.queries(), 50)
     assert small.event() == full.event()
     (row,) = small.to_json()
     assert row["count"] == 50
 
 
 def test_more_queries_than_the_budget_or_one_id_twice_are_refused_before_anything_is_charged(agnews):
-    queries = queries_of(agnews)
+    queries = agnews.queries()
     with pytest.raises(UsageError, match="6 queries but the budget is for 5"):
         run_parrot(agnews, queries, 5)
     with pytest.raises(UsageError, match="same id"):
@@ -174,7 +174,7 @@ def test_an_answer_that_is_no_text_names_the_mechanism(agnews):
             return None
 
     with pytest.raises(PluginError, match="'parrot' returns NoneType"):
-        run_parrot(agnews, queries_of(agnews), 10, mechanism=Silent(slots=4, examples_per_slot=2))
+        run_parrot(agnews, agnews.queries(), 10, mechanism=Silent(slots=4, examples_per_slot=2))
 
 
 def test_a_release_that_was_not_declared_is_refused(agnews):
@@ -184,7 +184,7 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
             return super().answer(query, sample, context)
 
     with pytest.raises(BudgetExceeded, match="was not charged"):
-        run_parrot(agnews, queries_of(agnews), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
+        run_parrot(agnews, agnews.queries(), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
 
 
 def test_the_same_coins_deal_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
@@ -197,9 +197,9 @@ def test_the_same_coins_deal_the_same_records_at_every_epsilon_and_noise_seed(ag
     monkeypatch.setattr(Parrot, "answer", noting)
     mechanism = Parrot(slots=4, examples_per_slot=2, sampling_seed=5)
     for seed, target in ((0, 1.0), (1, 1.0), (1, 8.0)):
-        released(mechanism, agnews, Terms(target, 1e-5, seed=seed))
+        released(mechanism, agnews, ReleaseConfig(epsilon=target, delta=1e-5, seed=seed))
     assert seen[:6] == seen[6:12] == seen[12:]
-    released(Parrot(slots=4, examples_per_slot=2), agnews, Terms(1.0, 1e-5, seed=1))
+    released(Parrot(slots=4, examples_per_slot=2), agnews, ReleaseConfig(epsilon=1.0, delta=1e-5, seed=1))
     assert seen[18:] != seen[:6]
 
 
@@ -209,26 +209,28 @@ def declared(task):
 
 def test_public_coins_and_secret_noise_do_not_go_together(agnews):
     with pytest.raises(UsageError, match="sampling_seed makes the sampling coins public"):
-        released(Parrot(slots=4, sampling_seed=5), declared(agnews), Terms(1.0, 1e-5, noise="secure"))
+        released(
+            Parrot(slots=4, sampling_seed=5), declared(agnews), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
+        )
 
 
 def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
-    release = Releaser(models.load("sim"), lambda: pytest.fail("the cache was opened")).release(
-        mechanism, declared(agnews), Terms(1.0, 1e-5, noise="secure")
-    )
-    assert release.bounds.upper <= 1.0
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
+    model, opened = models.load("sim"), lambda: pytest.fail("the cache was opened")
+    made = release(mechanism, declared(agnews), model, config, outputs=opened)
+    assert made.bounds.upper <= 1.0
 
 
 def test_a_larger_budget_than_the_queries_needs_more_noise(agnews):
     few = released(Parrot(slots=4), agnews)
-    many = released(Parrot(slots=4), agnews, Terms(2.0, 1e-5, queries=600))
+    many = released(Parrot(slots=4), agnews, ReleaseConfig(epsilon=2.0, delta=1e-5, queries=600))
     assert many.sizes.queries == 600 and few.sizes.queries == 6
     assert many.calibration.knob > few.calibration.knob
 
 
 def test_without_noise_the_answer_is_the_plurality_and_costs_infinity(agnews):
-    release = released(Parrot(slots=8, partition="once"), agnews, Terms(float("inf"), 1e-5))
-    assert release.bounds.upper == float("inf")
-    assert set(flatten(release.ledger.event())) == {dp.NonPrivateDpEvent()}
-    assert len(set(release.answers.values())) == 1  # the same slots for every query, no noise
+    made = released(Parrot(slots=8, partition="once"), agnews, ReleaseConfig(epsilon=float("inf"), delta=1e-5))
+    assert made.bounds.upper == float("inf")
+    assert set(flatten(made.ledger.event())) == {dp.NonPrivateDpEvent()}
+    assert len(set(made.answers.values())) == 1  # the same slots for every query, no noise

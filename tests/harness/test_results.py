@@ -33,18 +33,15 @@ def test_a_result_read_back_is_equal_also_with_infinity():
         assert from_text(text) == result
 
 
-def test_a_result_without_privacy_must_not_hold_texts():
-    result = json.loads(to_text(make_result("real_demonstrations")))
-    result["released"] = [{"text": "private", "label": "World", "tokens": 1}]
-    with pytest.raises(ValueError, match="without privacy"):
-        from_text(json.dumps(result))
-
-
-def test_an_edited_cell_does_not_fit_its_id():
-    edited = json.loads(to_text(make_result(epsilon=8.0)))
+def test_a_result_without_privacy_holds_no_texts_and_an_edited_cell_does_not_fit_its_id():
+    exposed, edited = (
+        json.loads(to_text(one)) for one in (make_result("real_demonstrations"), make_result(epsilon=8.0))
+    )
+    exposed["released"] = [{"text": "private", "label": "World", "tokens": 1}]
     edited["cell"]["epsilon"] = 1.0
-    with pytest.raises(ValueError, match="cell_id"):
-        from_text(json.dumps(edited))
+    for data, words in ((exposed, "without privacy"), (edited, "cell_id")):
+        with pytest.raises(ValueError, match=words):
+            from_text(json.dumps(data))
 
 
 def test_paths_follow_suite_model_row_task_and_id(store):
@@ -187,18 +184,6 @@ def test_numbers_that_are_not_finite_are_texts_in_json():
     assert math.isinf(make_result("real_demonstrations").cell.epsilon)
 
 
-def test_a_file_that_is_nested_too_deeply_is_damaged():
-    with pytest.raises(ValueError, match="nested too deeply"):
-        from_text("[" * 200_000 + "]" * 200_000)
-
-
-def test_a_key_that_is_given_twice_is_damaged():
-    """Readers differ in which of the two they take, so a text could be seen by one and not by another."""
-    text = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
-    with pytest.raises(ValueError, match="damaged: an object has one key twice"):
-        from_text(text)
-
-
 def changed(change) -> str:
     data = json.loads(to_text(make_result()))
     change(data)
@@ -256,11 +241,24 @@ def test_a_file_that_no_run_writes_is_damaged_and_set_aside(store, name):
     assert store.load_all() == ([], [])
 
 
+#: A key that is given twice: readers differ in which of the two they take, so one could see what another does not.
+TWICE = to_text(make_result()).replace('"released": [', '"released": [], "released": [', 1)
+
+
 @pytest.mark.parametrize(
-    "text", ['{"a":' * 200_000, "1" * 5000, '{"schema_version": 1e999}', '{"schema_version": NaN}']
+    ("text", "words"),
+    [
+        ("[" * 200_000 + "]" * 200_000, "nested too deeply"),
+        ('{"a":' * 200_000, "damaged"),
+        ("1" * 5000, "damaged"),
+        ('{"schema_version": 1e999}', "damaged"),
+        ('{"schema_version": NaN}', "damaged"),
+        (TWICE, "one key twice"),
+    ],
+    ids=["lists", "objects", "digits", "too large", "NaN", "twice"],
 )
-def test_json_that_ends_readers_is_damaged(text: str):
-    with pytest.raises(ValueError, match="damaged"):
+def test_json_that_ends_readers_or_divides_them_is_damaged(text: str, words: str):
+    with pytest.raises(ValueError, match=words):
         from_text(text)
 
 

@@ -112,20 +112,14 @@ def test_the_first_private_record_beside_a_public_part_does_not_show(monkeypatch
                 Task.load("samsum", "local")
 
 
-def test_rates_sizes_and_events_come_from_the_declared_sizes(world, tmp_path):
-    answer, files = world(rows_of("train", 7), suite(tmp_path, "prism"))
+@pytest.mark.parametrize(("noise", "each"), [("secure", 7), ("seeded", 12)])
+def test_rates_sizes_and_events_come_from_the_declared_sizes(world, tmp_path, noise, each):
+    answer, files = world(rows_of("train", each), suite(tmp_path, "prism", noise=noise))
     assert answer.code == 0, answer.err
     (result,) = [from_text(text) for text in files.values()]
-    assert result.manifest.data.sizes == dict.fromkeys(LABELS, 40)
+    assert result.manifest.data.sizes == result.cell.sizes == dict.fromkeys(LABELS, 40)
     assert '"rate": 0.2' in json.dumps(result.privacy.event)  # 8 of 40, and not of 7
-
-
-def test_declared_sizes_count_with_seeded_noise_too(world, tmp_path):
-    _, files = world(rows_of("train", 12), suite(tmp_path, "prism", noise="seeded"))
-    (result,) = [from_text(text) for text in files.values()]
-    assert result.manifest.data.sizes == dict.fromkeys(LABELS, 40)
-    assert result.cell.sizes == dict.fromkeys(LABELS, 40)
-    assert result.manifest.data.fingerprint != "withheld"
+    assert (result.manifest.data.fingerprint == "withheld") is (noise == "secure")
 
 
 @pytest.mark.parametrize(
@@ -165,8 +159,7 @@ def test_rows_without_noise_need_a_flag(world, dpicl, tmp_path, rows, epsilon, c
 def test_a_board_of_private_records_has_no_recovery_and_asks_for_no_row_without_noise(world, dpicl, tmp_path):
     path = suite(tmp_path, "zero_shot", "prism", "real")
     assert world(rows_of("train", 30), path, "results", "--reveal-records")[0].code == 0
-    for last in ("--json", None):
-        flags = [last] if last else []
+    for flags in ([], ["--json"]):
         answer = dpicl("board", path, "--results", tmp_path / "results", "--html", tmp_path / "site", *flags)
         assert answer.code == 0, answer.err
     board = dpicl("board", path, "--results", tmp_path / "results", "--json").json
@@ -184,12 +177,12 @@ def test_a_board_of_private_records_has_no_recovery_and_asks_for_no_row_without_
 
 
 def test_what_is_published_has_no_recovery(world, tmp_path):
-    from dpicl.leaderboards.publish.published import boards, published_rows
+    from dpicl.leaderboards.publish.publish import plan
 
     path = suite(tmp_path, "zero_shot", "prism", "real")
     _, files = world(rows_of("train", 30), path, "results", "--reveal-records")
-    (board,) = boards([from_text(text) for text in files.values()])
-    said = json.dumps([[row.rows, row.summary] for row in published_rows(board)])
+    rows = plan([from_text(text) for text in files.values()]).rows
+    said = json.dumps([[row.rows, row.summary] for row in rows])
     assert '"score"' in said and "recovery" not in said
 
 
@@ -311,19 +304,18 @@ def test_a_line_that_is_no_record_tells_nothing(world, dpicl, tmp_path, monkeypa
 
 def test_a_release_with_counted_sizes_is_refused_from_python(own_cache):
     from dpicl.harness import models
-    from dpicl.harness.run.output_cache import OutputCache
-    from dpicl.harness.run.releasing import Releaser, Terms
+    from dpicl.harness.core.cell import ReleaseConfig
+    from dpicl.harness.run.releasing import release
     from dpicl.mechanisms.real_demonstrations import RealDemonstrations
     from dpicl.mechanisms.zero_shot import ZeroShot
 
-    releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
     task = Task.load("agnews", "synthetic", limit_train=20, limit_test=4)
     with pytest.raises(UsageError, match="declared sizes"):
-        releaser.release(ZeroShot(), task, Terms(1.0, 1e-5, noise="secure"))
+        release(ZeroShot(), task, models.load("sim"), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure"))
     known = Task.load("agnews", "synthetic", limit_train=20, limit_test=4, sizes=dict.fromkeys(LABELS, 20))
-    terms = Terms(float("inf"), 1e-5, noise="secure")
+    config = ReleaseConfig(epsilon=float("inf"), delta=1e-5, noise="secure")
     with pytest.raises(UsageError, match="reveal-records"):
-        releaser.release(RealDemonstrations(), known, terms)
+        release(RealDemonstrations(), known, models.load("sim"), config)
 
 
 @pytest.mark.slow

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import Cell, TaskFacts, expand
+from dpicl.harness.run.expand import TaskFacts, expand
 from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()

@@ -7,25 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness import models
 from dpicl.harness.cli import diagnosis as doctor
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data.config import TASKS, list_tasks
 from dpicl.harness.data.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
-from dpicl.harness.scaffold.writing import TASK, write_example
 
-
-@pytest.fixture(autouse=True)
-def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(task_config, "_given", {})
-    monkeypatch.setattr(models, "_given", {})
-
-
-@pytest.fixture
-def meals(tmp_path: Path) -> Path:
-    """The folder of a task."""
-    return write_example(TASK, "task", "meals", (), tmp_path)[0]
+pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
 
 def text_of(name: str) -> str:
@@ -85,19 +73,12 @@ CHANGES = {
     "delimiter that is a number": ('target_delimiter: " "', "target_delimiter: 1", 11, "put it in quotes"),
     "metadata that is a list": ("metadata:\n  version: 1\n", "metadata: [1]\nother:\n  version: 1\n", 21, "metadata"),
 }
-CHANGES["an unknown placeholder"] = ('News Type: \\"{label}\\"\\nText: \\""', '{labl}"', 32, "{label}")
-CHANGES["a placeholder that reaches into an object"] = (
-    'private_prefix: "Text:"',
-    'private_prefix: "{label.__class__}"',
-    39,
-    "{label}",
-)
-CHANGES["a placeholder of a gigabyte"] = (
-    'private_prefix: "Text:"',
-    'private_prefix: "{label:>1000000000}"',
-    39,
-    "{label}",
-)
+PREFIX = 'private_prefix: "Text:"'
+CHANGES |= {
+    "an unknown placeholder": ('News Type: \\"{label}\\"\\nText: \\""', '{labl}"', 32, "{label}"),
+    "a placeholder that reaches into an object": (PREFIX, 'private_prefix: "{label.__class__}"', 39, "{label}"),
+    "a placeholder of a gigabyte": (PREFIX, 'private_prefix: "{label:>1000000000}"', 39, "{label}"),
+}
 
 
 @pytest.mark.parametrize("name", CHANGES)

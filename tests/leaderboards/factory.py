@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpicl.harness.run.expand import Cell
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.results import (
     Answer,
     Cost,

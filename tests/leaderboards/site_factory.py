@@ -8,8 +8,10 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.board import Board, Evidence, build_board
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from tests.harness.comparison.sides import ones, scored, with_manifest
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 
@@ -76,13 +78,8 @@ class Page(HTMLParser):
 
 
 def shape(text: str) -> Counter[tuple[str, tuple[str, ...]]]:
-    """How often every tag occurs with these names of attributes: what a hostile value must not change.
-
-    A marker's form follows from the place of its name in the alphabet: circles and polygons count as one.
-    """
-    forms = {"circle": "polygon"}
-    tags = Page(text).tags
-    return Counter((forms.get(tag, tag), () if "points" in a or "cx" in a else tuple(a)) for tag, a in tags)
+    """How often every tag occurs with these names of attributes: what a hostile value must not change."""
+    return Counter((tag, tuple(attributes)) for tag, attributes in Page(text).tags)
 
 
 def plain_results() -> list[Any]:
@@ -147,3 +144,22 @@ def full_board(text: str = "plain") -> Board:
     retired = [*ends(suite_hash="b" * 64), make_result("tang", 0.6, suite_hash="b" * 64, label=text, **released)]
     evidence = Evidence(tuple(attacks), tuple(external))
     return build_board(results, None, evidence, [submission(text)], retired)
+
+
+def history(name: str = "plain", releases: int = 3) -> tuple[Track, ...]:
+    """Two rows over releases; the last one loses, and the second release of one row has other records."""
+    results = []
+    for number in range(releases):
+        for epsilon in (1.0, math.inf):
+            right = 60 if number == releases - 1 else 110
+            result = scored(
+                ones(right, 150),
+                label=name,
+                suite=name,
+                epsilon=epsilon,
+                proved=epsilon,
+                fingerprint=("0" if number and epsilon == 1 else "f") * 64,
+                created=f"2026-01-{number + 1:02d}T00:00:00+00:00",
+            )
+            results.append(with_manifest(result, commit=f"{number:040x}", model={"name": name}))
+    return build_tracks(results)

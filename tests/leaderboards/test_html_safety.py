@@ -25,13 +25,13 @@ from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 
 KINDS = ("index.html", "compare.html", "retired.html", "mechanisms", "rows", "attacks", "suites")
 _ATTRIBUTES = """
-    aria-current aria-hidden aria-label aria-live aria-pressed autocomplete charset class colspan content cx cy download
-    height hidden href http-equiv id label lang name placeholder points r rel role scope spellcheck tabindex
-    text-anchor title type value viewbox width x x1 x2 y y1 y2
+    aria-current aria-hidden aria-label aria-live aria-pressed autocomplete charset class colspan content d download
+    fill fill-opacity hidden href http-equiv id label lang name opacity placeholder rel role scope spellcheck stroke
+    stroke-dasharray stroke-opacity stroke-width tabindex text-anchor title transform type value viewbox x y
 """
 _TAGS = """
-    a abbr bdi body button circle code dd details div dl dt em figcaption figure footer g h1 h2 h3 h4 head header html
-    input label li line main meta nav noscript ol optgroup option p polygon polyline rect script section select span
+    a abbr bdi body button code dd desc details div dl dt em figcaption figure footer g h1 h2 h3 h4 head header html
+    input label li main meta nav noscript ol optgroup option p path script section select span
     strong style summary svg table tbody td text th thead title tr ul caption
 """
 

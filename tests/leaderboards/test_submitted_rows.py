@@ -116,6 +116,6 @@ def test_the_command_keeps_retired_results_apart(world: World, dpicl, asked: boo
     world.suite.write_text(world.suite.read_text().replace("version: 1", "version: 2"))
     words = ["board", world.suite, "--results", world.results, "--submissions", world.root]
     answer = dpicl(*words, *(["--retired"] if asked else []))
-    assert "15 results of retired versions of tiny: see --retired." in answer.err if not asked else answer.code == 0
+    assert "15 results of retired versions" in answer.err if not asked else answer.code == 0
     assert ("Retired: frozen" in answer.out and "team_a/vote" in answer.out) is asked
     assert answer.code == (0 if asked else 2)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from dpicl.leaderboards.model.metrics import is_distance, metric_name, task_kind
+from dpicl.leaderboards.model.metrics import metric_name, task_kind
 from dpicl.leaderboards.model.text import (
     bound_text,
     epsilon_text,
@@ -65,7 +65,6 @@ def test_metrics_in_words_and_the_kind_of_task_that_they_score():
         "recommendation",
         "my_own",
     ]
-    assert [is_distance(name) for name in ("year_distance", "valid")] == [True, False]
 
 
 def test_only_strange_characters_are_written_out():

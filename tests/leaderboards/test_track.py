@@ -45,7 +45,7 @@ def test_a_line_breaks_where_the_records_changed_and_says_so():
         release(60, 3, "c" * 40, fingerprint="0" * 64),
     ]
     (track,) = build_tracks(results)
-    assert [point.broken for point in track.points] == ["", "other data fingerprint", ""]
+    assert [point.broken for point in track.points] == ["", "other records", ""]
     assert [point.step is None for point in track.points] == [True, True, False]
     assert significant_steps([track]) == 0
 

@@ -15,14 +15,14 @@ from lm_eval.tasks import TaskManager
 
 from dpicl.harness import models
 from dpicl.harness.attacks.pii_patterns import addresses, found, phones
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.data.splits import Record, normalised
 from dpicl.harness.data.task import TASKS, Task
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
 from dpicl.harness.mechanism.bases import Demonstration
 from dpicl.harness.models.base import ChatPrompt
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import Releaser, Terms
+from dpicl.harness.run.releasing import release
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
@@ -270,13 +270,13 @@ WRITERS = {
 def test_mechanisms_that_write_texts_write_mails(synthetic, own_cache, name):
     mechanism = WRITERS[name]
     assert mechanism.skip(synthetic) is None
-    releaser = Releaser(models.load("sim"), lambda: OutputCache(None))
     epsilon = math.inf if name == "real_demonstrations" else 8.0
-    release = releaser.release(mechanism, synthetic, Terms(epsilon=epsilon, delta=1e-5, shots=2))
-    assert [demonstration.label for demonstration in release.demonstrations] == ["email"] * 2
-    assert len({demonstration.text for demonstration in release.demonstrations}) == 2
+    config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
+    made = release(mechanism, synthetic, models.load("sim"), config)
+    assert [demonstration.label for demonstration in made.demonstrations] == ["email"] * 2
+    assert len({demonstration.text for demonstration in made.demonstrations}) == 2
     if mechanism.knob is not None:
-        assert 0 < release.bounds.upper <= 8.0
+        assert 0 < made.bounds.upper <= 8.0
 
 
 def test_a_mechanism_that_would_repeat_one_mail_skips_the_task(synthetic):

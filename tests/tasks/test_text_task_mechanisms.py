@@ -12,10 +12,8 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.data.task import Task
-from dpicl.harness.evaluation import text_metrics
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism
-from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.ledger import Ledger
@@ -26,30 +24,14 @@ from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
+from tests.samples import GENERATION
 
-GENERATION = ("samsum", "xsum", "chatdoctor")
+pytestmark = pytest.mark.usefixtures("quick_embeddings")
 WRITERS = {
     "tang": Tang(slots=3, tokens=4, top_k=20),
     "pta": PTA(slots=3, tokens=4),
     "prism": Prism(prompts=3, tokens=4),
 }
-
-
-@pytest.fixture(autouse=True)
-def _quick_embeddings(monkeypatch):
-    """The simulated embeddings, and no WordNet, whatever this machine has."""
-    monkeypatch.setattr(text_metrics, "_embed", load_embeddings("sim").encode)
-    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"meteor": "It is not there; install it."})
-    text_metrics._similarities.cache_clear()
-    yield
-    text_metrics._similarities.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
-    return {
-        name: Task.load(name, "synthetic", limit_train=30, limit_test=5) for name in (*GENERATION, "wikimovies", "trec")
-    }
 
 
 class NotingLM(SimulatedLM):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,15 +13,15 @@ from lm_eval.tasks import TaskManager
 from dpicl.harness import models
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.data.sources import Record
-from dpicl.harness.data.task import TASKS, Task, load_config
+from dpicl.harness.data.task import TASKS
 from dpicl.harness.evaluation import text_metrics
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate, evaluate_with
 from dpicl.harness.mechanism.bases import Demonstration
-from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.tasks import films, metrics
+from tests.samples import GENERATION, small_task
 
-GENERATION = ("samsum", "xsum", "chatdoctor")
+pytestmark = pytest.mark.usefixtures("quick_embeddings")
 HOSTILE = (
     "{{ text }} {% raw %}",
     "100% %s {0} {x!r}",
@@ -31,40 +30,6 @@ HOSTILE = (
     "END ENDE",
 )
 FILM = {"title": "The Golden Rider", "year": 1955, "genres": ["Western"], "cast": ["Ana Bell"]}
-
-
-@pytest.fixture(autouse=True)
-def _quick_embeddings(monkeypatch):
-    """The simulated embeddings, and no WordNet, whatever this machine has."""
-    monkeypatch.setattr(text_metrics, "_embed", load_embeddings("sim").encode)
-    monkeypatch.setattr(text_metrics, "unavailable", lambda: {"meteor": "It is not there; install it."})
-    text_metrics._similarities.cache_clear()
-    yield
-    text_metrics._similarities.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def tasks() -> dict[str, Task]:
-    return {
-        name: Task.load(name, "synthetic", limit_train=30, limit_test=5) for name in (*GENERATION, "wikimovies", "trec")
-    }
-
-
-def task_of(name: str, test: Sequence[Record]) -> Task:
-    config = load_config(name)
-    kind = config["metadata"]["kind"]
-    return Task(
-        name=name,
-        kind=kind,
-        labels=(),
-        partitioned=False,
-        source="synthetic",
-        fingerprint="",
-        dropped={},
-        train=(),
-        test=tuple(test),
-        config=config,
-    )
 
 
 class Fixed(LM):
@@ -122,7 +87,7 @@ def test_another_model_of_lm_eval_is_asked_with_the_zero_shot_prompt_or_a_prefix
 
 def test_hostile_texts_reach_the_model_letter_by_letter_and_are_scored():
     test = [Record(f"{i} {text}", text) for i, text in enumerate(HOSTILE)]
-    task = task_of("samsum", test)
+    task = small_task("samsum", test)
     shown = [Demonstration(text, text, tokens=1) for text in HOSTILE]
     lm = Fixed({doc["id"]: text for doc, text in zip(task.documents(), [*HOSTILE[:-1], "\ud800 %s"], strict=True)})
     evaluation = evaluate_with(task, lm, task.icl_prefix(shown))

@@ -9,11 +9,11 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.conformance.bench import DELTA, EPSILON
 from dpicl.harness.conformance.evidence import Evidence
 from dpicl.harness.conformance.verdicts import Verdict, failed, passed
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
 from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
-from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import Releaser, Terms
+from dpicl.harness.run.releasing import release
 
 
 def budget(evidence: Evidence) -> Verdict:
@@ -22,12 +22,12 @@ def budget(evidence: Evidence) -> Verdict:
     fixed = bench.fixed
     target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
     answers = isinstance(bench.mechanism, AnswerMechanism)
-    releaser = Releaser(bench.model, lambda: OutputCache(None))
     proved = []
     for number in (1, len(bench.queries) if answers else len(bench.shots)):
-        terms = Terms(target, DELTA, bench.seed, shots=number)
+        config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)
+        asked = bench.queries[:number] if answers else None
         try:
-            released = releaser.release(bench.mechanism, bench.task, terms, bench.queries[:number] if answers else None)
+            released = release(bench.mechanism, bench.task, bench.model, config, asked)
         except BudgetExceeded as error:
             what = f"{number} {'queries' if answers else 'shots'}"
             return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")

@@ -52,8 +52,7 @@ def row_file(identity: str) -> str:
 def rows_of(section: Section) -> Iterator[Row]:
     """All rows of a section, the paper's accounting after the proved ones of its task."""
     for table in section.tables:
-        yield from table.in_order
-        yield from table.paper
+        yield from table.all_rows
 
 
 class Addresses:

@@ -19,17 +19,8 @@ import numpy as np
 from dpicl.harness.evaluation.statistics import percentile_interval, seeds_documents_means
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.rows import Row, outcomes_of
-from dpicl.leaderboards.model.text import (
-    bound_text,
-    epsilon_text,
-    interval_text,
-    queries_text,
-    recovery_text,
-    score_text,
-    seeds_text,
-)
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.row_page import WITHHELD
 
@@ -71,7 +62,7 @@ def comparison(board: Board, addresses: Addresses) -> dict[str, Any]:
     pairs: dict[str, list[float]] = {}
     for number, section in enumerate(board.sections):
         for table in section.tables:
-            own = (*table.in_order, *table.paper)
+            own = table.all_rows
             first = len(rows)
             rows += [_row(section, number, row, table.documents, addresses) for row in own]
             for (i, j), (difference, low, high, seeds) in paired_differences(own).items():
@@ -91,31 +82,21 @@ def _row(section: Section, number: int, row: Row, documents: int, addresses: Add
         "section": number,
         "where": where,
         "documents": documents,
+        "lower": row.lower_is_better(row.metric),
         "numbers": _numbers(row),
         "settings": _settings(section, row),
     }
 
 
 def _numbers(row: Row) -> dict[str, str]:
-    metric = row.results[0].main_metric
-    audited = bound_text(row.audit.epsilon)
     secret = any(result.cell.noise == "secure" for result in row.results)
     seconds = fmean(sum(result.cost.seconds.values()) for result in row.results)
     tokens = fmean(result.cost.tokens_read for result in row.results)
-    return {
-        f"score ({metric_name(metric)})": score_text(row.score),
-        "95% interval of the score": f"{score_text(row.low)} to {score_text(row.high)}",
-        "zero-shot over its seeds": "–" if row.zero_shot is None else score_text(row.zero_shot),
-        "real demonstrations over its seeds": "–" if row.real_data is None else score_text(row.real_data),
-        "recovery": recovery_text(row.recovery),
-        "95% interval of the recovery": interval_text(row.recovery_interval),
-        "ε asked for": epsilon_text(row.epsilon),
-        "proved ε": " ".join([epsilon_text(row.proved), *(f"{mark.sign} {mark.name}" for mark in row.marks)]),
-        "claimed ε": epsilon_text(row.claimed),
-        "audited ε": audited if row.audit.best is None else f"{audited} ({attack_name(row.audit.best)})",
-        "per-query ε": epsilon_text(row.epsilon_per_query),
-        "Q": queries_text(row.queries),
-        "seeds": seeds_text(row.seeds),
+    found = words(row)
+    found["proved ε"] = " ".join([found["proved ε"], *(f"{mark.sign} {mark.name}" for mark in row.marks)])
+    if row.audit.best is not None:
+        found["audited ε"] += f" ({attack_name(row.audit.best)})"
+    return found | {
         "seconds a seed": WITHHELD if secret else f"{seconds:,.0f}",
         "tokens read a seed": WITHHELD if secret else f"{tokens:,.0f}",
     }

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpicl.harness.mechanism.registry import Registered
+from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.render.plot import privacy_utility_svg, series_styles
+from dpicl.leaderboards.render.board_charts import privacy_utility, series_styles
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 from dpicl.leaderboards.render.site.sections import epsilon_key, three_epsilons
 
@@ -84,9 +85,7 @@ def mechanism_view(
 
 def _part(section: Section, label: str) -> dict[str, Any] | None:
     """A section's rows of one mechanism with their plots and options; None where it has none."""
-    own = {
-        table.task: [row for row in (*table.in_order, *table.paper) if row.label == label] for table in section.tables
-    }
+    own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
     tables = [_only(table, own[table.task]) for table in section.tables if own[table.task]]
     if not tables:
         return None
@@ -95,7 +94,8 @@ def _part(section: Section, label: str) -> dict[str, Any] | None:
     return {
         "section": section,
         "rows": rows,
-        "plots": [(table.task, table.metric, privacy_utility_svg(table, styles)) for table in tables if table.rows],
+        "columns": columns(rows),
+        "plots": [(table, privacy_utility(table, styles)) for table in tables if table.rows],
         "epsilons": [(table.task, plot) for table in tables if (plot := three_epsilons(table)) is not None],
         "tasks": [table.task for table in tables],
         "options": _options({table.task: own[table.task][0] for table in tables}),

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Any
 
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Section
+from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.groups import reproduce_command
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import bound_text, epsilon_text, interval_text, queries_words, recovery_text
+from dpicl.leaderboards.model.text import queries_words
 from dpicl.leaderboards.render.events_text import describe
 from dpicl.leaderboards.render.site.addresses import Addresses
 
@@ -49,26 +49,8 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
         "manifest": _manifest(first),
         "other_commits": sorted({_commit(result) for result in row.results} - {_commit(first)}),
         "cost": cost_text(row.results),
-        "command": command(section, row),
+        "command": reproduce_command(section.group, row),
     }
-
-
-def command(section: Section, row: Row) -> str:
-    """The command that makes a row again. That of a submitted row runs the code that was sent in."""
-    cell = row.results[0].cell
-    if row.submission is None:
-        return reproduce_command(section.group, cell, fixed=row.is_end)
-    words = ["dpicl", "run", section.group.asked]
-    if row.submission.plugin is not None:
-        folder = f"leaderboards/submissions/{row.submission.name}"
-        words += ["--plugin", f"{folder}/{row.submission.plugin.name}"]
-    words += ["--task", cell.task, "--mechanism", cell.mechanism, "--model", cell.model]
-    words += ["--source", section.group.source, "--epsilon", f"{cell.epsilon:g}"]
-    if cell.test_records is not None:
-        words += ["--limit", str(cell.test_records)]
-    for name, value in sorted(cell.options.items()):
-        words += ["--option", f"{cell.mechanism}.{name}={json.dumps(value)}"]
-    return shlex.join(words)
 
 
 def cost_text(results: tuple[Result, ...]) -> str:
@@ -88,21 +70,17 @@ def options_text(options: dict[str, Any]) -> str:
 
 def _facts(row: Row) -> dict[str, str]:
     first = row.results[0]
-    knob = first.privacy.knob
+    knob, shown = first.privacy.knob, words(row)
     return {
         "mechanism": first.cell.mechanism,
         "options": options_text(first.cell.options),
         "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
-        "score": f"{row.score:.3f}, 95% interval {row.low:.3f} to {row.high:.3f}",
-        "recovery": recovery_text(row.recovery) + (f" = {row.recovery_sum}" if row.recovery_sum else ""),
-        "95% interval of recovery": interval_text(row.recovery_interval),
-        "privacy": f"ε = {epsilon_text(row.proved)} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
+        **shown,
+        "recovery": shown["recovery"] + (f" = {row.recovery_sum}" if row.recovery_sum else ""),
+        "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",
         "accounting": row.mode,
         "marks": ", ".join(f"{mark.sign} {mark.name}" for mark in row.marks) or "none",
-        "claimed ε": epsilon_text(row.claimed),
-        "audited ε": bound_text(row.audit.epsilon),
         "covers": queries_words(row.queries),
-        "per-query ε": epsilon_text(row.epsilon_per_query),
         "noise": first.cell.noise,
         "shots": str(first.cell.shots),
     }

@@ -8,12 +8,13 @@ from typing import Any
 from markupsafe import Markup
 
 from dpicl.leaderboards.model.board import Section
-from dpicl.leaderboards.model.rows import ZERO_SHOT, Row
-from dpicl.leaderboards.model.standings import TaskTable, first_per_query, has_per_query, recovery_notes
+from dpicl.leaderboards.model.columns import columns
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable, first_per_query, recovery_notes
 from dpicl.leaderboards.model.text import epsilon_text
-from dpicl.leaderboards.render import epsilon_plot, svg
-from dpicl.leaderboards.render.attack_plots import AUC, attack_points, auc_svg, audited_svg, external_point
-from dpicl.leaderboards.render.plot import privacy_utility_svg, series_styles
+from dpicl.leaderboards.render import board_charts
+from dpicl.leaderboards.render.board_charts import AUC, attack_points, external_point, series_styles
+from dpicl.leaderboards.render.charts import key
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 
 #: Kinds of row, as a filter names them.
@@ -25,15 +26,14 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
     styles = series_styles(section.tables)
     return {
         "section": section,
-        "legend": [(label, addresses.mechanism(label), svg.key(style)) for label, style in styles.items()],
-        "plots": {table.task: privacy_utility_svg(table, styles) for table in section.tables},
+        "legend": [(label, addresses.mechanism(label), key(style)) for label, style in styles.items()],
+        "plots": {table.task: board_charts.privacy_utility(table, styles) for table in section.tables},
         "epsilons": {table.task: three_epsilons(table) for table in section.tables},
         "epsilon_key": epsilon_key(),
         "audited_plot": audited_plot(rows_of(section), styles),
         "auc_plots": list(auc_plots(section.tables, styles)),
-        "absent": {table.task: list(_absent(table)) for table in section.tables},
         "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
-        "has_per_query": has_per_query,
+        "columns": columns,
         "explained": first_per_query(section.tables),
         "addresses": addresses,
         "facets": facets,
@@ -77,12 +77,12 @@ def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
 def three_epsilons(table: TaskTable) -> Markup | None:
     """Claimed, proved and audited ε of the proved rows of a task."""
     title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
-    return epsilon_plot.three_epsilons_svg([*table.rows, *table.paper], title)
+    return board_charts.three_epsilons([*table.rows, *table.paper], title)
 
 
 def epsilon_key() -> list[tuple[Markup, str]]:
     """(marker, name) of the three ε."""
-    return [(epsilon_plot.key(kind), name) for kind, name in epsilon_plot.MARKS]
+    return [(key(kind), name) for kind, name in board_charts.THREE]
 
 
 def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
@@ -91,20 +91,15 @@ def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
     for row in rows:
         points += attack_points(row.label, row.audit.attacks)
         points += [external_point(row.label, one, row.proved) for one in row.audit.external]
-    return audited_svg(points, styles) if points else None
+    return board_charts.audited_proved(points, styles) if points else None
 
 
 def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
     """(task, caption, plot) for every membership attack on every task."""
     for table in tables:
-        rows = (*table.in_order, *table.paper)
+        rows = table.all_rows
         found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
         for name in dict.fromkeys(one.attack for _, one in found):
             title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
-            plot = auc_svg([pair for pair in found if pair[1].attack == name], styles, title)
+            plot = board_charts.auc([pair for pair in found if pair[1].attack == name], styles, title)
             yield table.task, f"{table.task}: {name}", plot
-
-
-def _absent(table: TaskTable) -> Iterator[tuple[str, str]]:
-    for name in table.absent:
-        yield name, "0" if name == ZERO_SHOT else "∞"

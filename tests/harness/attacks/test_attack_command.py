@@ -10,11 +10,11 @@ import pytest
 
 import dpicl.harness.models
 from dpicl.harness.attacks import store
+from dpicl.harness.attacks.registry import find_attack, load_attacks
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.registry import find_attack, load_attacks
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.test_registry import PLUGIN
+from tests.harness.helpers import PLUGIN
 
 LOAD = Task.load
 SIM = ("--model", "sim", "--source", "synthetic")
@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpicl.harness.attacks.base import Attack, Finding
+from dpicl.harness.attacks.base import Attack, AttackFinding
 from dpicl.harness.attacks.membership import membership_finding, scored
 
 
@@ -41,11 +41,11 @@ class Longest(Attack):
     def skip(self, mechanism, task):
         return None
 
-    def run(self, scene):
-        target = scene.target()
+    def run(self, setup):
+        target = setup.target()
         target.demonstrations()
-        score = {record: len(record.text) ** self.power for record in scene.candidates}
-        return membership_finding(target, [scored(scene, target, score)], scene.terms.delta, scene.terms.seed)
+        score = {record: len(record.text) ** self.power for record in setup.candidates}
+        return membership_finding(target, [scored(setup, target, score)], setup.config.delta, setup.config.seed)
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.harness.attacks import membership
 from dpicl.harness.attacks.brainwash import Brainwash, flips_after
-from dpicl.harness.attacks.driver import Attacker, Setting, jobs_of
+from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack, setup_of
 from dpicl.harness.attacks.gap import Gap, rightness
 from dpicl.harness.attacks.inquiry import Inquiry, said_yes
 from dpicl.harness.attacks.likelihood import Likelihood
@@ -20,6 +20,7 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.workbench import Workbench
 from tests.harness.attacks.copying_model import CopyingLM
 
 MECHANISMS = load_mechanisms()
@@ -42,18 +43,17 @@ def enron():
     return Task.load("enron", "synthetic", limit_train=60, limit_test=4)
 
 
-class Attacked(Attacker):
-    """With a model that is there already."""
-
-    def __init__(self, model):
-        super().__init__("given")
-        self._model = model
+def bench_of(model):
+    """A workbench with a model that is there already."""
+    bench = Workbench(MECHANISMS)
+    bench._models["copying", None] = model
+    return bench
 
 
 def attack(own, task, mechanism, *, epsilon=math.inf, options=None, model=None, **setting):
-    setting = Setting(attack=own, task=task, model="copying", **{"members": 12, "others": 12, **setting})
-    job = jobs_of(setting, MECHANISMS, mechanism, [epsilon], options or {})[0]
-    return Attacked(model or CopyingLM()).run(job)
+    common = AttackSettings(attack=own, task=task, model="copying", **{"members": 12, "others": 12, **setting})
+    job = jobs_of(common, MECHANISMS, mechanism, [epsilon], options or {})[0]
+    return run_attack(job, bench_of(model or CopyingLM()))
 
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
@@ -73,11 +73,11 @@ def test_real_demonstrations_give_away_all_members(own, agnews, own_cache):
 
 def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, own_cache):
     for task, shots in ((agnews, 4), (agnews, 6), (samsum, 3)):
-        game = Setting(attack=Gap(), task=task, model="copying", members=20, others=20, shots=shots)
+        game = AttackSettings(attack=Gap(), task=task, model="copying", members=20, others=20, shots=shots)
         job = jobs_of(game, MECHANISMS, "real_demonstrations", [], {})[0]
         model = CopyingLM()
-        scene = Attacked(model)._scene(job, model, lambda *_: None)
-        groups = list(membership.shown_groups(scene))
+        setup = setup_of(job, model, bench_of(model))
+        groups = list(membership.shown_groups(setup))
         assert len(groups) >= 1
         for target, members, others in groups:
             assert len(members) == len(others) == shots
@@ -85,9 +85,9 @@ def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, ow
             assert {d.text for d in target.demonstrations()} == {record.text for record in members}
         members = [record for _, group, _ in groups for record in group]
         assert len(set(members)) == len(members)
-        assert set(members) <= set(scene.members)
-        assert {record for _, _, group in groups for record in group} <= set(scene.others)
-        assert len(list(membership.shown_groups(scene, 7))) == 7
+        assert set(members) <= set(setup.members)
+        assert {record for _, _, group in groups for record in group} <= set(setup.others)
+        assert len(list(membership.shown_groups(setup, 7))) == 7
 
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
@@ -283,12 +283,12 @@ def test_the_noise_of_answers_does_not_follow_the_number_of_members(agnews, own_
 def test_no_bound_where_the_noise_follows_the_number_of_members(agnews, own_cache):
     """The released sizes say what the noise was calibrated to."""
 
-    game = Setting(attack=Gap(), task=agnews, model="copying", members=12, others=12, seed=3)
+    game = AttackSettings(attack=Gap(), task=agnews, model="copying", members=12, others=12, seed=3)
     job = jobs_of(game, MECHANISMS, "voting", [1.0], {"slots": 2, "examples_per_slot": 2})[0]
-    scene = Attacked(CopyingLM())._scene(job, CopyingLM(), lambda *_: None)
-    counted = scene.face(scene.members)
+    setup = setup_of(job, CopyingLM(), bench_of(CopyingLM()))
+    counted = setup.make_target(setup.members)
     counted.answers(lambda task: task, [Query("0", "a text")])
-    assert membership.follows_the_count(scene, counted) == (len(scene.members) != 12)
+    assert membership.follows_the_count(setup, counted) == (len(setup.members) != 12)
 
 
 def test_no_bound_without_coins():

@@ -11,8 +11,9 @@ import pytest
 from scipy.special import ndtr
 
 from dpicl.harness import models
-from dpicl.harness.attacks.audit import Audit, audit, check
+from dpicl.harness.attacks.audit import AuditJob, audit, check
 from dpicl.harness.attacks.audit_runs import AnswerRuns
+from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import FAR_TEXTS, canary, held_out
 from dpicl.harness.attacks.results import attack_from_text, to_text
 from dpicl.harness.attacks.watchers import CoupledCoins
@@ -53,7 +54,11 @@ def sim():
 
 
 def audited(mechanism, task, model, epsilon, **settings):
-    return next(iter(audit(mechanism, task, model, [epsilon], Audit(**settings), options={})))
+    return next(all_audited(mechanism, task, model, [epsilon], **settings))
+
+
+def all_audited(mechanism, task, model, epsilons, **settings):
+    return audit(AuditJob(mechanism, task, "sim", AuditSettings(**settings), options={}), model, epsilons)
 
 
 @dataclass(frozen=True)
@@ -138,7 +143,7 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
     ids=lambda mechanism: mechanism.name,
 )
 def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism, access) -> None:
-    found = list(audit(mechanism, news, sim, [2.0, math.inf], Audit(access=access, runs=40), options={}))
+    found = list(all_audited(mechanism, news, sim, [2.0, math.inf], access=access, runs=40))
     assert found[0].bound.epsilon <= found[0].privacy.epsilon_proved
     assert math.isinf(found[1].privacy.epsilon_proved)
     if access == "white-box" and mechanism.name == "tang":

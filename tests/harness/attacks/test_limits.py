@@ -99,16 +99,6 @@ def test_type_of_the_values_decides_the_kind_of_limit() -> None:
     assert rate_limits(shares, ALPHA) == (mean_lower(shares, ALPHA), mean_upper(shares, ALPHA))
 
 
-def test_a_known_range_scales_the_limits() -> None:
-    values = np.random.default_rng(2).beta(2, 3, size=80)
-    low, high = rate_limits(values, ALPHA)
-    scaled = rate_limits(0.4 + 0.2 * values, ALPHA, np.array([0.4, 0.6]))
-    assert scaled == (pytest.approx(0.4 + 0.2 * low), pytest.approx(0.4 + 0.2 * high))
-    unscaled = rate_limits(0.4 + 0.2 * values, ALPHA)
-    assert scaled[0] > unscaled[0]
-    assert scaled[1] < unscaled[1]
-
-
 @pytest.mark.parametrize(
     "attempt",
     [

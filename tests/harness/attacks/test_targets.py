@@ -12,6 +12,7 @@ from scipy import stats
 from dpicl.harness.attacks.games import deal
 from dpicl.harness.attacks.targets import target
 from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.splits import fingerprint
@@ -19,9 +20,10 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models.simulated import load_simulated
-from dpicl.harness.run.releasing import Terms
 
 MECHANISMS = load_mechanisms()
+#: For real demonstrations.
+NO_NOISE = ReleaseConfig(epsilon=math.inf, delta=1e-5, shots=2)
 
 
 @pytest.fixture(scope="module")
@@ -41,11 +43,24 @@ def model():
 
 def face(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
     chosen = task.train[:records]
-    return target(MECHANISMS[mechanism].cls(**options), task, chosen, model, Terms(epsilon, 1e-5, shots=2), sizes=sizes)
+    return target(
+        MECHANISMS[mechanism].cls(**options),
+        task,
+        chosen,
+        model,
+        ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2),
+        sizes=sizes,
+    )
 
 
 def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, model, own_cache):
-    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    own = target(
+        MECHANISMS["real_demonstrations"].cls(),
+        agnews,
+        agnews.train,
+        model,
+        NO_NOISE,
+    )
     first = own.demonstrations()
     own.label_log_probs(lambda task: task, ["some text"])
     own.answers(yes_or_no, [Query("0", "some text")])
@@ -75,7 +90,13 @@ def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, mo
 
 
 def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model, own_cache):
-    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    own = target(
+        MECHANISMS["real_demonstrations"].cls(),
+        agnews,
+        agnews.train,
+        model,
+        NO_NOISE,
+    )
     texts = ["first text", "another one"]
     rows = own.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
@@ -87,7 +108,13 @@ def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model
 
 
 def test_answers_of_released_examples_are_the_most_likely_label(agnews, model, own_cache):
-    own = target(MECHANISMS["real_demonstrations"].cls(), agnews, agnews.train, model, Terms(math.inf, 1e-5, shots=2))
+    own = target(
+        MECHANISMS["real_demonstrations"].cls(),
+        agnews,
+        agnews.train,
+        model,
+        NO_NOISE,
+    )
     texts = [record.text for record in agnews.test]
     best = own.label_log_probs(lambda task: task, texts).argmax(axis=1)
     answers = own.answers(lambda task: task, [Query(str(i), text) for i, text in enumerate(texts)])

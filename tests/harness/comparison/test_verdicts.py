@@ -13,12 +13,11 @@ from dpicl.leaderboards.compare.as_json import comparison_json
 from dpicl.leaderboards.compare.cell_tests import Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.verdicts import compare
-from dpicl.leaderboards.model.metrics import is_distance
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
 
 def both(base, candidate, settings=None, **wanted):
-    settings = settings or Settings(less_is_better=is_distance)
+    settings = settings or Settings()
     return compare(side(base), side(candidate, "candidate"), settings, Filter(**wanted))
 
 
@@ -101,7 +100,7 @@ def test_a_change_below_the_smallest_effect_is_shown_and_does_not_count():
 def test_less_is_better_for_distances():
     base = [scored([0.2] * 40, others={"word_distance": 0.0})]
     worse = [scored([0.2] * 40, others={"word_distance": 0.5})]
-    settings = Settings(metric="word_distance", less_is_better=is_distance)
+    settings = Settings(metric="word_distance")
     (cell,) = both(base, worse, settings).cells
     assert (cell.base, cell.candidate, cell.difference) == (0.0, 0.5, -0.5)
     assert cell.verdict == "regression"
@@ -110,7 +109,7 @@ def test_less_is_better_for_distances():
 
 def test_aggregates_are_shown_and_not_tested():
     base, candidate = (scored(ones(20, 40), aggregates={"genre_distance": value}) for value in (0.2, 0.4))
-    (cell,) = both([base], [candidate], Settings(metric="genre_distance", less_is_better=is_distance)).cells
+    (cell,) = both([base], [candidate], Settings(metric="genre_distance")).cells
     assert (cell.verdict, cell.test, cell.difference) == ("not tested", None, pytest.approx(-0.2))
     assert "no mean over documents" in cell.note
 
@@ -204,17 +203,17 @@ def test_nothing_in_common_is_an_error():
 
 
 REFUSED = [
-    ("data fingerprint", lambda r: with_manifest(r, data={"fingerprint": "0" * 64})),
+    ("records", lambda r: with_manifest(r, data={"fingerprint": "0" * 64})),
     ("task version", lambda r: with_cell(r, task_version=2)),
-    ("prompts hash", lambda r: with_manifest(r, prompts_hash="0" * 64)),
+    ("prompts", lambda r: with_manifest(r, prompts_hash="0" * 64)),
     ("source of records", lambda r: with_cell(r, source="local")),
-    ("main metric", lambda r: r.model_copy(update={"main_metric": "rouge1"})),
+    ("metric", lambda r: r.model_copy(update={"main_metric": "rouge1"})),
     ("mechanism", lambda r: with_cell(r, mechanism="prism")),
     ("δ", lambda r: with_cell(r, delta=1e-6)),
     ("number of shots", lambda r: with_cell(r, shots=8)),
     ("options", lambda r: with_cell(r, options={"slots": 5})),
     ("number of queries", lambda r: with_cell(r, queries=100)),
-    ("number of private records", lambda r: with_cell(r, train_records=7)),
+    ("records a class", lambda r: with_cell(r, train_records=7)),
     ("kind of noise", lambda r: with_cell(r, noise="secure")),
 ]
 
@@ -232,13 +231,13 @@ def test_other_test_documents_are_refused():
     other = base.model_copy(
         update={"documents": {"acc": documents.model_copy(update={"ids": [f"x{name}" for name in documents.ids]})}}
     )
-    with pytest.raises(UsageError, match=r"set of test documents .40 documents against 40 documents, 0 shared"):
+    with pytest.raises(UsageError, match=r"test records .40 documents against 40 documents, 0 shared"):
         both([base], [other])
 
 
 def test_two_seeds_of_one_side_under_other_conditions_are_refused():
     base = [scored(ones(20, 40)), scored(ones(20, 40), seed=1, fingerprint="0" * 64)]
-    with pytest.raises(UsageError, match="two seeds of the base differ in the data fingerprint"):
+    with pytest.raises(UsageError, match="two seeds of the base differ in the records"):
         both(base, [scored(ones(20, 40), seed=seed) for seed in (0, 1)])
 
 

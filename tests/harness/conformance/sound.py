@@ -1,4 +1,4 @@
-"""Two small mechanisms that are right, step by step. Each broken one in broken/ gets one step wrong."""
+"""Two small mechanisms that are right, step by step. Each broken one (mistakes.py) gets one step wrong."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """Deliberately broken mechanisms: each is caught, by the check that names what is wrong, and their sound twins pass."""
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -10,91 +12,79 @@ from dpicl.harness.conformance.kit import CHECKS, check_mechanism
 from dpicl.harness.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
-FOLDER = Path(__file__).parent / "broken"
-#: file -> (the check that names it, a task, part of its sentence, other checks that a full run fails as well)
-BROKEN = {
-    "noise_missing_on_one_label": ("post-processing", "agnews", "is released in place of", ()),
-    "noise_outside_the_doors": ("noise", "agnews", "nothing was drawn with its permit", ("budget", "post-processing")),
+MISTAKES = Path(__file__).parent / "mistakes.py"
+#: The one that docs/add-a-method.md shows.
+EXAMPLE = Path(__file__).parent / "broken" / "sensitivity_one_for_root_two.py"
+MOVED, READ = {"audit", "private-reads", "sensitivity"}, {"post-processing", "private-reads"}
+#: Mistake -> (the check that names it, part of its sentence, other checks that a full run fails as well)
+BROKEN: dict[str, tuple[str, str, set[str]]] = {
+    "noise_missing_on_one_label": ("post-processing", "is released in place of", set()),
+    "noise_outside_the_doors": ("noise", "nothing was drawn with its permit", {"budget", "post-processing"}),
     "noise_from_the_global_generator": (
         "noise",
-        "agnews",
         "nothing was drawn with its permit",
-        ("budget", "post-processing", "private-reads", "seeds"),
+        {"budget", "post-processing", "private-reads", "seeds"},
     ),
     "ties_broken_by_the_global_generator": (
         "seeds",
-        "agnews",
         "same seeds differ",
-        ("non-private", "post-processing", "private-reads"),
+        {"non-private", *READ},
     ),
-    "noise_declared_as_none": ("ledger", "agnews", "costs nothing", ("budget",)),
-    "noise_that_never_ends": ("non-private", "agnews", "still have noise", ()),
-    "sigma_divided_by_m_twice": ("sensitivity", "agnews", "and 0.05657 is stated", ("audit",)),
-    "ties_broken_by_true_counts": ("post-processing", "agnews", "is released in place of", ()),
-    "sensitivity_one_for_root_two": ("sensitivity", "agnews", "by 1.414 (L2 norm), and 1 is stated", ("audit",)),
-    "normalising_after_averaging": ("sensitivity", "agnews", "and 0.2828 is stated", ("audit",)),
-    "stopping_on_a_private_eos": ("post-processing", "agnews", "doors are passed in place of", ()),
+    "noise_declared_as_none": ("ledger", "costs nothing", {"budget"}),
+    "noise_that_never_ends": ("non-private", "still have noise", set()),
+    "sigma_divided_by_m_twice": ("sensitivity", "and 0.05657 is stated", {"audit"}),
+    "ties_broken_by_true_counts": ("post-processing", "is released in place of", set()),
+    "sensitivity_one_for_root_two": ("sensitivity", "by 1.414 (L2 norm), and 1 is stated", {"audit"}),
+    "normalising_after_averaging": ("sensitivity", "and 0.2828 is stated", {"audit"}),
+    "stopping_on_a_private_eos": ("post-processing", "doors are passed in place of", set()),
     "data_dependent_vocabulary": (
         "post-processing",
-        "agnews",
         "what it is chosen from",
-        ("audit", "private-reads", "sensitivity"),
+        MOVED,
     ),
-    "private_keyword_copied": (
-        "public-labels",
-        "mit_g",
-        "only a private record holds",
-        ("audit", "budget", "post-processing"),
-    ),
-    "reading_past_the_sampler": ("private-reads", "agnews", "frames of other code", ("post-processing",)),
-    "fixed_size_sample": ("private-reads", "agnews", "its own sample", ("audit", "sensitivity")),
+    "private_keyword_copied": ("public-labels", "only a private record holds", {"audit", "budget", "post-processing"}),
+    "reading_past_the_sampler": ("private-reads", "frames of other code", {"post-processing"}),
+    "fixed_size_sample": ("private-reads", "its own sample", {"audit", "sensitivity"}),
     "samples_kept_when_full": (
         "sampling",
-        "agnews",
         "not Poisson: the size of a sample",
-        ("audit", "private-reads", "sensitivity"),
+        MOVED,
     ),
-    "per_query_budget_spent_q_times": ("budget", "agnews", "must cover every query", ()),
-    "two_releases_for_one_event": ("budget", "agnews", "was not charged", ()),
-    "a_slot_that_fails_stops_the_run": ("no-crash", "agnews", "raises ValueError", ("audit",)),
-    "private_count_in_tokens": ("post-processing", "agnews", "tokens'", ("audit",)),
-    "exception_that_quotes_a_record": ("no-crash", "agnews", "holds an address", ()),
-    "prompt_written_to_a_file": ("side-effects", "agnews", "opens a file for writing", ()),
-    "records_deduplicated_across_slots": ("sensitivity", "agnews", "is stated", ("audit",)),
-    "filter_against_copies": ("post-processing", "agnews", "copy the released texts", ("side-effects",)),
-    "no_noise_where_it_is_not_seeded": ("noise", "agnews", "With secure noise", ("post-processing",)),
-    "first_sample_used_again": ("private-reads", "agnews", "its own sample", ()),
-    "wrong_order_under_an_option": ("sensitivity", "agnews", "and 0.2828 is stated", ()),
-    "blank_behind_the_answer": ("post-processing", "agnews", "fracture", ("audit",)),
-    "answers_kept_in_the_class": (
-        "seeds",
-        "agnews",
-        "keep nothing between runs",
-        ("audit", "budget", "sensitivity"),
-    ),
-    "best_of_two_runs": ("post-processing", "agnews", "is released in place of", ()),
-    "budget_errors_swallowed": ("post-processing", "agnews", "is released in place of", ()),
+    "per_query_budget_spent_q_times": ("budget", "must cover every query", set()),
+    "two_releases_for_one_event": ("budget", "was not charged", set()),
+    "a_slot_that_fails_stops_the_run": ("no-crash", "raises ValueError", {"audit"}),
+    "private_count_in_tokens": ("post-processing", "tokens'", {"audit"}),
+    "exception_that_quotes_a_record": ("no-crash", "holds an address", set()),
+    "prompt_written_to_a_file": ("side-effects", "opens a file for writing", set()),
+    "records_deduplicated_across_slots": ("sensitivity", "is stated", {"audit"}),
+    "filter_against_copies": ("post-processing", "copy the released texts", {"side-effects"}),
+    "no_noise_where_it_is_not_seeded": ("noise", "With secure noise", {"post-processing"}),
+    "first_sample_used_again": ("private-reads", "its own sample", set()),
+    "wrong_order_under_an_option": ("sensitivity", "and 0.2828 is stated", set()),
+    "blank_behind_the_answer": ("post-processing", "fracture", {"audit"}),
+    "answers_kept_in_the_class": ("seeds", "keep nothing between runs", {"audit", "budget", "sensitivity"}),
+    "best_of_two_runs": ("post-processing", "is released in place of", set()),
+    "budget_errors_swallowed": ("post-processing", "is released in place of", set()),
     "clipping_bound_from_the_data": (
         "post-processing",
-        "agnews",
-        "another shape, sensitivity or scale",
-        ("audit", "sensitivity"),
+        "another shape, sensitivity",
+        {"audit", "sensitivity"},
     ),
-    "coins_seeded_by_a_record": ("post-processing", "agnews", "is released in place of", ()),
-    "confidence_in_the_answer": ("post-processing", "agnews", "sure", ()),
-    "divisor_is_the_number_of_rows": ("sensitivity", "agnews", "is stated", ("audit",)),
-    "exits_on_an_empty_sample": ("no-crash", "agnews", "raises SystemExit", ()),
-    "homoglyph_for_a_rare_record": ("post-processing", "agnews", "is released in place of", ()),
-    "log_line_with_a_record": ("side-effects", "agnews", "no answer after", ()),
-    "prompts_kept_in_a_cache": ("side-effects", "agnews", "the module's length still holds", ()),
-    "public_prompt_in_a_private_order": ("post-processing", "agnews", "another public prompt", ("audit",)),
-    "records_found_in_a_closure": ("private-reads", "agnews", "that no sample held", ()),
-    "records_read_from_their_file": ("private-reads", "agnews", "from their source", ()),
-    "streams_named_by_a_record": ("post-processing", "agnews", "is released in place of", ()),
-    "true_counts_for_queries_with_a_link": ("post-processing", "agnews", "is released in place of", ()),
-    "zero_width_mark_on_a_number": ("post-processing", "agnews", "is released in place of", ()),
+    "coins_seeded_by_a_record": ("post-processing", "is released in place of", set()),
+    "confidence_in_the_answer": ("post-processing", "sure", set()),
+    "divisor_is_the_number_of_rows": ("sensitivity", "is stated", {"audit"}),
+    "exits_on_an_empty_sample": ("no-crash", "raises SystemExit", set()),
+    "homoglyph_for_a_rare_record": ("post-processing", "is released in place of", set()),
+    "log_line_with_a_record": ("side-effects", "no answer after", set()),
+    "prompts_kept_in_a_cache": ("side-effects", "the module's length still holds", set()),
+    "public_prompt_in_a_private_order": ("post-processing", "another public prompt", {"audit"}),
+    "records_found_in_a_closure": ("private-reads", "that no sample held", set()),
+    "records_read_from_their_file": ("private-reads", "from their source", set()),
+    "streams_named_by_a_record": ("post-processing", "is released in place of", set()),
+    "true_counts_for_queries_with_a_link": ("post-processing", "is released in place of", set()),
+    "zero_width_mark_on_a_number": ("post-processing", "is released in place of", set()),
 }
-
+OTHER_TASK = {"private_keyword_copied": "mit_g"}
 #: Those that only much evidence shows, and what an option turns on.
 EFFORT = dict.fromkeys(
     (
@@ -109,22 +99,53 @@ EFFORT = dict.fromkeys(
 OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}}
 
 
-def broken(name):
-    (registered,) = load_plugin(FOLDER / f"{name}.py")
-    return registered.cls
+TREE = ast.parse(MISTAKES.read_text(encoding="utf-8"))
+CLASSES = {
+    re.sub(r"(?<!^)(?=[A-Z])", "_", node.name).lower(): node
+    for node in TREE.body
+    if isinstance(node, ast.ClassDef) and node.bases
+}
 
 
-def test_every_file_of_the_folder_is_listed_and_every_check_but_the_audit_is_named_by_one():
-    assert {path.stem for path in FOLDER.glob("*.py")} == set(BROKEN)
-    assert {check for check, _, _, _ in BROKEN.values()} == set(CHECKS) - {"audit"}
+def plugin(name: str) -> str:
+    """The text of a plug-in with one mistake and what it uses of the file beside it, and nothing else to find there."""
+    used = {node.id for node in ast.walk(CLASSES[name]) if isinstance(node, ast.Name)}
+    parts = [
+        node
+        for node in TREE.body
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in used)
+        or (isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in {*used, CLASSES[name].name})
+    ]
+    text = "\n".join(map(ast.unparse, parts))
+    return re.sub(rf"(class {CLASSES[name].name}\(.*\):\n)", rf'\1    name = "{name}"\n', text)
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory):
+    """broken(name) -> the class, from a file of its own."""
+
+    def load(name):
+        path = EXAMPLE
+        if name != EXAMPLE.stem:
+            path = tmp_path_factory.mktemp("broken") / f"{name}.py"
+            path.write_text(plugin(name), encoding="utf-8")
+        (registered,) = load_plugin(path)
+        return registered.cls
+
+    return load
+
+
+def test_every_mistake_is_listed_and_every_check_but_the_audit_names_one():
+    assert {*CLASSES, EXAMPLE.stem} == BROKEN.keys()
+    assert {check for check, _, _ in BROKEN.values()} == set(CHECKS) - {"audit"}
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_mechanism_is_named_by_the_right_check(name):
-    check, task, sentence, _ = BROKEN[name]
-    verdict = CHECKS[check](
-        Evidence(set_up(broken(name), task, OPTIONS.get(name, {}), seed=0), EFFORT.get(name, QUICK))
-    )
+def test_a_broken_mechanism_is_named_by_the_right_check(name, broken):
+    check, sentence, _ = BROKEN[name]
+    bench = set_up(broken(name), OTHER_TASK.get(name, "agnews"), OPTIONS.get(name, {}), seed=0)
+    verdict = CHECKS[check](Evidence(bench, EFFORT.get(name, QUICK)))
     assert verdict.status == "failed"
     assert sentence in verdict.why
 
@@ -139,21 +160,21 @@ def test_a_sound_twin_passes_the_same_check(sound, check):
     assert CHECKS[check](sound).status == "passed"
 
 
-def test_the_exact_audit_adds_up_what_neighbours_cost():
+def test_the_exact_audit_adds_up_what_neighbours_cost(broken):
     """Twice the charged zCDP: a sum that moves by sqrt(2) in place of 1."""
     verdict = CHECKS["audit"](Evidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
     assert verdict.status == "failed" and "cost 2 times" in verdict.why
 
 
-def test_the_experimental_audit_sees_a_leak_that_is_in_no_noisy_sum():
+def test_the_experimental_audit_sees_a_leak_that_is_in_no_noisy_sum(broken):
     verdict = CHECKS["audit"](Evidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
     assert verdict.status == "failed" and "can be told apart" in verdict.why
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_full_run_fails_these_checks_and_no_other(name):
-    check, _, _, others = BROKEN[name]
+def test_a_full_run_fails_these_checks_and_no_other(name, broken):
+    check, _, others = BROKEN[name]
     findings = check_mechanism(broken(name))
     assert {finding.check for finding in findings if finding.status == "failed"} == {check, *others}
 

@@ -7,7 +7,7 @@ from dpicl.harness.conformance.bench import small_options
 from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.conformance.variants import variants
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.expand import option_types
+from dpicl.harness.mechanism.options import option_types
 from tests.harness.conformance.sound import SoundVoting
 
 

@@ -15,29 +15,12 @@ from dpicl.harness.mechanism.bases import Demonstration
 from dpicl.harness.models.base import Prefix, Tokens
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.models.transformers import TransformersLM
+from tests.samples import small_task
 
 DEMONSTRATIONS = (
     Demonstration("The team won the game.", "Sports", tokens=6),
     Demonstration("Braces {{ text }} {% raw %} {# and #} a\rreturn.", "World", tokens=6),
 )
-
-
-def small_task(name: str, test: Sequence[Record]) -> Task:
-    config = load_config(name)
-    labels = tuple(config.get("doc_to_choice", ("drama", "comedy")))
-    kind = config["metadata"]["kind"]
-    return Task(
-        name=name,
-        kind=kind,
-        labels=labels,
-        partitioned=kind == "classification",
-        source="synthetic",
-        fingerprint="",
-        dropped={},
-        train=(),
-        test=tuple(test),
-        config=config,
-    )
 
 
 @pytest.fixture
@@ -48,7 +31,8 @@ def news() -> Task:
 
 @pytest.fixture
 def movies() -> Task:
-    return small_task("mit_g", [Record("a long drama film", "drama"), Record("what comedy is it", "comedy")])
+    records = [Record("a long drama film", "drama"), Record("what comedy is it", "comedy")]
+    return small_task("mit_g", records, ("drama", "comedy"))
 
 
 class RecordingLM(SimulatedLM):

@@ -9,7 +9,6 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import TASKS, Task, serving
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate_with
 from dpicl.harness.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
-from dpicl.harness.run.answering import queries_of
 
 
 class Counted:
@@ -35,21 +34,21 @@ def request(document, continuation=" Sports", name="dpicl_agnews", repeats=1, do
 def test_one_release_for_each_document_and_none_for_content_free_ones(agnews):
     respond = Counted()
     evaluation = evaluate_with(agnews, MechanismLM(respond))
-    assert respond.asked == [("dpicl_agnews", [query.id for query in queries_of(agnews)])]
+    assert respond.asked == [("dpicl_agnews", [query.id for query in agnews.queries()])]
     expected = sum(record.label == "Sports" for record in agnews.test) / len(agnews.test)
     assert evaluation.scores == {"acc": expected, "acc_calibrated": expected}
-    assert {d.id for d in evaluation.documents} == {query.id for query in queries_of(agnews)}
+    assert {d.id for d in evaluation.documents} == {query.id for query in agnews.queries()}
 
 
 def test_every_answer_is_scored_as_itself(agnews):
-    right = {query.id: record.label for query, record in zip(queries_of(agnews), agnews.test, strict=True)}
+    right = {query.id: record.label for query, record in zip(agnews.queries(), agnews.test, strict=True)}
     perfect = evaluate_with(agnews, MechanismLM(lambda name, queries: {q.id: right[q.id] for q in queries}))
     assert perfect.scores == {"acc": 1.0, "acc_calibrated": 1.0}
 
 
 def test_generated_answers_reach_the_metrics(agnews):
     task = Task.load("mit_g", "synthetic", limit_train=4, limit_test=6)
-    right = {query.id: record.label for query, record in zip(queries_of(task), task.test, strict=True)}
+    right = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
     lm = MechanismLM(lambda name, queries: {q.id: right[q.id] if i else "wrong" for i, q in enumerate(queries)})
     assert evaluate_with(task, lm).scores == {"exact_match": pytest.approx(5 / 6)}
 

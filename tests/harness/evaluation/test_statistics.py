@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.statistics import (
-    bootstrap_interval,
-    seeds_documents_interval,
-    t_interval,
-    wilson_interval,
-)
+from dpicl.harness.evaluation.statistics import bootstrap_interval, seeds_documents_interval, wilson_interval
 
 
 @pytest.mark.parametrize(
@@ -18,11 +13,6 @@ from dpicl.harness.evaluation.statistics import (
 )
 def test_wilson_interval_of_textbook_counts(successes: int, trials: int, interval: tuple[float, float]) -> None:
     assert wilson_interval(successes, trials) == pytest.approx(interval, abs=5e-5)
-
-
-def test_t_interval_of_five_numbers() -> None:
-    # mean 3, s = sqrt(2.5), t(.975; 4) = 2.7764: half width 1.9632
-    assert t_interval([1, 2, 3, 4, 5]) == pytest.approx((1.0368, 4.9632), abs=5e-5)
 
 
 def test_bootstrap_interval_of_a_share_is_near_the_normal_one() -> None:
@@ -88,9 +78,8 @@ def test_seeds_need_the_same_documents() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, 95.0])
 def test_level_is_a_probability(level: float) -> None:
-    for interval in (bootstrap_interval, t_interval):
-        with pytest.raises(UsageError, match="level"):
-            interval([0.0, 1.0], level=level)
+    with pytest.raises(UsageError, match="level"):
+        bootstrap_interval([0.0, 1.0], level=level)
     with pytest.raises(UsageError, match="level"):
         wilson_interval(1, 2, level=level)
 
@@ -99,5 +88,3 @@ def test_impossible_counts_are_refused() -> None:
     for successes, trials in ((-1, 2), (3, 2), (0, 0)):
         with pytest.raises(UsageError):
             wilson_interval(successes, trials)
-    with pytest.raises(UsageError, match="two"):
-        t_interval([1.0])

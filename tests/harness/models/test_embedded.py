@@ -75,27 +75,24 @@ def test_intact_cache_is_used_again(quick_conversion: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "damage", ["changed", "missing", "unfinished", "garbage", "older", "nothing noted", "more files", "deep"]
+    ("name", "content"),
+    [
+        ("weights", "weighty"),
+        ("weights", None),
+        ("complete.json", None),
+        ("complete.json", "["),
+        ("complete.json", "[" * 100_000),
+        ("complete.json", json.dumps({"format": 0, "files": {}})),
+        ("complete.json", json.dumps({"format": embedded.CACHE_FORMAT, "files": {}})),
+        ("adapter.safetensors", "more"),
+    ],
+    ids=["changed", "missing", "unfinished", "garbage", "deep", "older", "nothing noted", "more files"],
 )
-def test_damaged_cache_is_made_again(quick_conversion: Path, damage: str) -> None:
+def test_damaged_cache_is_made_again(quick_conversion: Path, name: str, content: str | None) -> None:
     folder = embedded.cached_model()
-    match damage:
-        case "changed":
-            (folder / "weights").write_text("weighty")
-        case "missing":
-            (folder / "weights").unlink()
-        case "unfinished":
-            (folder / "complete.json").unlink()
-        case "garbage":
-            (folder / "complete.json").write_text("[")
-        case "older":
-            (folder / "complete.json").write_text(json.dumps({"format": 0, "files": {}}))
-        case "nothing noted":
-            (folder / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": {}}))
-        case "more files":
-            (folder / "adapter.safetensors").write_text("more")
-        case "deep":
-            (folder / "complete.json").write_text("[" * 100_000)
+    (folder / name).unlink(missing_ok=True)
+    if content is not None:
+        (folder / name).write_text(content)
     assert embedded.cached_model() == folder
     assert (folder / "weights").read_text() == "weights"
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]

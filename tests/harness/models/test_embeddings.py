@@ -165,6 +165,6 @@ def test_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatc
         raise OSError("the hub is away\nand more")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", unreachable)
-    with pytest.raises(ModelError, match=r"owner/model@abc cannot be loaded \(the hub is away\)") as caught:
+    with pytest.raises(ModelError, match=r"owner/model@abc .*the hub is away") as caught:
         load_embeddings("st:owner/model@abc")
     assert "\n" not in str(caught.value)

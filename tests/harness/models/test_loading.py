@@ -23,31 +23,26 @@ def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
         models.load(name)
 
 
-def test_missing_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match="no folder"):
-        models.load(f"hf:{tmp_path / 'nothing'}")
-
-
-def test_folder_without_a_model_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"config\.json") as caught:
-        models.load(f"hf:{tmp_path}", device="cpu")
+@pytest.mark.parametrize(("folder", "words"), [("nothing", "no folder"), ("", r"config\.json")])
+def test_a_folder_without_a_model_is_one_sentence(tmp_path: Path, folder: str, words: str) -> None:
+    with pytest.raises(ModelError, match=words) as caught:
+        models.load(f"hf:{tmp_path / folder}", device="cpu")
     assert "\n" not in str(caught.value)
 
 
 def test_damaged_weights_are_an_error(tiny_folder: Path, tmp_path: Path) -> None:
-    for file in tiny_folder.iterdir():
-        (tmp_path / file.name).write_bytes(
-            file.read_bytes()[:1000] if file.suffix == ".safetensors" else file.read_bytes()
-        )
-    with pytest.raises(ModelError, match="cannot be loaded"):
-        models.load(f"hf:{tmp_path}", device="cpu")
+    copied(tiny_folder, tmp_path)
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert "cannot be loaded" in refused(tmp_path)
 
 
-def test_unknown_dtype_and_device_are_errors(tiny_folder: Path) -> None:
-    with pytest.raises(UsageError, match="float32"):
-        models.load(f"hf:{tiny_folder}", dtype="float33")
-    with pytest.raises(UsageError, match="cuda:N"):
-        models.load(f"hf:{tiny_folder}", device="abacus")
+@pytest.mark.parametrize(
+    ("how", "words"), [({"dtype": "float33"}, "float32"), ({"device": "abacus"}, "cuda:N")], ids=["dtype", "device"]
+)
+def test_unknown_dtype_and_device_are_errors(tiny_folder: Path, how: dict[str, str], words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        models.load(f"hf:{tiny_folder}", **how)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -57,13 +52,11 @@ def test_gpu_that_is_not_there_is_an_error(tiny_folder: Path) -> None:
 
 
 def test_model_without_key_value_cache_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    MambaForCausalLM(MambaConfig(vocab_size=64, hidden_size=8, num_hidden_layers=1, state_size=2)).save_pretrained(
-        tmp_path
-    )
+    mamba = MambaConfig(vocab_size=64, hidden_size=8, num_hidden_layers=1, state_size=2)
+    MambaForCausalLM(mamba).save_pretrained(tmp_path)
     for file in tiny_folder.glob("tokenizer*"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    with pytest.raises(ModelError, match="key/value cache"):
-        models.load(f"hf:{tmp_path}", device="cpu")
+    assert "key/value cache" in refused(tmp_path)
 
 
 def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) -> None:
@@ -84,16 +77,12 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 
 def test_known_models_are_listed() -> None:
-    assert [entry["name"].partition(":")[0] for entry in models.known()] == [
-        "embedded",
-        "embedded-float32",
-        "hf",
-        "sim",
-    ]
+    names = [entry["name"].partition(":")[0] for entry in models.known()]
+    assert names == ["embedded", "embedded-float32", "hf", "sim"]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:
-    with pytest.raises(UsageError, match="float32 by its name; use 'embedded' for bfloat16"):
+    with pytest.raises(UsageError, match="use 'embedded'"):
         models.load("embedded-float32", device="cpu", dtype="bfloat16")
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from dp_accounting import dp_event as dp
+from hypothesis import strategies as st
 
+from dpicl.harness.core.seeds import SeededNoise
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.private_set import PrivateSet, Sample
 
 SIZES = Sizes(records={"Sports": 30000, "World": 40000}, shots={"Sports": 1, "World": 1})
 DELTA = 1e-5
@@ -101,3 +105,40 @@ class FixedSize(Nothing):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         return 3 / knob
+
+
+class Recorder:
+    """Zeros for noise, and a list of what was asked for; ``allowed=False``: must not be asked."""
+
+    seeded = True
+
+    def __init__(self, allowed: bool = True) -> None:
+        self.allowed = allowed
+        self.asked: list[tuple[str, float, int]] = []
+
+    def gaussian(self, scale: float, size: int) -> np.ndarray:
+        return self._noted("gaussian", scale, size)
+
+    def gumbel(self, size: int) -> np.ndarray:
+        return self._noted("gumbel", 1.0, size)
+
+    def uniform(self, size: int) -> np.ndarray:
+        return np.zeros(size)
+
+    def _noted(self, law: str, scale: float, size: int) -> np.ndarray:
+        assert self.allowed, "noise was drawn"
+        self.asked.append((law, scale, size))
+        return np.zeros(size)
+
+
+#: Numbers of any kind, in rows that a primitive gets.
+WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
+
+
+def seeded(seed: int = 0) -> SeededNoise:
+    return SeededNoise(np.random.default_rng(seed))
+
+
+def paid(primitive: Any, noise: Any, times: int = 1) -> Sample:
+    """A sample without records on which the primitive's event was charged so many times."""
+    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)

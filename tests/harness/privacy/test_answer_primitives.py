@@ -13,42 +13,14 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from dpicl.harness.core.errors import BudgetExceeded
-from dpicl.harness.core.seeds import SeededNoise
 from dpicl.harness.privacy.cluster_tree import ClusterTree
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.primitives import GaussianSum, NearestToMean, clip_norm
+from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean, clip_norm
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.top_k import NoisyTopK
+from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
 
-WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 RADIUS = 0.7
-
-
-def seeded(seed=0):
-    return SeededNoise(np.random.default_rng(seed))
-
-
-def paid(primitive, noise, times=1):
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)
-
-
-class Recorder:
-    """Zeros for noise, and a list of what was asked for; ``allowed=False``: must not be asked."""
-
-    seeded = True
-
-    def __init__(self, allowed=True):
-        self.allowed, self.asked = allowed, []
-
-    def gaussian(self, scale, size):
-        assert self.allowed, "noise was drawn"
-        self.asked.append(("gaussian", scale, size))
-        return np.zeros(size)
-
-    def gumbel(self, size):
-        assert self.allowed, "noise was drawn"
-        self.asked.append(("gumbel", 1.0, size))
-        return np.zeros(size)
 
 
 # --- rankings of noisy sums
@@ -210,11 +182,13 @@ def test_counts_are_clipped_row_by_row_whatever_comes(rows):
     ("mechanism", "use"),
     [
         (GaussianSum(1.0), lambda m, s: m.rank(np.eye(3), s)),
+        (GaussianSum(1.0), lambda m, s: m.choose(np.eye(3), s)),
+        (BoundedRangeChoice(10, 4, 1.0), lambda m, s: m.choose(np.zeros((1, 3)), np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
         (NoisyTopK(2, 1.0), lambda m, s: m.choose(np.eye(3), s)),
         (ClusterTree(1.0, 1.0), lambda m, s: m.clusters(np.eye(3), s)),
     ],
-    ids=["rank", "nearest", "top_k", "tree"],
+    ids=["rank", "choose", "softmax", "nearest", "top_k", "tree"],
 )
 def test_a_release_that_was_not_charged_is_refused_before_noise(mechanism, use):
     source = Recorder()

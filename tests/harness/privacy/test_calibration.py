@@ -10,14 +10,14 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import UnsupportedEvent, UsageError
 from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.calibration import calibrate
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
+from dpicl.harness.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 
 @pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
 def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
-    found = calibrate(NoisyTokens(), SIZES, target, DELTA, cache=None)
+    found = calibrated(NoisyTokens(), SIZES, target, DELTA, cache=None)
     assert 0.98 * target <= found.bounds.upper <= target
     assert found.event == NoisyTokens().events(found.knob, SIZES)
     assert found.bounds == epsilon(found.event, DELTA)
@@ -26,13 +26,13 @@ def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
 
 @pytest.mark.parametrize(("target", "temperature"), [(1, 0.4616), (2, 0.2492), (4, 0.1365)])
 def test_prism_gets_the_temperature_that_spends_exactly_epsilon(target: float, temperature: float) -> None:
-    found = calibrate(SoftTokens(), SIZES, target, 1e-4, cache=None)
+    found = calibrated(SoftTokens(), SIZES, target, 1e-4, cache=None)
     assert found.knob == pytest.approx(temperature, abs=2e-4)
     assert 0.999 * target <= found.bounds.upper <= target
 
 
 def test_paper_mode_gives_the_published_temperature_and_what_it_proves() -> None:
-    found = calibrate(SoftTokens(), SIZES, 1.0, 1e-4, mode="paper", cache=None)
+    found = calibrated(SoftTokens(), SIZES, 1.0, 1e-4, mode="paper", cache=None)
     assert found.knob == pytest.approx(1.1295, abs=1e-4)
     assert found.mode == "paper"
     assert 0.98 <= found.bounds.upper <= 1.0
@@ -40,7 +40,7 @@ def test_paper_mode_gives_the_published_temperature_and_what_it_proves() -> None
 
 
 def test_paper_mode_says_when_nothing_is_proved() -> None:
-    found = calibrate(FixedSize(), SIZES, 1.0, DELTA, mode="paper", cache=None)
+    found = calibrated(FixedSize(), SIZES, 1.0, DELTA, mode="paper", cache=None)
     assert found.knob == pytest.approx(3.0, rel=1e-4)
     assert found.bounds.accountants["proved"] is None
     assert any("nothing is proved" in note for note in found.bounds.notes)
@@ -48,55 +48,55 @@ def test_paper_mode_says_when_nothing_is_proved() -> None:
 
 @pytest.mark.parametrize(("target", "sigma"), [(1, 5.2759), (2, 2.8197), (4, 1.5290), (8, 0.8489)])
 def test_one_gaussian_gets_the_exact_noise(target: float, sigma: float) -> None:
-    found = calibrate(OneGaussian(), SIZES, target, DELTA, cache=None)
+    found = calibrated(OneGaussian(), SIZES, target, DELTA, cache=None)
     assert found.knob == pytest.approx(sigma, rel=3e-4)
 
 
 def test_infinite_epsilon_gives_the_non_private_knob() -> None:
-    found = calibrate(NoisyTokens(), SIZES, math.inf, DELTA, cache=None)
+    found = calibrated(NoisyTokens(), SIZES, math.inf, DELTA, cache=None)
     assert found.knob == 0.0
     assert found.bounds.upper == math.inf == epsilon(found.event, DELTA).upper
 
 
 def test_a_mechanism_without_a_knob_is_taken_as_it_is() -> None:
-    free = calibrate(Fixed(dp.NoOpDpEvent()), SIZES, 0.0, DELTA)
+    free = calibrated(Fixed(dp.NoOpDpEvent()), SIZES, 0.0, DELTA)
     assert (free.knob, free.epsilon, free.bounds.upper) == (0.0, 0.0, 0.0)
-    exposed = calibrate(Fixed(dp.NonPrivateDpEvent()), SIZES, math.inf, DELTA)
+    exposed = calibrated(Fixed(dp.NonPrivateDpEvent()), SIZES, math.inf, DELTA)
     assert exposed.bounds.upper == math.inf
     with pytest.raises(UsageError, match="has no knob"):
-        calibrate(Fixed(dp.NonPrivateDpEvent()), SIZES, 8.0, DELTA)
+        calibrated(Fixed(dp.NonPrivateDpEvent()), SIZES, 8.0, DELTA)
 
 
 def test_a_target_that_costs_less_than_the_lower_end_takes_the_lower_end() -> None:
-    found = calibrate(OneGaussian(), SIZES, 1e6, DELTA, cache=None)
+    found = calibrated(OneGaussian(), SIZES, 1e6, DELTA, cache=None)
     assert found.knob == 0.1
     assert found.bounds.upper < 1e6
 
 
 def test_an_unreachable_target_says_what_to_change() -> None:
     with pytest.raises(UsageError, match=r"sigma = 50, its upper end, costs .* larger epsilon"):
-        calibrate(OneGaussian(), SIZES, 1e-3, DELTA, cache=None)
+        calibrated(OneGaussian(), SIZES, 1e-3, DELTA, cache=None)
 
 
 @pytest.mark.parametrize("target", [0.0, -1.0, math.nan])
 def test_epsilons_that_make_no_sense(target: float) -> None:
     with pytest.raises(UsageError, match="epsilon"):
-        calibrate(OneGaussian(), SIZES, target, DELTA, cache=None)
+        calibrated(OneGaussian(), SIZES, target, DELTA, cache=None)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, math.nan])
 def test_deltas_that_make_no_sense(delta: float) -> None:
     with pytest.raises(UsageError, match="delta"):
-        calibrate(OneGaussian(), SIZES, 1.0, delta, cache=None)
+        calibrated(OneGaussian(), SIZES, 1.0, delta, cache=None)
 
 
 def test_modes_and_mechanisms_that_have_no_answer() -> None:
     with pytest.raises(UsageError, match="mode"):
-        calibrate(OneGaussian(), SIZES, 1.0, DELTA, mode="guess", cache=None)
+        calibrated(OneGaussian(), SIZES, 1.0, DELTA, mode="guess", cache=None)
     with pytest.raises(UsageError, match="no accounting of its paper"):
-        calibrate(OneGaussian(), SIZES, 1.0, DELTA, mode="paper", cache=None)
+        calibrated(OneGaussian(), SIZES, 1.0, DELTA, mode="paper", cache=None)
     with pytest.raises(UnsupportedEvent, match="Poisson slots"):
-        calibrate(FixedSize(), SIZES, 1.0, DELTA, cache=None)
+        calibrated(FixedSize(), SIZES, 1.0, DELTA, cache=None)
 
 
 def test_composites_with_privacy_parameters_are_calibrated_too() -> None:
@@ -107,5 +107,5 @@ def test_composites_with_privacy_parameters_are_calibrated_too() -> None:
             inside = dp.ComposedDpEvent((EpsilonDeltaDpEvent(1 / knob, 1e-9), dp.ZCDpEvent(0.1 / knob**2)))
             return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.05, inside), 20)
 
-    found = calibrate(Composite(), SIZES, 1.0, DELTA, cache=None)
+    found = calibrated(Composite(), SIZES, 1.0, DELTA, cache=None)
     assert 0.98 <= found.bounds.upper <= 1.0

@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.privacy import calibration, calibration_cache
-from dpicl.harness.privacy.calibration import calibrate
+from dpicl.harness.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian, SoftTokens
 
 
@@ -22,56 +22,63 @@ from tests.harness.privacy.makers import DELTA, SIZES, NoisyTokens, OneGaussian,
 def searches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows by one for every search that is really done."""
     done: list[str] = []
-    original = calibration._proved
+    original = calibration._Search.proved
 
-    def counted(mechanism: NoisyTokens, *rest: object) -> object:
-        done.append(mechanism.name)
-        return original(mechanism, *rest)  # type: ignore[arg-type]
+    def counted(search: calibration._Search) -> object:
+        done.append(search.name)
+        return original(search)
 
-    monkeypatch.setattr(calibration, "_proved", counted)
+    monkeypatch.setattr(calibration._Search, "proved", counted)
     return done
 
 
 def test_answers_are_remembered_on_disk(tmp_path: Path, searches: list[str]) -> None:
-    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert len(searches) == 1
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
 def test_every_input_has_an_answer_of_its_own(tmp_path: Path, searches: list[str]) -> None:
     other_sizes = Sizes(records={"Sports": 30001, "World": 40000}, shots=SIZES.shots)
-    calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrate(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
-    calibrate(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
-    calibrate(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
-    calibrate(OneGaussian(), other_sizes, 1.0, DELTA, cache=tmp_path)
-    assert len(searches) == 5
+    calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrated(OneGaussian(1.0), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrated(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    calibrated(OneGaussian(), SIZES, 1.0, 2 * DELTA, cache=tmp_path)
+    calibrated(NoisyTokens(), SIZES, 1.0, DELTA, cache=tmp_path)
+    calibrated(NoisyTokens(), other_sizes, 1.0, DELTA, cache=tmp_path)
+    assert len(searches) == 6
 
 
 def test_an_edited_mechanism_is_calibrated_anew(
     tmp_path: Path, searches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
-    monkeypatch.setattr(OneGaussian, "events", lambda self, knob, sizes: dp.GaussianDpEvent(knob / 2))
-    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
+    before = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob
+    original, knob = OneGaussian.events, OneGaussian.knob
+
+    def edited(self: OneGaussian, value: float, sizes: Sizes) -> dp.DpEvent:
+        at_an_end = value in (knob.low, knob.high)  # which the key knows
+        return original(self, value, sizes) if at_an_end else dp.GaussianDpEvent(value / 2)
+
+    monkeypatch.setattr(OneGaussian, "events", edited)
+    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path).knob > 1.4 * before
     assert len(searches) == 2
 
 
 def test_an_edited_paper_formula_is_solved_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = calibrate(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    before = calibrated(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     monkeypatch.setattr(SoftTokens, "paper_epsilon", lambda self, knob, sizes, delta: 1 / knob)
-    after = calibrate(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
+    after = calibrated(SoftTokens(), SIZES, 1.0, DELTA, mode="paper", cache=tmp_path).knob
     assert after == pytest.approx(1.0, rel=1e-3) != before
 
 
 @pytest.mark.parametrize("damage", ["", "{", "[]", '{"knob": "x"}', '{"knob": 1.0, "bounds": {}, "event": {}}', "\x00"])
 def test_a_damaged_file_is_written_again(tmp_path: Path, searches: list[str], damage: str) -> None:
-    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     whole = path.read_text()
     path.write_text(damage)
-    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
+    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == first
     assert path.read_text() == whole
     assert len(searches) == 2
 
@@ -82,20 +89,20 @@ def test_a_file_of_nothing_but_brackets_is_written_again(tmp_path: Path, searche
 
 
 def test_an_answer_under_another_key_is_not_believed(tmp_path: Path, searches: list[str]) -> None:
-    weak = calibrate(OneGaussian(), SIZES, 8.0, DELTA, cache=tmp_path)
+    weak = calibrated(OneGaussian(), SIZES, 8.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     kept = path.read_bytes()
-    strong = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    strong = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     assert strong.knob > weak.knob
     (other,) = set(tmp_path.glob("*.json")) - {path}
     other.write_bytes(kept)  # well formed, and less noise
-    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == strong
+    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path) == strong
     assert len(searches) == 3
 
 
 def test_no_damage_to_a_file_changes_an_answer(tmp_path: Path) -> None:
     """Single bits, cuts, digits exchanged: what is read is what was written, or nothing."""
-    first = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    first = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     (path,) = tmp_path.glob("*.json")
     whole = path.read_bytes()
     name = path.stem
@@ -124,7 +131,7 @@ def _write_and_die(where: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     calibration_cache.os.replace = dead
-    calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
+    calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=where)
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> None:
@@ -133,7 +140,7 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path: Path) -> No
     process.join()
     assert process.exitcode == -signal.SIGKILL
     assert len(list(tmp_path.iterdir())) == 1
-    calibrate(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
+    calibrated(OneGaussian(), SIZES, 2.0, DELTA, cache=tmp_path)
     assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
 
 
@@ -142,19 +149,19 @@ def test_a_failed_write_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError("no space left")
 
     monkeypatch.setattr(calibration_cache.os, "replace", full)
-    found = calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
+    found = calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path)
     assert found.bounds.upper <= 1.0
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_made_only_costs_time(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert calibrate(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
+    assert calibrated(OneGaussian(), SIZES, 1.0, DELTA, cache=tmp_path / "file" / "below").bounds.upper <= 1.0
 
 
 def test_the_default_cache_is_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    calibrate(OneGaussian(), SIZES, 1.0, DELTA)
+    calibrated(OneGaussian(), SIZES, 1.0, DELTA)
     (path,) = (tmp_path / "calibration").iterdir()
     assert json.loads(path.read_text())["event"]["event"] == "gaussian"
     monkeypatch.delenv("DPICL_CACHE")

@@ -6,19 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event as dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dpicl.harness.core.seeds import SeededNoise
 from dpicl.harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.privacy.primitives import clip_norm
-from dpicl.harness.privacy.private_set import Sample
+from tests.harness.privacy.makers import WILD, paid, seeded
 
-WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 #: Coordinates that fall on grid positions and interval borders as often as beside them.
 COORDINATE = st.one_of(st.sampled_from([i / 8 for i in range(-8, 9)]), st.floats(-1, 1))
 RADIUS = 0.7
@@ -26,14 +23,6 @@ RADIUS = 0.7
 
 def points(minimum=0, maximum=12, dimensions=2, elements=COORDINATE):
     return st.integers(minimum, maximum).flatmap(lambda n: hnp.arrays(np.float64, (n, dimensions), elements=elements))
-
-
-def seeded(seed=0):
-    return SeededNoise(np.random.default_rng(seed))
-
-
-def paid(primitive, noise, times=1):
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)
 
 
 def slow_scores(inside, grid, interval, expected):

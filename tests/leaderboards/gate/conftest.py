@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpicl.harness.cli.selection import task_facts
+from dpicl.harness.core import git as project_git
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import manifest
 from dpicl.harness.run.expand import expand
+from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.results import Result, SuiteReference, from_text, to_text
-from dpicl.harness.run.runner import Workbench, run_cell
+from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Changes, changed, load_suite
+from dpicl.harness.run.workbench import Workbench
 from dpicl.leaderboards.gate import Request, examine, known_suites, read_contents
 from dpicl.leaderboards.gate.examination import Examination
 
@@ -143,3 +147,75 @@ def move_cell(path: Path, **change: Any) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(to_text(new))
     return target
+
+
+def edited(part: str | None = None, first: bool = False, **values: Any) -> Callable[[World], None]:
+    """Sets keys of a part of every result, or of the first one."""
+    files = slice(0, 1 if first else None)
+    return lambda world: world.edit(lambda data: (data[part] if part else data).update(values), world.files[files])
+
+
+def moved(first: bool = False, **change: Any) -> Callable[[World], None]:
+    """Moves every result, or the first one, to another cell; a value may be a function of the old cell."""
+
+    def move(world: World) -> None:
+        for path in world.files[:1] if first else world.files:
+            cell = from_text(path.read_text()).cell
+            move_cell(path, **{key: value(cell) if callable(value) else value for key, value in change.items()})
+
+    return move
+
+
+def short_ledger(world: World) -> None:
+    """Half of the charges go: from the rows and from the event alike."""
+
+    def halve(event: dict[str, Any]) -> None:
+        if event["event"] == "repeat":
+            event["count"] //= 2
+        for part in event["of"].values() if event["event"] == "parallel" else ():
+            halve(part)
+
+    def cut(data: dict[str, Any]) -> None:
+        for row in data["privacy"]["ledger"]:
+            row["count"] //= 2
+        halve(data["privacy"]["event"])
+
+    world.edit(cut)
+
+
+def git(folder: Path, *words: str) -> str:
+    names = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
+    done = subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def committed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The world as the first commit of the project's repository."""
+    top = world.root.parent
+    monkeypatch.setattr(project_git, "CHECKOUT", top)
+    git(top, "init", "-q", "-b", "main")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "first")
+    return world
+
+
+STARTS = ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "os.system", "os.fork", "socket.connect")
+_started: list[tuple[str, str]] | None = None
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
+    if _started is not None and event in STARTS:
+        _started.append((event, str(arguments[:2])))
+
+
+sys.addaudithook(_hook)  # it cannot be taken away again, only be idle
+
+
+@pytest.fixture
+def started() -> Iterator[list[tuple[str, str]]]:
+    """Every program that this process starts, and every address that it connects to, during a test."""
+    global _started
+    _started = []
+    yield _started
+    _started = None

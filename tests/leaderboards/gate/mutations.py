@@ -6,156 +6,23 @@ import json
 import os
 import random
 from collections.abc import Callable
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from dpicl.harness.run.expand import Cell
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.store import Store
+from tests.mutations import AGAIN, YAML, bytes_mutated, value_mutated
 
-DEEP: Any = []
-for _ in range(300):
-    DEEP = [DEEP]
-
-#: Values that a careless reader stumbles over; `json.dumps` writes all of them.
-VALUES: list[Any] = [
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1e308,
-    -1e308,
-    5e-324,
-    2**53,
-    2**63,
-    10**400,
-    -(10**400),
-    float("inf"),
-    float("-inf"),
-    float("nan"),
-    "NaN",
-    "Infinity",
-    "1e400",
-    "",
-    " ",
-    "\ud800",
-    "a\udfffb",
-    "\x00",
-    "\x1b[2J\x1b[31m",
-    "\u202e\u2066",
-    "\n\r\t",
-    "../../../../etc/passwd",
-    "/etc/passwd",
-    "C:\\nul",
-    "con",
-    "x" * 100_000,
-    "{{ 7 * 7 }}",
-    "<script>alert(1)</script>",
-    "${jndi:ldap://x}",
-    "--run-code",
-    [],
-    {},
-    [[]],
-    {"": None},
-    {"\ud800": 1},
-    {"\x1b": "\x1b"},
-    {"event": "repeat", "count": 10**9, "of": {"event": "gaussian", "noise_multiplier": 1e-300}},
-    {"event": "parallel", "of": {"a": {"event": "none"}}},
-    DEEP,
-    list(range(20_000)),
-    "0001-01-01T00:00:00+23:59",
-    "9999-12-31T23:59:59-23:59",
-    "\N{FULLWIDTH DIGIT ONE}",
-]
 NAMES = ["\x1b[31m.json", "a\nb.json", "\udcff.json", "x" * 250, "con.json", "a:b.json", "..json", "é.json", "A" * 60]
-YAML = [
-    '"\\ud800"',
-    '"\\ud800": 1',
-    '"\\x1b[31m"',
-    '"\\0"',
-    "0x" + "f" * 5000,
-    "[" * 2000,
-    "{a: " * 300,
-    "&a [*a, *a]",
-    "*nowhere",
-    "!!python/object/apply:os.system [id]",
-    "!!binary x",
-    "2024-13-45",
-    ".nan",
-    "-.inf",
-    "1e999",
-    "? [a, b]\n: c",
-    "<<: {a: 1}",
-    "1:2:3",
-    "~",
-    "|",
-    "- - - - a",
-    "'" + "y" * 50_000 + "'",
-    "\ufeff",
-    "\x85",
-    "%YAML 9.9",
-    '"\\U00110000"',
-    '"\\UFFFFFFFF"',
-    "!!int x",
-    "!!float x",
-    "!!bool maybe",
-    "!!merge x",
-    "!!null x",
-    "!!timestamp 9999-99-99",
-    "!<tag:yaml.org,2002:python/name:os.system> x",
-    "2001-01-01 00:00:00 +99:99",
-    "---\n---",
-    "\t- a",
-]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Every place of a JSON value, but of a long list the first few items only."""
-    found = [path]
-    if isinstance(value, dict):
-        for key, item in value.items():
-            found += places(item, (*path, key))
-    elif isinstance(value, list):
-        for i, item in enumerate(value[:3]):
-            found += places(item, (*path, i))
-    return found
-
-
-def damage_json(data: Any, chance: random.Random) -> Any:
-    """The value with one place replaced, removed, added to or renamed."""
-    path = chance.choice(places(data))
-    if not path:
-        return deepcopy(chance.choice(VALUES))
-    holder = data
-    for step in path[:-1]:
-        holder = holder[step]
-    like = [one for one in VALUES if type(one) is type(holder[path[-1]])]
-    value = deepcopy(
-        chance.choice(like if like and chance.random() < 0.6 else VALUES)
-    )  # most schemas ask for the type first
-    match chance.randrange(6):
-        case 0:
-            del holder[path[-1]]
-        case 1 if isinstance(holder, dict):
-            holder[str(value)[:50]] = holder.pop(path[-1])
-        case 2 if isinstance(holder[path[-1]], dict):
-            holder[path[-1]][str(value)[:50]] = value
-        case 3 if isinstance(holder[path[-1]], list):
-            holder[path[-1]].append(value)
-        case _:
-            holder[path[-1]] = value
-    return data
 
 
 def a_result(folder: Path, chance: random.Random) -> None:
     """A result file whose JSON is damaged; half of the time it is named as its content then says."""
     path = chance.choice(sorted(folder.glob("results/*/*/*/*/*.json")))
     data = json.loads(path.read_text())
-    for _ in range(chance.choice((1, 1, 1, 2, 5))):
-        data = damage_json(data, chance)
+    data = value_mutated(data, chance)
     if chance.random() < 0.6 and isinstance(data, dict):
         path = _renamed(folder, path, data)
     path.write_text(json.dumps(data))
@@ -177,9 +44,7 @@ def _renamed(folder: Path, path: Path, data: dict[str, Any]) -> Path:
 
 
 def a_record_of_a_rerun(folder: Path, chance: random.Random) -> None:
-    good = {"cell_id": "0" * 16, "task": "agnews", "epsilon": 2, "seed": 0, "reported": 0.5, "reproduced": 0.5}
-    data = {"schema_version": 1, "cells": [{**good, "identical": True, "by": "me", "created": "now", "commit": None}]}
-    (folder / "reproduced.json").write_text(json.dumps(damage_json(data, chance)))
+    (folder / "reproduced.json").write_text(json.dumps(value_mutated(AGAIN, chance)))
 
 
 def a_card(folder: Path, chance: random.Random) -> None:
@@ -194,19 +59,7 @@ def a_card(folder: Path, chance: random.Random) -> None:
 
 def some_bytes(folder: Path, chance: random.Random) -> None:
     path = chance.choice([one for one in sorted(folder.rglob("*")) if one.is_file()])
-    content = bytearray(path.read_bytes())
-    for _ in range(chance.choice((1, 1, 4, 40))):
-        place = chance.randrange(len(content) + 1)
-        match chance.randrange(4):
-            case 0:
-                content[place:] = b""
-            case 1:
-                content[place : place + 1] = bytes([chance.randrange(256)])
-            case 2:
-                content[place:place] = chance.choice((b"\xed\xa0\x80", b"\x00", b"\x1b[2J", b"\\ud800", b"[" * 5000))
-            case _:
-                content[place:place] = content[: chance.randrange(200)]
-    path.write_bytes(content)
+    path.write_bytes(bytes_mutated(path.read_bytes(), chance))
 
 
 def a_name(folder: Path, chance: random.Random) -> None:

@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import git as project_git
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.results import from_text
 from dpicl.leaderboards.gate.history import find_base, retired_records_check
-from tests.leaderboards.gate.conftest import World
+from tests.leaderboards.gate.conftest import World, git
 
 
-def git(folder: Path, *words: str) -> str:
-    names = ["-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false"]
-    done = subprocess.run(["git", "-C", str(folder), *names, *words], check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-@pytest.fixture
-def committed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The world as the first commit of the project's repository."""
-    top = world.root.parent
-    monkeypatch.setattr(project_git, "CHECKOUT", top)
-    git(top, "init", "-q", "-b", "main")
-    git(top, "add", "-A")
-    git(top, "commit", "-q", "-m", "first")
-    return world
-
-
-def move_score(world: World, documents: int = 1) -> None:
-    """One file, changed consistently: some documents were right and are wrong now, or the other way round."""
+def move_score(world: World) -> None:
+    """One file, changed consistently: a document was right and is wrong now, or the other way round."""
 
     def change(data):
         for metric, one in data["documents"].items():
-            one["outcomes"][:documents] = [1 - outcome for outcome in one["outcomes"][:documents]]
+            one["outcomes"][0] = 1 - one["outcomes"][0]
             mean = sum(one["outcomes"]) / len(one["outcomes"])
             data["scores"][metric] = {"value": mean, "low": 0.0, "high": 1.0}
 
@@ -69,14 +50,9 @@ def test_a_score_that_moves_less_than_a_thousandth_is_the_same(committed: World)
     def nudge(data):
         data["scores"]["acc_calibrated"]["value"] += 5e-7  # more is no mean of its outcomes
 
-    def move(data):
-        outcomes = data["documents"]["acc_calibrated"]["outcomes"]
-        outcomes[0] = 1 - outcomes[0]
-        data["scores"]["acc_calibrated"] = {"value": sum(outcomes) / len(outcomes), "low": 0.0, "high": 1.0}
-
     committed.edit(nudge, committed.files[:1])
     assert history(committed)[0] == "ok"
-    committed.edit(move, committed.files[:1])
+    move_score(committed)
     assert history(committed)[0] == "failed"
 
 
@@ -103,10 +79,9 @@ def test_an_earlier_copy_is_a_base_too(world: World, tmp_path: Path):
 
 
 def test_an_unknown_base_is_a_bad_use(committed: World):
-    with pytest.raises(UsageError, match="There is no commit or folder 'nowhere'"):
-        find_base(committed.folder, "nowhere")
-    with pytest.raises(UsageError, match="no commit or folder '--output=x'"):
-        find_base(committed.folder, "--output=x")
+    for word in ("nowhere", "--output=x"):
+        with pytest.raises(UsageError, match=word):
+            find_base(committed.folder, word)
 
 
 def retire(world: World) -> None:
@@ -116,15 +91,12 @@ def retire(world: World) -> None:
 def test_a_retired_submission_passes_as_long_as_nothing_of_it_changes(committed: World):
     retire(committed)
     base = find_base(committed.folder, None)
-    assert committed.status("suite", base=base) == (
-        "ok",
-        "version 1 of tiny is retired; nothing was changed",
-    )
+    assert committed.status("suite", base=base)[0] == "ok"
     assert committed.examine(base=base).good
     move_score(committed)
     committed.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
     status, why = history(committed)
-    assert status == "failed" and "is of a retired version of the suite and has changed" in why
+    assert status == "failed" and "of a retired version" in why
     assert committed.status("suite", base=base)[0] == "failed"
 
 

@@ -10,14 +10,13 @@ import pytest
 from dpicl.harness.cli.output import plain
 from dpicl.leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.references import load_reference
-from dpicl.leaderboards.gate.report import checks_text, ending, markdown
+from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.model.board import board_json, build_board
 from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.gate.conftest import World
 from tests.leaderboards.gate.mutations import damage
-from tests.leaderboards.gate.test_nothing_runs import started  # noqa: F401
 
 
 def examined(world: World, suites) -> str:
@@ -26,7 +25,7 @@ def examined(world: World, suites) -> str:
     assert "team_b/vote" in [one.name for one in found]
     assert len(found) + len(notes) == 2
     examination = examine(read_contents(world.folder), Request(suites=suites, results=world.results))
-    said = [*notes, checks_text(examination), ending(examination), markdown([examination])]
+    said = [*notes, findings_text(examination.findings), ending(examination), markdown([examination])]
     said.append(json.dumps(plain(examination.as_json()), ensure_ascii=False))
     if not notes:
         reference = load_reference(world.results, "tiny", 1, None)
@@ -36,7 +35,8 @@ def examined(world: World, suites) -> str:
     return "\n".join(said)
 
 
-def attack(world: World, seeds: range, started: list[tuple[str, str]]) -> None:  # noqa: F811
+@pytest.mark.parametrize("seeds", [range(30), pytest.param(range(1000, 1600), marks=pytest.mark.slow)])
+def test_random_damages(world: World, started: list[tuple[str, str]], seeds: range):
     shutil.copytree(world.folder, world.root / "team_b" / "vote")
     sound = world.root / "team_b" / "vote" / "submission.yaml"
     sound.write_text(sound.read_text().replace("team_a", "team_b"))
@@ -60,12 +60,3 @@ def attack(world: World, seeds: range, started: list[tuple[str, str]]) -> None: 
         if any(visible(line, len(line)) != line for line in said.replace("\u200b", "").split("\n")):
             failures.append(f"seed {seed}, {kind}: a raw character")
     assert failures == [] and started == []
-
-
-def test_thirty_random_damages(world: World, started):  # noqa: F811
-    attack(world, range(30), started)
-
-
-@pytest.mark.slow
-def test_six_hundred_random_damages(world: World, started):  # noqa: F811
-    attack(world, range(1000, 1600), started)

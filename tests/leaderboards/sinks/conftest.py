@@ -1,38 +1,34 @@
-"""Fixtures of what is published: results of one small suite, a server, and no settings of the user's own."""
+"""Fixtures of what is published: results of one small suite, folders, and no settings of the user's own."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
-from dpicl.leaderboards.publish import wandb_settings, wandb_sink
-from dpicl.leaderboards.publish.wandb_settings import Destination, destination
+from dpicl.leaderboards.publish import tracker, wandb_settings
 from tests.leaderboards.factory import ends, make_result
-from tests.leaderboards.sinks.stub_server import StubServer, stub_server
-
-API_KEY = "a" * 40
 
 
 @pytest.fixture(autouse=True)
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No variable, key or settings file of the user's, and an empty home."""
+    """No variable, key or settings file of the user's, an empty home, and short deadlines."""
     for name in list(os.environ):
         if name.startswith(("WANDB_", "TRACKIO_", "WEAVE_")):
             monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("WANDB_CONFIG_DIR", str(home))
-    monkeypatch.setenv("WANDB_CACHE_DIR", str(home))
+    for name in ("HOME", "WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
+        monkeypatch.setenv(name, str(home))
+    monkeypatch.setattr(tracker, "WAIT_SECONDS", 0.1)
+    for module in (tracker, wandb_settings):
+        monkeypatch.setattr(module, "ASK_SECONDS", 2.0)
 
 
 @pytest.fixture
@@ -44,6 +40,12 @@ def results() -> list[Result]:
         found += [make_result(score=0.5 + 0.1 * seed, epsilon=1.0, seed=seed, claimed=0.5)]
         found += [make_result(score=0.7, epsilon=8.0, seed=seed, proved=7.9)]
     return found
+
+
+@pytest.fixture
+def changed(results: list[Result]) -> list[Result]:
+    """The same results, but for one score."""
+    return [make_result(score=0.9, epsilon=8.0, seed=1, proved=7.9), *results[:-1]]
 
 
 @pytest.fixture
@@ -61,37 +63,4 @@ def runs_folder() -> Iterator[Path]:
     """A folder for wandb's files whose path may be found nowhere in what is written or sent."""
     with tempfile.TemporaryDirectory(prefix="private-") as folder:
         yield Path(folder)
-        shutil.rmtree(wandb_sink._staging_folder(Path(folder) / "wandb"))
-
-
-def end_service() -> None:
-    """Ends wandb's service process, which now and then does not end by itself when its server was not kind."""
-    import wandb
-
-    timer = wandb_settings.end_service_after(10.0)
-    with suppress(ConnectionError):  # it was killed
-        wandb.teardown()
-    timer.cancel()
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[StubServer]:
-    """A W&B server that wandb will use, with a key. wandb reads its settings once a process, so it starts anew."""
-    end_service()
-    with stub_server() as found:
-        monkeypatch.setenv("WANDB_API_KEY", API_KEY)
-        monkeypatch.setenv("WANDB_BASE_URL", found.url)
-        yield found
-        end_service()
-        assert found.unknown == []
-
-
-@pytest.fixture
-def to(runs_folder: Path) -> Callable[..., Destination]:
-    """A destination with short deadlines: to(), to("offline")."""
-
-    def make(mode: str | None = None) -> Destination:
-        found = destination("leaderboard", None, mode, runs_folder)
-        return dataclasses.replace(found, begin_seconds=5.0, end_seconds=5.0, ask_seconds=8.0)
-
-    return make
+        shutil.rmtree(wandb_settings.stage_files(Path(folder) / "wandb"))

@@ -50,7 +50,8 @@ document.addEventListener("DOMContentLoaded", () => {
     const seeds = found[3] === 1 ? "1 common seed" : `${found[3]} common seeds`;
     const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
     const says = low > 0 ? "The first row scores higher" : high < 0 ? "The second row scores higher" : "The interval holds 0: which is better is open";
-    return `First minus second: ${signed(difference)}, 95% interval ${signed(low)} to ${signed(high)}, paired over ${seeds} and ${a.documents} test records. ${says}.`;
+    const better = a.lower && low * high > 0 ? "; lower is better" : "";
+    return `First minus second: ${signed(difference)}, 95% interval ${signed(low)} to ${signed(high)}, paired over ${seeds} and ${a.documents} test records. ${says}${better}.`;
   };
   const show = () => {
     const [i, j] = selects.map(position);

@@ -1,0 +1,254 @@
+"""What a program or a notebook calls; the command line is a thin layer over it (docs/python.md)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpicl.harness.api.given import Given, GivenMechanism, given_mechanism
+from dpicl.harness.api.tables import Findings, Results
+from dpicl.harness.conformance.kit import check_mechanism
+from dpicl.harness.core.errors import DpiclError, UsageError, unknown
+from dpicl.harness.core.messages import message
+from dpicl.harness.core.seeds import accounted_delta
+from dpicl.harness.data.task import Task, load_config
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy.events import to_json
+from dpicl.harness.reaccounting.settings import Setting
+from dpicl.harness.reaccounting.table import reaccount
+from dpicl.harness.run.costs import Costs
+from dpicl.harness.run.engines import Job, make_engine, work
+from dpicl.harness.run.expand import build, option_types, resolve_options
+from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.presence import check_sources, presence, why
+from dpicl.harness.run.progress import TimeLeft, shown
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon
+from dpicl.harness.run.selection import Selection, selection_of, task_facts
+from dpicl.harness.run.suite import made_suite
+
+#: The name of the suite of cells that were asked for from Python; its folder below `results`.
+SUITE = "python"
+
+
+def evaluate(
+    mechanism: GivenMechanism | Sequence[GivenMechanism],
+    *,
+    task: str | Sequence[str],
+    model: str | Sequence[str] = "embedded",
+    epsilon: float | Sequence[float] = 1.0,
+    seeds: int | Sequence[int] = 1,
+    delta: float = 1e-5,
+    shots: int = 4,
+    source: str = "auto",
+    test_records: int | None = None,
+    train_records: int | None = None,
+    queries: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    plugins: Sequence[Path | str] = (),
+    results: Path | str | None = None,
+    engine: str = "inline",
+    workers: int | None = None,
+    progress: bool = True,
+) -> Results:
+    """Every mechanism on every task, at every target epsilon and seed: one finished cell each, at a proved epsilon.
+
+    mechanism: names, classes, instances or files of plug-ins. seeds: their number, or a list of them. options: of every
+        mechanism given that has them. queries: Q that the epsilon of an answer mechanism covers; None: the test
+        records. test_records, train_records (of a class): None means all.
+    plugins: files and folders with further mechanisms, tasks and models.
+    results: a folder that keeps finished cells and goes on from there; None keeps nothing. engine, workers: as
+        `dpicl run --engine --workers`. progress: whether it shows how far it has come (a bar on a terminal and in a
+        notebook, lines elsewhere; on stderr).
+    Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
+    """
+    files = [Path(each) for each in plugins]
+    given = [given_mechanism(each, files) for each in _several(mechanism)]
+    own = _options_of(given, options or {})
+    if results is not None and (here := [each.name for each in given if each.here]):
+        raise UsageError(
+            f"{here[0]} is defined in no file, so results in a folder could not tell its versions apart; put it into a"
+            " file of its own, or leave `results` out."
+        )
+    files = list(dict.fromkeys([*files, *(each.plugin for each in given if each.plugin is not None)]))
+    suite = made_suite(
+        {
+            "name": SUITE,
+            "version": 1,
+            "source": source,
+            "models": _several(model),
+            "seeds": list(range(seeds)) if isinstance(seeds, int) else list(seeds),
+            "epsilons": _several(epsilon),
+            "delta": delta,
+            "shots": shots,
+            "test_records": test_records,
+            "train_records": train_records,
+            "queries": queries,
+            "tasks": _several(task),
+            "mechanisms": [{"name": each.name, "options": own[each.name]} for each in given],
+        }
+    )
+    with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
+        selection = selection_of(suite, load_mechanisms(files), Path(folder))
+        return _run(selection, tuple(files), engine, workers, progress)
+
+
+def _options_of(given: Sequence[Given], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Name -> options of each mechanism. Raises UsageError for an option that none of them has."""
+    types = {each.name: option_types(each.cls) for each in given}
+    for name in options:
+        if not any(name in own for own in types.values()):
+            raise unknown("option", name, {known for own in types.values() for known in own})
+    return {
+        each.name: {**each.options, **{name: value for name, value in options.items() if name in types[each.name]}}
+        for each in given
+    }
+
+
+def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool) -> Results:
+    made = make_engine(engine, workers)
+    check_sources(selection.cells)
+    selection.store.prepare()
+    known, damaged = selection.store.load_all()
+    selection.store.set_aside(damaged)
+    found = presence(selection.cells, known, Fingerprints())
+    if found.stale:
+        raise UsageError(
+            f"{len(found.stale)} results in {selection.store.folder} are of other records than those at hand"
+            f" ({why(found.stale)}); give another `results` folder."
+        )
+    costs = Costs(known, selection.mechanisms)
+    missing = costs.in_order(found.missing)
+    seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
+    job = Job(selection.reference, selection.store.folder.parent, plugins)
+    left = TimeLeft(seconds, getattr(made, "workers", 1))
+    quiet = nullcontext(lambda event: None)
+    with shown(len(missing), left) if progress and missing else quiet as report:
+        done = work(made, missing, job, report)
+    ended = [each for each in done if each.status in ("failed", "skipped")]
+    results = [result for cell in selection.cells if (result := selection.store.read(cell)) is not None]
+    failed = [each.message for each in ended if each.status == "failed"]
+    if failed and not results:
+        raise DpiclError(failed[0])
+    notes = [f"{each.status}: {each.cell.label} on {each.cell.task}: {each.message}" for each in ended]
+    return Results(results, tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()))
+
+
+def calibrate(
+    mechanism: GivenMechanism,
+    *,
+    task: str,
+    epsilon: float,
+    delta: float = 1e-5,
+    size: int | None = None,
+    shots: int = 4,
+    queries: int | None = None,
+    mode: str = "proved",
+    noise: str = "seeded",
+    source: str = "auto",
+    options: Mapping[str, Any] | None = None,
+    plugins: Sequence[Path | str] = (),
+) -> dict[str, Any]:
+    """The noise for which a mechanism's events are proved to cost at most epsilon, as `dpicl calibrate --json` says it.
+
+    size: private records a class (answer mechanisms: in all); None counts the task's own. queries: Q that the epsilon
+        of an answer mechanism covers (default: 1). mode: "proved", or "paper" for the accounting of the authors.
+    Raises UsageError for what does not fit.
+    """
+    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+    cls = given.cls
+    if task not in (known := task_facts()):
+        raise unknown("task", task, known)
+    resolved = resolve_options(cls, task, {**given.options, **(options or {})})
+    built = build(cls, resolved)
+    if queries and not isinstance(built, AnswerMechanism):
+        raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
+    if reason := built.skip(Task.without_records(task)):
+        raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
+    if noise == "secure" and size is None:
+        raise UsageError(
+            "Secure noise needs a declared size, since counts of private records are private; give --size N."
+        )
+    sizes = _sizes(built, task, size, shots, queries, source)
+    found = calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+    return {
+        "mechanism": cls.name,
+        "task": task,
+        "options": resolved,
+        "knob": built.knob.name if built.knob else None,
+        "noise": found.knob,
+        "epsilon": epsilon,
+        "epsilon_upper": found.bounds.upper,
+        "queries": sizes.queries,
+        "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
+        "delta": delta,
+        "accounted_delta": found.delta,
+        "neighbours": "add/remove one record",
+        "mode": found.mode,
+        "sizes": {name or "": n for name, n in sizes.records.items()},
+        "shots": {name or "": n for name, n in sizes.shots.items()},
+        "events": to_json(found.event),
+        "accountants": found.bounds.accountants,
+        "notes": list(found.bounds.notes),
+    }
+
+
+def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, queries: int | None, source: str) -> Sizes:
+    """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
+    if isinstance(mechanism, AnswerMechanism):
+        return Sizes.of_queries(size or len(Task.load(task, source, limit_test=1).train), queries or 1)
+    if size is None:
+        loaded = Task.load(task, source, limit_test=1)
+        return loaded.sizes(loaded.plan_shots(shots, np.random.default_rng(0)), queries)
+    labels = list(load_config(task).get("doc_to_choice", ()))
+    used = Counter(labels[i % len(labels)] if labels else None for i in range(shots))
+    return Sizes(dict.fromkeys(used, size), used, queries)
+
+
+def check(
+    mechanism: GivenMechanism,
+    *,
+    task: str | None = None,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    plugins: Sequence[Path | str] = (),
+    progress: bool = True,
+) -> Findings:
+    """The conformance kit on a mechanism: the usual privacy bugs, looked for in runs on small tasks.
+
+    task: None for one of every kind that the mechanism does. It runs in this process: for code that you do not trust,
+    `dpicl check` has a process of its own.
+    Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
+    """
+    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+
+    def report(task: str, check: str) -> None:
+        if progress:
+            message(f"{given.name} on {task}: {check}")
+
+    return Findings(check_mechanism(given.cls, task, {**given.options, **(options or {})}, seed, report))
+
+
+def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[str, Any]:
+    """The epsilon of a published setting: what is proved, and what its authors compute, as `dpicl account --json` says.
+
+    family, setting: fields of `dpicl.harness.reaccounting.settings.Setting` (noise, rate, steps, epsilon0, ...).
+    Raises UsageError for fields that do not fit together.
+    """
+    try:
+        made = Setting(family=family, delta=delta, **setting)
+    except TypeError as error:
+        raise UsageError(f"{error}; docs/python.md lists the fields of a setting.") from None
+    return {"setting": {"family": family, "delta": delta, **setting}, **reaccount(made)}
+
+
+def _several(value: Any) -> list[Any]:
+    """The value as a list: a text, a number, a class and a mechanism are one."""
+    one = isinstance(value, str) or not isinstance(value, Iterable)
+    return [value] if one else list(value)

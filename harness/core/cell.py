@@ -1,0 +1,123 @@
+"""Cells: task x mechanism x model x epsilon x seed, the unit of work and of resume; and what a release is made for.
+
+A cell's id is a hash over everything that determines its result. So a suite that is run again finds what it has done,
+and anything that changes (an option, a prompt version, the number of test records) is another cell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from dpicl.harness.core.field_types import Count, Delta, Epsilon, Positive
+from dpicl.harness.core.seeds import accounted_delta
+
+Noise = Literal["seeded", "secure"]
+Mode = Literal["proved", "paper"]
+Options = dict[str, Any]
+
+
+class ReleaseConfig(BaseModel):
+    """What a release is made for.
+
+    shots: demonstrations. queries: Q of an answer mechanism, None for as many as are asked. mode: by whose accounting.
+    Raises UsageError for secure noise at too small a delta.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
+
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count = 0
+    shots: Count = 4
+    noise: Noise = "seeded"
+    mode: Mode = "proved"
+    queries: Positive | None = None
+
+    @model_validator(mode="after")
+    def _large_enough_delta(self) -> ReleaseConfig:
+        self.accounted_delta  # noqa: B018  refuses a delta that is too small
+        return self
+
+    @property
+    def secure(self) -> bool:
+        """Whether the records are private in earnest."""
+        return self.noise == "secure"
+
+    @property
+    def accounted_delta(self) -> float:
+        """The delta at which noise is calibrated and epsilon proved."""
+        return accounted_delta(self.delta, self.noise)
+
+
+class Cell(BaseModel):
+    """One cell, complete: nothing else is needed to run it again.
+
+    label: the row on the board. It names the cell but does not determine its result, so it is not part of the id.
+    source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
+    in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
+    queries the epsilon of an answer mechanism covers; None means as many as there are test records. sizes: n of every
+    class ('' for a task without classes) as declared; None: counted.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
+
+    suite: str
+    suite_version: int | str
+    task: str
+    task_version: int | str
+    source: str
+    mechanism: str
+    label: str
+    options: Options
+    model: str
+    epsilon: Epsilon
+    delta: Delta
+    seed: Count
+    shots: Count
+    test_records: Positive | None
+    train_records: Positive | None
+    noise: Noise
+    mode: Mode
+    plugin: str | None = None
+    queries: Positive | None = None
+    sizes: dict[str, Positive] | None = None
+
+    @property
+    def secure(self) -> bool:
+        """Whether the records are private in earnest: nothing but what was paid for leaves the run."""
+        return self.noise == "secure"
+
+    @property
+    def release(self) -> ReleaseConfig:
+        """What its release is made for."""
+        return ReleaseConfig.model_validate(self)
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries`, `sizes` where they are not
+        set)."""
+        content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """`sizes` is written where it is set, so that what was written before there were any stays as it is."""
+        data: dict[str, Any] = write(self)
+        if data.get("sizes") is None:
+            data.pop("sizes", None)
+        return data
+
+    def __str__(self) -> str:
+        return f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
+
+
+def refusal(row: str) -> str:
+    """Why a row at epsilon = infinity does not go with secure noise."""
+    return (
+        f"{row} at epsilon = inf would publish what follows from private records without any noise, and noise: secure"
+        " keeps them private; leave it out, or give --reveal-records to `dpicl run` and `dpicl plan`."
+    )

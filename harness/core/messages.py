@@ -1,0 +1,27 @@
+"""Sentences for people on stderr, and the words in them."""
+
+from __future__ import annotations
+
+import sys
+
+from dpicl.harness.core.printable import printable
+
+
+def message(text: str) -> None:
+    """Anything that is not the answer."""
+    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
+    sys.stderr.flush()
+
+
+def duration(seconds: float | None) -> str:
+    """'4.5 s', '45 s', '12 min', '3.4 h'; 'unknown' for None."""
+    if seconds is None:
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def count(number: int, noun: str) -> str:
+    """'1 cell', '3 cells'."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,245 @@
+"""What plugins have in common, whatever they hold: modules, hashes, entry points, and what is said when one fails.
+
+Mechanisms are known to dpicl.harness.mechanism.registry, attacks to dpicl.harness.attacks.registry, models and tasks to
+their own modules.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import logging
+import pkgutil
+import sys
+import traceback
+from abc import ABC
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import ClassVar, Final, Generic, TypeVar
+
+from dpicl.harness.core.errors import DpiclError, PluginError, told
+
+#: What the module of a plugin file is called, before the start of its hash.
+MODULE: Final = "dpicl_plugin_"
+
+#: Folders of the package dpicl that were packages of their own before version 0.2.
+_PARTS = ("harness", "leaderboards", "mechanisms", "tasks")
+
+_log = logging.getLogger(__name__)
+
+
+class Pluggable(ABC):
+    """What a plugin file may define classes of. Mechanisms and attacks derive from it."""
+
+    name: ClassVar[str]
+    #: Where it comes from, for tables and pages.
+    source: ClassVar[str]
+
+
+P = TypeVar("P", bound=Pluggable)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Registered(Generic[P]):
+    """A class and where it came from. plugin_hash: `code_hash` of its file or package; None for a built-in one."""
+
+    cls: type[P]
+    origin: str
+    plugin_hash: str | None = None
+
+
+def registered(
+    kind: str,
+    base: type[P],
+    package: str,
+    group: str,
+    of_module: Callable[[ModuleType], list[type[P]]],
+    given: Iterable[Registered[P]],
+) -> dict[str, Registered[P]]:
+    """Every class of a kind by name: of the modules of a package, of the entry points of a group, and the given ones.
+
+    A module that fails raises PluginError, an entry point that fails is a warning (`installed`).
+    """
+    found: dict[str, Registered[P]] = {}
+    built_in = (Registered(cls, "built in") for module in _modules_of(package, kind) for cls in of_module(module))
+    packages = installed(group, lambda entry: _classes_at(entry, base, of_module, kind))
+    for sources in (built_in, packages, given):
+        for new in sources:
+            if (old := found.setdefault(new.cls.name, new)).cls is not new.cls:
+                raise PluginError(
+                    f"Two {kind}s are called '{new.cls.name}': {old.origin} and {new.origin}; rename one of them."
+                )
+            found[new.cls.name] = new
+    return found
+
+
+def source_hash(cls: type) -> str:
+    """sha256 of the source of a class that was defined outside plugin files, as far as Python knows it."""
+    try:
+        source = inspect.getsource(cls)
+    except (OSError, TypeError):  # typed into a prompt
+        source = f"{cls.__module__}.{cls.__qualname__}"
+    return hashlib.sha256(source.encode()).hexdigest()
+
+
+def classes_of(module: ModuleType, base: type[P], abstract: bool = False) -> list[type[P]]:
+    """The classes of a base that a module itself defines: the complete ones, or the ``abstract`` ones."""
+    return [
+        cls
+        for cls in vars(module).values()
+        if inspect.isclass(cls)
+        and issubclass(cls, base)
+        and cls.__module__ == module.__name__
+        and inspect.isabstract(cls) == abstract
+    ]
+
+
+def _modules_of(package: str, kind: str) -> Iterator[ModuleType]:
+    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        if info.name.startswith("_"):
+            continue
+        name = f"{package}.{info.name}"
+        try:
+            yield importlib.import_module(name)
+        except Exception as error:
+            raise PluginError(f"The {kind} module {name} fails to import: {_reason(error)}.") from error
+
+
+def installed(group: str, read: Callable[[EntryPoint], Iterable[T]]) -> Iterator[T]:
+    """What ``read`` makes of every entry point of a group. One that fails is a warning that names it: somebody else's
+    broken package must not stop a run that does not use it."""
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        try:
+            found = list(read(entry))
+        except Exception as error:
+            _log.warning("The plugin '%s' (%s) is left out: %s.", entry.name, entry.value, _reason(error))
+            continue
+        yield from found
+
+
+def _classes_at(
+    entry: EntryPoint, base: type[P], of_module: Callable[[ModuleType], list[type[P]]], kind: str
+) -> Iterator[Registered[P]]:
+    """What an entry point names: a class, or a module with classes."""
+    loaded = entry.load()
+    if isinstance(loaded, ModuleType):
+        classes = of_module(loaded)
+    elif inspect.isclass(loaded) and issubclass(loaded, base) and not inspect.isabstract(loaded):
+        classes = [loaded]
+    else:
+        raise PluginError(f"{entry.value} is no {kind} class and no module with one")
+    for cls in classes:
+        yield Registered(cls, origin_of(entry), code_hash(cls.__module__))
+
+
+def origin_of(entry: EntryPoint) -> str:
+    """How a table calls it."""
+    return f"entry point {entry.name} = {entry.value}"
+
+
+def code_hash(module: str) -> str:
+    """sha256 of an imported module's file; where it belongs to a package, over all files of that package but caches."""
+    top = sys.modules[module.partition(".")[0]]
+    if not hasattr(top, "__path__"):
+        return hashlib.sha256(Path(str(top.__file__)).read_bytes()).hexdigest()
+    return folder_hash(*map(Path, top.__path__))
+
+
+def folder_hash(*folders: Path) -> str:
+    """sha256 over the names and contents of all files in folders, but caches."""
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            if "__pycache__" in path.parts or not path.is_file():
+                continue
+            content = hashlib.sha256(path.read_bytes()).hexdigest()
+            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return digest.hexdigest()
+
+
+def module_of(path: Path) -> tuple[ModuleType, str]:
+    """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
+    with theirs(f"Plugin {path} cannot be read"):
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    name = f"{MODULE}{digest[:16]}"
+    return sys.modules.get(name) or _import_file(name, path), digest
+
+
+def _import_file(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise PluginError(f"Plugin {path} is not a Python file; its name must end in .py.")
+    module = importlib.util.module_from_spec(spec)
+    before = {*sys.modules, name}
+    sys.modules[name] = module  # dataclasses look their own module up by name
+    try:
+        with theirs(f"Plugin {path} fails to import"):
+            try:
+                spec.loader.exec_module(module)
+            except ImportError as error:
+                if (error.name or "").partition(".")[0] in _PARTS:
+                    raise PluginError(_new_import(path, str(error.name))) from error
+                raise
+            _check_alone(path, [sys.modules[each] for each in sys.modules.keys() - before])
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
+    return module
+
+
+def _new_import(path: Path, module: str) -> str:
+    """What to write instead of imports from a part of the package that was a package of its own before version 0.2."""
+    tree = ast.parse(path.read_bytes())
+    names = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in _PARTS
+        for alias in node.names
+    }
+    return f"'{module}' is a part of the package dpicl now; write 'from dpicl import {', '.join(sorted(names)) or '…'}'"
+
+
+@contextmanager
+def theirs(failure: str) -> Iterator[None]:
+    """Raises PluginError for whatever somebody's code raises while it is loaded or looked at; Ctrl-C alone passes."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        if type(error) is PluginError and not failure.endswith("import"):
+            raise  # it is a whole sentence of our own
+        raise PluginError(f"{failure}: {_reason(error)}.") from error
+
+
+def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
+    """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
+    folder = path.resolve().parent
+    for module in imported:
+        file = getattr(module, "__file__", None)
+        if file is not None and Path(file).resolve().parent == folder:
+            raise PluginError(f"it imports {Path(file).name} beside it; put all of it into one file, or into a package")
+
+
+def _reason(error: BaseException) -> str:
+    if type(error).__module__ == DpiclError.__module__:
+        return told(error).rstrip(".")
+    return f"{type(error).__name__}: {told(error, 500)}".rstrip(".")
+
+
+def place_in_plugin(error: BaseException) -> str:
+    """'my_method.py, line 12': the innermost place in a plugin file that an error came through, or ""."""
+    places = [
+        f"{Path(frame.f_code.co_filename).name}, line {line}"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).startswith(MODULE)
+    ]
+    return places[-1] if places else ""

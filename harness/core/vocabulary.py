@@ -1,0 +1,99 @@
+"""The words that every part uses: records, the knob, sizes, demonstrations, queries. It imports only errors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dpicl.harness.core.errors import UsageError
+
+#: A group of records that is disjoint from every other group (a label), or None where there is no partition.
+Partition = str | None
+#: Called with (done, total, unit) as something proceeds.
+Report = Callable[[int, int, str], None]
+
+
+def silent(done: int, total: int, unit: str) -> None:
+    """Reports nothing."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """One example: its text (kept out of repr) and what belongs to it: a label word, for extraction the phrase to be
+    found in the text, for generation the reference output."""
+
+    text: str = field(repr=False)
+    label: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """The one number that buys privacy: the larger it is, the more private the release.
+
+    ``low`` and ``high`` bracket the search; ``non_private`` is the value that stands for epsilon = infinity.
+    Raises UsageError for numbers that bracket nothing.
+    """
+
+    name: str
+    low: float
+    high: float
+    non_private: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.low, self.high, self.non_private)
+        plain = type(self.name) is str and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
+        if not plain or not 0 < self.low < self.high or self.non_private < 0:
+            raise UsageError(
+                "A knob has a name and finite numbers: 0 < low < high, between which noise is looked for, and"
+                " non_private, 0 or more."
+            )
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The public numbers that an epsilon depends on.
+
+    records: n_y, the number of private records of each partition (public constants, never counted again during a run).
+    shots: how many demonstrations are released from each partition (only the partitions that are used).
+    queries: Q, how many queries the release answers; None when it is unlimited.
+    """
+
+    records: Mapping[Partition, int]
+    shots: Mapping[Partition, int]
+    queries: int | None = None
+
+    @classmethod
+    def of_queries(cls, records: int, queries: int) -> Sizes:
+        """The sizes of an answer mechanism: n records in one group, Q queries, no demonstration."""
+        return cls(records={None: records}, shots={}, queries=queries)
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """One released example: public label and released text.
+
+    tokens: how many tokens the text has. The harness counts them in what is published, whatever a mechanism says.
+    """
+
+    text: str
+    label: str
+    tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Query:
+    """One public question. id: of its document, the same under every limit and order."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class FinalPrompt:
+    """An answer that the model still has to write, greedily, from public and released things alone.
+
+    It is post-processing, so the prompts of all queries may wait and be read together.
+    """
+
+    prompt: str

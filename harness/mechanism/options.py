@@ -1,0 +1,100 @@
+"""The options of a mechanism or an attack: the fields of its dataclass, read, completed and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import typing
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from dp_accounting import dp_event as dp
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+from dpicl.harness.core import json_text
+from dpicl.harness.core.cell import Options
+from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
+from dpicl.harness.core.vocabulary import Sizes
+from dpicl.harness.mechanism.bases import Mechanism
+
+
+def option_types(cls: type[Mechanism]) -> dict[str, Any]:
+    """Option name -> annotated type of every option (dataclass field) of a mechanism."""
+    if not dataclasses.is_dataclass(cls):
+        return {}
+    try:
+        hints = typing.get_type_hints(cls)
+    except Exception as error:  # annotations are evaluated
+        raise PluginError(
+            f"Mechanism '{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
+        ) from error
+    return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
+
+
+def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
+    """Every option's value: the class's defaults, then the published ones of the task, then the given ones.
+
+    Raises UsageError for an unknown option and for a value of the wrong type.
+    """
+    types = option_types(cls)
+    values = validated(cls.name, types, {**cls.published.get(task, {}), **given})
+    instance = build(cls, values)
+    try:
+        plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
+    return plain
+
+
+def sized_options(cls: type[Mechanism], task: str, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Options:
+    """As `resolve_options`, with ``sizes`` below the given ones, where the class has an option of that name that is a
+    whole number (or None)."""
+    types = option_types(cls)
+    fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
+    return resolve_options(cls, task, {**fitting, **given})
+
+
+def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:
+    """The given options as their types have them. Raises UsageError for a name or value that does not fit."""
+    values = {}
+    for name, value in given.items():
+        if name not in types:
+            raise unknown(f"option of {owner}", name, types)
+        try:
+            values[name] = _adapter(types[name]).validate_python(value)
+        except ValidationError as error:
+            message = error.errors()[0]["msg"]
+            raise UsageError(f"Option {name} of {owner}: {message[0].lower()}{message[1:]}, not {value!r}.") from None
+        except PydanticUserError as error:
+            raise PluginError(f"Option {name} of {owner} has a type that no suite can write; mend it.") from error
+    return values
+
+
+@lru_cache(maxsize=64)
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint)
+
+
+def build(cls: type[Mechanism], options: Options) -> Mechanism:
+    """The mechanism with these options. Raises UsageError where the class refuses them."""
+    try:
+        return cls(**options)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"Mechanism '{cls.name}' refuses its options {options}: {told(error, 500)}.") from error
+
+
+def fixed_epsilon(mechanism: Mechanism) -> float | None:
+    """Epsilon of a mechanism without a knob (0 or infinity, by its events); None when there is a knob."""
+    if mechanism.knob is not None:
+        return None
+    event = mechanism.events(0.0, Sizes(records={None: 1}, shots={None: 1}))
+    if isinstance(event, dp.NoOpDpEvent):
+        return 0.0
+    if isinstance(event, dp.NonPrivateDpEvent):
+        return math.inf
+    raise PluginError(
+        f"Mechanism '{mechanism.name}' has no knob, so its event must be NoOp or NonPrivate, not {event!r};"
+        " give it a knob."
+    )

@@ -1,0 +1,223 @@
+"""The way of one cell: load -> calibrate -> release -> evaluate -> result (docs/design.md).
+
+The release, and the epsilon that is proved for it, are made in dpicl.harness.run.releasing. A result holds numbers,
+settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and
+when the task's `restricted` does not forbid it. With secure noise the records are taken for private in earnest: then
+also what depends on them without being paid for (seconds, tokens read, memory, fingerprint) is withheld, and sizes are
+the declared ones.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from dpicl.harness.core.cell import Cell, ReleaseConfig
+from dpicl.harness.core.seeds import SECURE_SHARE, streams
+from dpicl.harness.core.vocabulary import Report, silent
+from dpicl.harness.data.config import higher_is_better
+from dpicl.harness.evaluation.statistics import bootstrap_interval
+from dpicl.harness.mechanism import checked
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.outputs import named_failure
+from dpicl.harness.privacy.events import to_json
+from dpicl.harness.run import manifest
+from dpicl.harness.run.releasing import Release, release
+from dpicl.harness.run.results import (
+    WITHHELD,
+    Answer,
+    Cost,
+    Data,
+    Documents,
+    KnobValue,
+    LedgerRow,
+    Manifest,
+    Model,
+    Privacy,
+    Released,
+    Result,
+    Score,
+    SuiteReference,
+    storable,
+)
+from dpicl.harness.run.workbench import Workbench
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
+    from dpicl.harness.models.base import LanguageModel
+
+_EARNEST = (
+    "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",
+    f"accounted at delta - {SECURE_SHARE:g}; the rest of delta is for floating point",
+)
+
+
+class Skipped(Exception):
+    """The mechanism cannot do this task; the message is its reason."""
+
+
+def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report = silent) -> Result:
+    """Runs one cell.
+
+    report: called with (done, total, unit) as the release proceeds.
+    Raises Skipped when the mechanism cannot do the task, and DpiclError for what a user can mend; BudgetExceeded when
+    the ledger proves more than the target, in which case there is no result; PluginError for scores and texts that no
+    result may hold.
+    """
+    clock = _Clock()
+    mechanism = bench.mechanism(cell)
+    with clock.phase("load"):
+        task = bench.task(cell)
+        if reason := named_failure(mechanism, lambda: mechanism.skip(task.public_view())):
+            raise Skipped(reason)
+        model = bench.model(cell.model, cell.secure)
+    made_with = manifest_of(task, model, cell.secure, cell.plugin)  # before a mechanism gets hold of the model
+    meter = Meter(model)
+    made = release(
+        mechanism,
+        task,
+        model,
+        cell.release,
+        outputs=bench.outputs,
+        report=report,
+        phase=clock.phase,
+        reveal=bench.reveal,
+    )
+    with clock.phase("evaluate"):
+        report(0, 1, "evaluation")
+        evaluation = bench.evaluate(cell, made.demonstrations, made.answers)
+    with storable():
+        return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
+
+
+class _Clock:
+    """Wall-clock seconds of each phase."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+
+
+class Meter:
+    """What a model reads from now on."""
+
+    def __init__(self, model: LanguageModel) -> None:
+        self._model, self._before = model, model.usage.tokens_read
+
+    def cost(self, seconds: dict[str, float]) -> Cost:
+        read = self._model.usage.tokens_read - self._before
+        return Cost(seconds=seconds, tokens_read=read, peak_memory_mb=manifest.peak_memory_mb())
+
+
+def _result(
+    cell: Cell,
+    suite: SuiteReference,
+    mechanism: Mechanism,
+    task: Task,
+    made_with: Manifest,
+    made: Release,
+    evaluation: Evaluation,
+    cost: Cost,
+) -> Result:
+    restricted = task.source != "synthetic" and bool(task.config["metadata"].get("restricted", False))
+    publishable = math.isfinite(made.bounds.upper) and not restricted
+    answers = made.answers or {}
+    shown = made.demonstrations if publishable else []
+    said = higher_is_better(task.config)
+    return Result(
+        cell_id=cell.id,
+        suite=suite,
+        cell=cell,
+        scores=_scores(evaluation, cell.seed),
+        main_metric=task.main_metric,
+        documents={metric: Documents(ids=ids, outcomes=own) for metric, (ids, own) in _outcomes(evaluation).items()},
+        privacy=privacy_of(mechanism, made, cell.release),
+        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown],
+        released_count=len(made.demonstrations) if made.answers is None else len(answers),
+        answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
+        aggregates=dict(evaluation.aggregates),
+        skipped_metrics=dict(evaluation.skipped),
+        higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
+        manifest=made_with,
+        cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if cell.secure else cost,
+        created=now(),
+    )
+
+
+def now() -> str:
+    """When a result is made, as its file says it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
+    """What a release cost, beside what was asked for."""
+    knob = mechanism.knob
+    return Privacy(
+        epsilon_target=config.epsilon,
+        epsilon_claimed=made.stated.claimed,
+        epsilon_proved=made.bounds.upper,
+        delta=config.delta,
+        knob=None if knob is None else KnobValue(name=knob.name, value=made.calibration.knob),
+        queries=made.sizes.queries,
+        epsilon_per_query=made.stated.per_query,
+        mode=config.mode,
+        ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
+        event=to_json(made.ledger.event()),
+        accountants=made.bounds.accountants,
+        notes=[*made.bounds.notes, *(_EARNEST if config.secure else ())],
+    )
+
+
+def _outcomes(evaluation: Evaluation) -> dict[str, tuple[list[str], list[float]]]:
+    """Metric -> ids of the documents, and their outcomes."""
+    documents = evaluation.documents
+    return {metric: ([d.id for d in documents], [d.outcome[metric] for d in documents]) for metric in evaluation.scores}
+
+
+def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:
+    resampling = int(streams(seed).stream("bootstrap").integers(2**31))
+    scores = {}
+    for metric, (_, outcomes) in _outcomes(evaluation).items():
+        low, high = bootstrap_interval(outcomes, seed=resampling)
+        scores[metric] = Score(value=evaluation.scores[metric], low=low, high=high)
+    return scores
+
+
+def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False, plugin: str | None = None) -> Manifest:
+    """What a reader needs to run it again. plugin: sha256 of the file that the mechanism came with, if it did."""
+    commit, dirty = manifest.commit()
+    identity = model.identity
+    return Manifest(
+        commit=commit,
+        dirty=dirty,
+        python=manifest.python_version(),
+        packages=manifest.package_versions(),
+        model=Model(
+            name=identity.name, sha256=identity.sha256, revision=identity.revision, parameters=identity.parameters
+        ),
+        data=Data(
+            fingerprint=WITHHELD if in_earnest else task.fingerprint,
+            source=task.source,
+            dropped={} if in_earnest else dict(task.dropped),
+            sizes={label or "": n for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")},
+            public_records=len(task.public),
+            test_records=len(task.test),
+        ),
+        prompts_hash=task.prompts_hash,
+        dtype=identity.dtype,
+        device=identity.device,
+        machine=manifest.machine(),
+        plugin_checked=None if plugin is None else checked.has_passed(plugin),
+    )

@@ -1,0 +1,90 @@
+"""From a suite to its cells: what is changed in it, the registry, and the store of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpicl.harness import models
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import unknown
+from dpicl.harness.core.paths import find_suite
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.data.config import source_spec
+from dpicl.harness.data.sources import resolve
+from dpicl.harness.data.task import list_tasks, load_config
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import TaskFacts, expand
+from dpicl.harness.run.results import SuiteReference
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What a command works on. asked: the suite as the user wrote it, for messages that name a next command."""
+
+    asked: str
+    suite: Suite
+    mechanisms: dict[str, Registered]
+    cells: list[Cell]
+    store: Store
+
+    @property
+    def reference(self) -> SuiteReference:
+        return SuiteReference(name=self.suite.name, version=self.suite.version, hash=self.suite.hash)
+
+
+def select(
+    suite: str,
+    results: Path,
+    plugins: Sequence[Path] = (),
+    changes: Changes | None = None,
+    options: Sequence[OptionChange] = (),
+    reveal: bool = False,
+) -> Selection:
+    """Reads the suite of that name or path and expands it; see `expand` for reveal.
+
+    Raises UsageError for anything that is not known or does not fit.
+    """
+    mechanisms = load_mechanisms(plugins)
+    read = load_suite(find_suite(suite))
+    return selection_of(changed(read, changes or Changes(), mechanisms), mechanisms, results, options, reveal, suite)
+
+
+def selection_of(
+    suite: Suite,
+    mechanisms: dict[str, Registered],
+    results: Path,
+    options: Sequence[OptionChange] = (),
+    reveal: bool = False,
+    asked: str = "",
+) -> Selection:
+    """The cells of a suite and the store of its results. Raises UsageError as `select` does."""
+    check_models(suite)
+    cells = expand(suite, mechanisms, task_facts(), options, reveal)
+    return Selection(asked or suite.name, suite, mechanisms, cells, Store(results, suite.name))
+
+
+def check_models(suite: Suite) -> None:
+    """Raises UsageError for a model whose kind is not known; whether it is there shows when it is loaded."""
+    kinds = {entry["name"].partition(":")[0]: entry["name"] for entry in models.known()}
+    for i, name in enumerate(suite.models):
+        if name.partition(":")[0] not in kinds:
+            raise suite.error(("models", i), str(unknown("model", name, kinds.values())))
+
+
+def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
+    """Known task -> a function from the wanted source to the task's facts. Loads no record."""
+
+    def reader(name: str) -> Callable[[str], TaskFacts]:
+        return lambda source: facts_of(name, resolve(source, name))
+
+    return {name: reader(name) for name in list_tasks()}
+
+
+def facts_of(name: str, source: str) -> TaskFacts:
+    """What task.yaml says of a task, with the source of its records."""
+    config = load_config(name)
+    return TaskFacts(config["metadata"]["version"], source, source_spec(config).labels)

@@ -1,0 +1,102 @@
+"""What a process has loaded: tasks, models, and what slots answered. Runs, attacks and audits share it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dpicl.harness import models
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.options import build
+from dpicl.harness.mechanism.registry import find_mechanism
+from dpicl.harness.run.fingerprints import task_of
+from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import Task
+    from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
+    from dpicl.harness.models.base import LanguageModel
+
+T = TypeVar("T")
+
+
+@dataclass
+class Workbench:
+    """The tasks and models of one process, loaded once and kept while they are in use.
+
+    mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
+    reveal: whether secure noise may come with an infinite epsilon.
+    """
+
+    mechanisms: Mapping[str, Registered[Mechanism]]
+    keep_tasks: int = 4
+    keep_models: int = 1
+    reveal: bool = False
+    _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
+    _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
+
+    def mechanism(self, cell: Cell) -> Mechanism:
+        return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
+
+    def task(self, cell: Cell) -> Task:
+        return _kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+
+    def model(self, name: str, secure: bool = False) -> LanguageModel:
+        """The model of a name; with secure noise in full precision."""
+        dtype = "float32" if secure else None
+        return _kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
+
+    @cached_property
+    def _outputs(self) -> OutputCache:
+        return OutputCache(outputs_folder())
+
+    def outputs(self) -> OutputCache:
+        """What slots answered before, in this process and in others."""
+        return self._outputs
+
+    def evaluate(
+        self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Mapping[str, str] | None
+    ) -> Evaluation:
+        """Scores what was released on the cell's task, through lm-eval.
+
+        answers: lm-eval asks for one a document. None: the demonstrations are scored; without any, every seed has the
+        same score, which is found once.
+        """
+        from dpicl.harness.evaluation import lm_eval_bridge
+        from dpicl.harness.evaluation.mechanism_lm import MechanismLM
+
+        if answers is not None:
+            lm = MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries})
+            return lm_eval_bridge.evaluate_with(self.task(cell), lm)
+
+        def scored() -> Evaluation:
+            return lm_eval_bridge.evaluate(self.task(cell), self.model(cell.model, cell.secure), demonstrations)
+
+        key = (*_task_key(cell), cell.model)
+        if demonstrations:
+            return scored()
+        if key not in self._zero_shot:
+            self._zero_shot[key] = scored()
+        return self._zero_shot[key]
+
+
+def _task_key(cell: Cell) -> tuple[Any, ...]:
+    sizes = None if cell.sizes is None else tuple(cell.sizes.items())
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes
+
+
+def _kept(cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
+    if key in cache:
+        cache.move_to_end(key)
+        return cache[key]
+    while len(cache) >= most:
+        cache.popitem(last=False)  # before loading: two models need not fit into memory at once
+    cache[key] = load()
+    return cache[key]

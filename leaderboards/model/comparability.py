@@ -1,0 +1,181 @@
+"""Which results may be compared: every condition by its name, told once, and the conditions that each purpose asks for.
+
+Results share a section of a board where their `Group` is equal, a table where `TASK` is, a row where `ROW` is; two
+sides of `dpicl compare`, and points of a track, must agree in `PAIR`, a submission with the results of record in
+`REFERENCE`, an attack with the row that it is about in what `attack_identity` lists.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dpicl.harness.attacks.results import AttackResult
+from dpicl.harness.run.expand import Cell
+from dpicl.harness.run.fingerprints import fingerprint_of
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.suite import Suite
+
+ZERO_SHOT = "zero_shot"
+REAL_DATA = "real_demonstrations"
+#: The two ends of every scale.
+ENDS = (ZERO_SHOT, REAL_DATA)
+
+#: Name -> what must be equal.
+_CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
+    "suite content": lambda r: r.suite.hash,
+    "source of records": lambda r: (r.cell.source, r.manifest.data.source),
+    "records": fingerprint_of,
+    "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
+    "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
+    "records a class": lambda r: r.cell.train_records,
+    "number of test records": lambda r: r.cell.test_records,
+    "task version": lambda r: str(r.cell.task_version),
+    "prompts": lambda r: r.manifest.prompts_hash,
+    "number of shots": lambda r: r.cell.shots,
+    "metric": lambda r: r.main_metric,
+    "set of metrics": lambda r: tuple(tuple(sorted(m)) for m in (r.scores, r.aggregates, r.skipped_metrics)),
+    "directions of the metrics": lambda r: tuple(sorted(filter(r.lower_is_better, (*r.scores, *r.aggregates)))),
+    "test records of every metric": lambda r: tuple((m, *sorted(d.ids)) for m, d in sorted(r.documents.items())),
+    "task": lambda r: r.cell.task,
+    "mechanism": lambda r: r.cell.mechanism,
+    "options": lambda r: json.dumps(r.cell.options, sort_keys=True),
+    "plug-in file": lambda r: r.cell.plugin,
+    "kind of noise": lambda r: r.cell.noise,
+    "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
+    "ε": lambda r: None if r.cell.mechanism in ENDS else r.cell.epsilon,
+    "δ": lambda r: r.cell.delta,
+    "accounting": lambda r: r.cell.mode,
+    "model": lambda r: r.manifest.model.name,
+    "model weights": lambda r: weights(r),
+}
+#: The same for conditions on the metric that is looked at.
+_OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
+    "direction of the metric": lambda r, metric: r.lower_is_better(metric),
+    "test records": lambda r, metric: tuple(sorted((r.documents.get(metric) or r.documents[r.main_metric]).ids)),
+}
+
+TASK = (
+    *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
+    *("number of test records", "metric", "direction of the metric", "test records"),
+)
+ROW = ("mechanism", "options", "plug-in file", "kind of noise", "number of queries")
+REFERENCE = (
+    *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
+    *("model weights", "metric", "set of metrics", "directions of the metrics", "test records of every metric"),
+)
+_DATA = "give both runs the same records (`--source`, DPICL_DATA)"
+_SUITE = "run both sides with the same suite file and the same flags"
+_CODE = "run the base again with the code of the candidate"
+#: Condition of a paired comparison -> what to do where it differs.
+PAIR: Mapping[str, str] = {
+    **dict.fromkeys(("source of records", "records"), _DATA),
+    **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
+    **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
+    **dict.fromkeys(("records a class", "declared sizes", "kind of noise"), _SUITE),
+    "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
+}
+
+
+@dataclass(frozen=True)
+class Group:
+    """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
+
+    asked: the suite as a command names it: its name, or the path of its file.
+    """
+
+    suite: str
+    version: str
+    suite_hash: str
+    model: str
+    weights: str | None
+    source: str
+    delta: float
+    asked: str
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the model is the seeded fake one."""
+        return self.model == "sim" or self.model.startswith("sim:")
+
+    def run_command(self, task: str, mechanism: str) -> str:
+        """The command that makes the results of one mechanism on one task."""
+        words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
+        return shlex.join([*words, "--source", self.source])
+
+
+def group_of(result: Result, asked: str | None = None) -> Group:
+    """The group of a result. asked: see `Group`; None stands for the suite's name."""
+    return Group(
+        suite=result.suite.name,
+        version=str(result.suite.version),
+        suite_hash=result.suite.hash,
+        model=result.cell.model,
+        weights=weights(result) or None,
+        source=result.manifest.data.source,
+        delta=result.cell.delta,
+        asked=asked or result.suite.name,
+    )
+
+
+def value_of(result: Result, name: str, metric: str | None = None) -> Hashable:
+    """What a result has for a condition. metric: the one that is looked at; None: the main metric."""
+    if name in _OF_METRIC:
+        return _OF_METRIC[name](result, metric or result.main_metric)
+    return _CONDITIONS[name](result)
+
+
+def values_of(result: Result, names: Iterable[str]) -> tuple[Hashable, ...]:
+    return tuple(value_of(result, name) for name in names)
+
+
+def differing(one: Result, other: Result, names: Iterable[str], metric: str | None = None) -> list[str]:
+    """The conditions among these in which two results differ, in the given order."""
+    return [name for name in names if value_of(one, name, metric) != value_of(other, name, metric)]
+
+
+def attack_identity(result: AttackResult) -> dict[str, Hashable]:
+    """What an attack must share with a row, by name of the condition."""
+    subject = result.subject
+    return {
+        "mechanism": subject.mechanism,
+        "task": subject.task,
+        "model": result.manifest.model.name,
+        "ε": None if subject.mechanism in ENDS else subject.epsilon,
+        "plug-in file": subject.plugin,
+        "task version": str(subject.task_version),
+        "source of records": (subject.source, result.manifest.data.source),
+        "model weights": weights(result),
+        "δ": subject.delta,
+        "accounting": result.privacy.mode,
+    }
+
+
+def weights(result: Result | AttackResult) -> str:
+    """What pins the weights of the model down: their hash, else the revision, else ''."""
+    model = result.manifest.model
+    return model.sha256 or model.revision or ""
+
+
+def is_retired(result: Result, suite: Suite) -> bool:
+    """Whether it is of another version of the suite."""
+    return result.suite.name == suite.name and str(result.suite.version) != str(suite.version)
+
+
+def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
+    """Whether a result may stand on the board of a suite, which expands to these cells.
+
+    It has the suite's version, settings and declared sizes, one of its models and the source that is in use. A row of
+    the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
+    them.
+    """
+    cell = result.cell
+    same = [other for other in cells if (other.task, other.model) == (cell.task, cell.model)]
+    if result.suite.hash != suite.hash or not same:
+        return False
+    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
+        return False
+    rows = [other for other in same if other.label == cell.label]
+    return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)

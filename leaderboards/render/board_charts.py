@@ -1,0 +1,263 @@
+"""The charts of the boards: what is drawn of tables, attacks and releases (leaderboards/render/charts.py says how)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.leaderboards.compare.track import Point as Release
+from dpicl.leaderboards.compare.track import Track
+from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
+from dpicl.leaderboards.render.charts import (
+    HEIGHT,
+    INK,
+    QUIET,
+    WIDTH,
+    Chart,
+    Epsilons,
+    Point,
+    Reference,
+    Series,
+    cut,
+    in_print,
+    look,
+    on_page,
+)
+
+#: Name of the measure of membership attacks that is drawn: area under the ROC curve.
+AUC = "auc"
+#: The key of `three_epsilons`: (style, name).
+THREE = (("claimed", "claimed by its authors"), ("proved", "proved from the ledger"), ("audited", "audited"))
+#: The style of what has none of its own: baselines that are attacked.
+OTHER = 6
+_DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
+_BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
+#: Bounds below it stand here.
+_SMALLEST = 1e-3
+#: Steps to move a marker sideways, the smallest first.
+_ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
+
+
+def series_styles(tables: Iterable[TaskTable]) -> dict[str, int]:
+    """Label -> number of its style, the same on all plots of a section."""
+    return numbered(row.label for table in tables for row in table.rows if row.epsilon > 0)
+
+
+def numbered(names: Iterable[str]) -> dict[str, int]:
+    """Name -> its place in the order of the alphabet: the number of its style."""
+    return {name: i for i, name in enumerate(sorted(set(names)))}
+
+
+@on_page
+def privacy_utility(table: TaskTable, styles: Mapping[str, int]) -> Markup:
+    """Score against ε with intervals, and the baselines as lines across. styles: see `series_styles`."""
+    title = f"{table.task}: score against ε, with 95% intervals"
+    return _one_task(title, "score", _series(table, styles), _references(table, _controls([table]))).markup()
+
+
+@in_print
+def printed(tables: Sequence[tuple[str, TaskTable]]) -> Chart:
+    """Privacy against utility for a paper in two columns: a panel for each (title, table), and one legend.
+
+    One panel is as wide as a column (3.5 inches), several are as wide as the page (7 inches).
+    """
+    styles, controls = series_styles(table for _, table in tables), _controls(table for _, table in tables)
+    columns, (width, names) = min(3, len(tables)), (252, 2) if len(tables) == 1 else (504, 4)
+    rows = math.ceil(len(tables) / columns)
+    height = 135 * rows + 12 * math.ceil((len(styles) + len(controls) + 2) / names)
+    chart = Chart(width, height, "score against ε", layout="constrained")
+    panels = chart.subplots(rows, columns, squeeze=False).flat
+    lines = {label: Line2D([], [], **look(style)) for label, style in styles.items()}
+    for axes, (title, table) in zip(panels, tables, strict=False):
+        lines |= _against_epsilon(chart, axes, _series(table, styles), _references(table, controls))
+        axes.set(title=cut(title, 40), ylabel=cut(metric_name(table.metric), 40))
+    for axes in panels[len(tables) :]:
+        axes.set_axis_off()
+    chart.key(list(lines.values()), list(lines), loc="outside lower center", ncols=names)
+    return chart
+
+
+@on_page
+def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], title: str) -> Markup:
+    """AUC of one attack against ε: (label, result) pairs that all have an AUC; those of the baselines are lines."""
+    references: dict[Reference, None] = {}
+    points: dict[str, list[Point]] = {}
+    for label, one in sorted(results, key=lambda pair: (pair[0], pair[1].subject.epsilon)):
+        found, epsilon = one.measures[AUC], one.subject.epsilon
+        if name := _BASELINES.get(one.subject.mechanism):
+            low, high = (found.value if end is None else end for end in (found.low, found.high))
+            references[Reference(name, found.value, low, high, _DASHES[one.subject.mechanism])] = None
+            continue
+        words = f"{label} at ε = {epsilon_text(epsilon)}, {one.access} {one.attack}: AUC {found.value:.3f}"
+        words += "" if found.low is None or found.high is None else f" [{found.low:.3f}, {found.high:.3f}]"
+        point = Point(epsilon, found.value, found.low, found.high, words, one.access != "white-box", joined=False)
+        points.setdefault(label, []).append(point)
+    chart = _one_task(title, "AUC", [(styles[label], own) for label, own in points.items()], list(references))
+    (axes,) = chart.axes
+    axes.set_ylim(-0.02, 1.02)
+    axes.axhline(0.5, color=QUIET, linewidth=1)
+    axes.text(0.005, 0.5, "chance", transform=axes.get_yaxis_transform(), va="bottom")
+    return chart.markup()
+
+
+def _series(table: TaskTable, styles: Mapping[str, int]) -> Series:
+    points: dict[str, list[Point]] = {}
+    for row in sorted(table.rows, key=lambda row: (row.label, row.epsilon)):
+        words = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
+        if row.epsilon > 0:
+            points.setdefault(row.label, []).append(Point(row.epsilon, row.score, row.low, row.high, words))
+    return [(styles[label], own) for label, own in points.items()]
+
+
+def _controls(tables: Iterable[TaskTable]) -> list[str]:
+    """Labels of rows at ε = 0."""
+    return sorted({row.label for table in tables for row in table.rows if row.epsilon == 0})
+
+
+def _references(table: TaskTable, controls: Sequence[str]) -> list[Reference]:
+    named: list[tuple[str, Row | None, Any]] = [
+        (_BASELINES[ZERO_SHOT], table.zero_shot, _DASHES[ZERO_SHOT]),
+        (_BASELINES[REAL_DATA], table.real_data, _DASHES[REAL_DATA]),
+    ]
+    for row in table.rows:
+        if row.epsilon == 0:  # a line with as many dots as there were controls before, and one
+            named.append((f"{row.label}, ε = 0", row, (0, (6, 2) + (1, 2) * (1 + controls.index(row.label)))))
+    return [Reference(name, row.score, row.low, row.high, dashes) for name, row, dashes in named if row is not None]
+
+
+def _one_task(title: str, axis: str, series: Series, references: Sequence[Reference]) -> Chart:
+    room = 16 * len(references)
+    chart = Chart(WIDTH, HEIGHT + room, title)
+    axes = chart.box(bottom=52 + room)
+    lines = _against_epsilon(chart, axes, series, references)
+    axes.set_ylabel(axis)
+    names = [f"{one.name}: {one.value:.3f}" for one in references]
+    chart.key([lines[one.name] for one in references], names, loc="lower left")
+    return chart
+
+
+def _against_epsilon(chart: Chart, axes: Axes, series: Series, references: Iterable[Reference]) -> dict[str, Line2D]:
+    """Both kinds of line, and an axis with the ε that occur; the references' lines are returned by their names."""
+    place = Epsilons(one.at for _, own in series for one in own)
+    chart.series(axes, series, place)
+    axes.grid(visible=False, axis="x")
+    place.label(axes, "x", place.all, "target ε")
+    return {one.name: chart.reference(axes, one) for one in references}
+
+
+@on_page
+def track_plot(tracks: Sequence[Track], styles: Mapping[str, int], title: str) -> Markup:
+    """Score against release, of tracks that share theirs: hollow after a break, ▲ or ▼ above a significant step."""
+    chart = Chart(WIDTH, HEIGHT, title)
+    axes = chart.box()
+    chart.series(
+        axes, [(styles[one.label], [_at_release(one, point) for point in one.points]) for one in tracks], float
+    )
+    releases = len(tracks[0].releases)
+    axes.set(xlim=(0.5, releases + 0.5), xlabel="release, oldest first", ylabel="score")
+    axes.set_xticks(range(1, releases + 1, math.ceil(releases / 20)))
+    axes.grid(visible=False, axis="x")
+    return chart.markup()
+
+
+def _at_release(track: Track, point: Release) -> Point:
+    sign = ("▲" if point.step.gain > 0 else "▼") if point.step and point.step.significant else ""
+    words, broken = track_words(track, point), bool(point.broken)
+    return Point(point.release.number, point.score, point.low, point.high, words, broken, not broken, sign)
+
+
+def track_words(track: Track, point: Release) -> str:
+    """A point of a track in words."""
+    text = f"{track.label}, release {point.release.number}: {point.score:.3f} [{point.low:.3f}, {point.high:.3f}]"
+    if point.broken:
+        return f"{text}; not comparable with the release before: {point.broken}"
+    if point.step:
+        return f"{text}; change {point.step.gain:+.3f}, adjusted p {point.step.adjusted:.3f}"
+    return text
+
+
+@on_page
+def three_epsilons(rows: Iterable[Row], title: str) -> Markup | None:
+    """Claimed, proved and audited ε, a line for each row whose proved ε is above 0 and finite; None without one.
+
+    The bar between audited (a lower bound) and proved (an upper one) is what nobody knows; dashed from 0 without audit.
+    """
+    rows = [row for row in rows if 0 < row.proved < math.inf]
+    if not rows:
+        return None
+    found = [{"proved": row.proved, "claimed": row.claimed, "audited": row.audit.epsilon} for row in rows]
+    place = Epsilons((one for three in found for one in three.values() if one is not None), _SMALLEST)
+    chart = Chart(WIDTH, 68 + 21 * len(rows), title)
+    axes = chart.box(left=186)
+    for i, (row, three) in enumerate(zip(rows, found, strict=True)):
+        words = f"{row.title} on {row.task}: claimed ε {epsilon_text(row.claimed)}, proved ε {epsilon_text(row.proved)}"
+        mark = chart.say(f"{words}, audited ε {bound_text(row.audit.epsilon)}")
+        bar = {"linewidth": 3} if row.audit.epsilon is not None else {"linewidth": 1.5, "linestyle": "--"}
+        axes.plot([place(row.audit.epsilon or 0), place(row.proved)], [i, i], color=QUIET, alpha=0.5, **bar)
+        for kind, number in three.items():
+            if number is not None:
+                axes.plot([place(number)], [i], **look(kind), gid=mark)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), [cut(row.title, 27) for row in rows])
+    axes.grid(visible=False, axis="y")
+    place.label(axes, "x", place.round_numbers(), "ε")
+    return chart.markup()
+
+
+def attack_points(label: str, results: Iterable[AttackResult]) -> list[tuple[str, Point]]:
+    """(label, point) for those attacks that give a bound."""
+    return [
+        _bound(label, one, one.subject.task, one.bound.epsilon, one.bound.confidence, one.privacy.epsilon_proved)
+        for one in results
+        if one.bound is not None
+    ]
+
+
+def external_point(label: str, one: External, proved: float) -> tuple[str, Point]:
+    """(label, point) for somebody else's attack on a row with this proved ε."""
+    return _bound(label, one, one.task, one.audited, one.confidence, proved, f" by {one.authors} (external)")
+
+
+def _bound(
+    label: str, one: AttackResult | External, task: str, audited: float, confidence: float, proved: float, by: str = ""
+) -> tuple[str, Point]:
+    words = f"{label} on {task}, {one.access} {one.attack}{by}, {confidence_text(confidence)}:"
+    words += f" audited ε {bound_text(audited)}, proved ε {epsilon_text(proved)}"
+    return label, Point(proved, audited, None, None, words, hollow=one.access != "white-box")
+
+
+@on_page
+def audited_proved(points: Sequence[tuple[str, Point]], styles: Mapping[str, int]) -> Markup:
+    """Audited against proved ε, white-box filled, black-box hollow; above the diagonal a bound refutes a proof."""
+    place = Epsilons((number for _, one in points for number in (one.at, one.value)), _SMALLEST)
+    chart = Chart(WIDTH, HEIGHT, "audited ε against proved ε")
+    axes = chart.box()
+    low, high = place.label(axes, "x", place.round_numbers(), "proved ε")
+    place.label(axes, "y", place.round_numbers(), "audited ε")
+    axes.fill([low, high, low], [low, high, high], color=INK, alpha=0.07, linewidth=0)
+    axes.plot([low, high], [low, high], color=INK, linestyle="--", linewidth=1.2)
+    axes.text(0.03, 0.97, "audited above proved", transform=axes.transAxes, va="top")
+    spots = _side_by_side([(place(one.at), place(one.value)) for _, one in points], low, high)
+    for (label, one), (x, y) in zip(points, spots, strict=True):
+        axes.plot([x], [y], **look(styles.get(label, OTHER), one.hollow), gid=chart.say(one.words))
+    return chart.markup()
+
+
+def _side_by_side(spots: Iterable[tuple[float, float]], low: float, high: float) -> list[tuple[float, float]]:
+    """The places of markers; one that would hide another moves sideways, and never across the diagonal."""
+    wide, tall = ((high - low) * 8 / room for room in (WIDTH - 70, HEIGHT - 68))
+    taken: list[tuple[float, float]] = []
+    for x, y in spots:
+        allowed = [at for n in _ASIDE if low < (at := x + n * wide) < high and (at < y) == (x < y)]
+        free = [at for at in allowed if all(abs(at - u) > 0.99 * wide or abs(y - v) >= tall for u, v in taken)]
+        taken.append(([*free, *allowed, x][0], y))
+    return taken

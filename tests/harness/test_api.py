@@ -1,0 +1,141 @@
+"""The Python API: what a notebook calls, on small simulated cells."""
+
+import inspect
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from dp_accounting import dp_event as dp
+
+import dpicl
+
+#: Small: 12 test records of the synthetic corpus, and the simulated model.
+SMALL = {"task": "agnews", "model": "sim:5", "source": "synthetic", "test_records": 12, "progress": False}
+
+
+@dataclass(frozen=True)
+class Fixed(dpicl.DemonstrationMechanism):
+    """Says the same whatever the records are."""
+
+    name = "fixed_words"
+    knob = None
+    word: str = "about"
+
+    def events(self, knob, sizes):
+        return dp.NoOpDpEvent()
+
+    def release(self, private, context):
+        return context.for_each_shot(lambda label: dpicl.Demonstration(f"{self.word} {label}", label))
+
+
+def test_every_public_name_is_there_and_mypy_sees_the_same():
+    source = inspect.getsource(dpicl)
+    for name in dpicl.__all__:
+        assert getattr(dpicl, name) is not None
+        assert f"import {name} as {name}" in source or f"    {name} as {name},\n" in source
+    assert set(dpicl.__all__) <= set(dir(dpicl))
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = dpicl.no_such_name
+
+
+def test_cells_of_several_mechanisms_become_a_frame():
+    results = dpicl.evaluate(["zero_shot", "tang"], epsilon=[1, 8], seeds=2, options={"slots": 4}, **SMALL)
+    frame = results.to_frame()
+    assert isinstance(frame, pd.DataFrame)
+    assert sorted(zip(frame.mechanism, frame.epsilon, frame.seed, strict=True)) == [
+        *[("tang", epsilon, seed) for epsilon in (1, 8) for seed in (0, 1)],
+        *[("zero_shot", 0, seed) for seed in (0, 1)],
+    ]
+    tang = frame[frame.mechanism == "tang"]
+    assert (tang.epsilon_proved <= tang.epsilon).all() and (tang.epsilon_proved >= 0.98 * tang.epsilon).all()
+    assert len(results) == 6 and results[0].cell.mechanism == "zero_shot"
+    assert "epsilon_proved" in repr(results) and "<table" in results._repr_html_()
+
+
+def test_a_class_of_the_program_and_an_instance_with_options(monkeypatch):
+    (one,) = dpicl.evaluate(Fixed, **SMALL)
+    (other,) = dpicl.evaluate(Fixed(word="news of"), **SMALL)
+    assert one.privacy.epsilon_proved == 0
+    assert other.released[0].text.startswith("news of")
+    assert one.cell.plugin and one.cell.options == {"word": "about"}
+
+
+def test_a_folder_keeps_results_and_goes_on(tmp_path):
+    first = dpicl.evaluate("zero_shot", results=tmp_path, **SMALL)
+    second = dpicl.evaluate("zero_shot", seeds=[0, 3], results=tmp_path, **SMALL)
+    assert second[0] == first[0]
+    assert [result.cell.seed for result in second] == [0, 3]
+    with pytest.raises(dpicl.UsageError, match="no file"):
+        dpicl.evaluate(Fixed, results=tmp_path, **SMALL)
+
+
+def test_a_plugin_file_is_a_mechanism(tmp_path):
+    example = Path(__file__).parents[2] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
+    (result,) = dpicl.evaluate(example, epsilon=8, options={"tokens": 2, "slots": 2}, **SMALL)
+    assert result.cell.mechanism == "vote" and result.cell.plugin
+
+
+@pytest.mark.parametrize(
+    ("wrong", "word"),
+    [
+        ({"task": "agnew"}, "agnews"),
+        ({"model": "y"}, "embedded"),
+        ({"epsilon": -1}, "above 0"),
+        ({"epsilon": "much"}, "number"),
+        ({"seeds": 0}, "seeds"),
+        ({"delta": 2}, "delta"),
+        ({"options": {"slot": 3}}, "slots"),
+        ({"engine": "cloud"}, "inline"),
+        ({"source": "moon"}, "source"),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence(wrong, word):
+    with pytest.raises(dpicl.UsageError, match=word):
+        dpicl.evaluate("tang", **{**SMALL, **wrong})
+
+
+@pytest.mark.parametrize("given", [3, None, "tangg", "no_such_file.py"])
+def test_what_is_no_mechanism(given):
+    with pytest.raises(dpicl.DpiclError):
+        dpicl.evaluate(given, **SMALL)
+
+
+def test_an_unfinished_class_says_what_it_lacks():
+    class Half(dpicl.DemonstrationMechanism):
+        name = "half"
+        knob = None
+
+    with pytest.raises(dpicl.DpiclError, match="events, release"):
+        dpicl.evaluate(Half, **SMALL)
+
+
+def test_skipped_cells_are_notes():
+    results = dpicl.evaluate("tang", **{**SMALL, "task": "samsum"})
+    assert len(results) == 0
+    assert "skipped" in results.notes[0] and "skipped" in repr(results)
+
+
+def test_calibrate_and_account_agree_with_the_commands(request):
+    command = request.getfixturevalue("dpicl")  # the fixture has the name of the package
+    found = dpicl.calibrate("tang", task="agnews", epsilon=1, size=30_000)
+    flags = ("--task", "agnews", "--epsilon", 1, "--size", 30_000, "--json")
+    assert command("calibrate", "tang", *flags).json == found
+    setting = {"noise": 0.51, "rate": 20 / 30_000, "steps": 100}
+    answer = command("account", "--noise", 0.51, "--rate", "20/30000", "--steps", 100, "--delta", 1e-5, "--json")
+    mine = dpicl.account(delta=1e-5, **setting)
+    assert answer.json["proved"] == mine["proved"]
+    with pytest.raises(dpicl.UsageError, match="unexpected keyword"):
+        dpicl.account(delta=1e-5, nois=1)
+
+
+def test_check_finds_what_the_kit_finds():
+    found = dpicl.check(Fixed, task="agnews", progress=False)
+    assert found.ok and {"check", "status"} <= set(found.to_frame().columns)
+
+
+def test_lists_name_what_there_is():
+    assert {"tang", "pta"} <= {row["name"] for row in dpicl.list_mechanisms()}
+    assert {"agnews"} <= {row["name"] for row in dpicl.list_tasks()}
+    assert {"open"} <= {row["name"] for row in dpicl.list_suites()}
+    assert dpicl.list_models() and dpicl.list_attacks()

@@ -1,0 +1,243 @@
+"""One cell: what it costs, what it writes, what it refuses to write."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import BudgetExceeded, PluginError
+from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.mechanism.options import resolve_options
+from dpicl.harness.mechanism.registry import Registered, load_mechanisms
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import from_json
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.pipeline import Skipped, run_cell
+from dpicl.harness.run.results import SuiteReference, to_text
+from dpicl.harness.run.workbench import Workbench
+
+SUITE = SuiteReference(name="small", version=1, hash="0" * 64)
+MECHANISMS = load_mechanisms()
+SIZES = dict.fromkeys(["World", "Sports", "Business", "Technology"], 55)
+SMALL = {
+    "tang": {"slots": 4, "examples_per_slot": 1, "tokens": 3, "top_k": 10},
+    "pta": {"slots": 4, "examples_per_slot": 1, "tokens": 3},
+    "prism": {"prompts": 8, "tokens": 3},
+}
+
+
+class Bench(Workbench):
+    """A workbench whose evaluation is two documents, the first right, and remembers what it was shown."""
+
+    shown: tuple[Sequence[Demonstration], ...] = ()
+
+    def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Any) -> Evaluation:
+        self.shown += (demonstrations,)
+        outcomes = [{"acc": 1.0, "acc_calibrated": 0.0}, {"acc": 0.0, "acc_calibrated": 0.0}]
+        documents = tuple(DocumentOutcome(f"d{i}", outcome) for i, outcome in enumerate(outcomes))
+        return Evaluation({"acc": 0.5, "acc_calibrated": 0.0}, documents, 10, None)
+
+
+def make_cell(mechanism: str = "tang", mechanisms: dict[str, Registered] = MECHANISMS, **changes: Any) -> Cell:
+    task = changes.get("task", "agnews")
+    settings: dict[str, Any] = {
+        "suite": "small", "suite_version": 1, "task": task, "task_version": 1, "source": "synthetic",
+        "mechanism": mechanism, "label": mechanism, "model": "sim", "epsilon": 2.0, "delta": 1e-5, "seed": 0,
+        "shots": 3, "test_records": 10, "train_records": 60, "noise": "seeded", "mode": "proved",
+        "options": resolve_options(mechanisms[mechanism].cls, task, SMALL.get(mechanism, {})),
+    }  # fmt: skip
+    fixed = {"zero_shot": 0.0, "real_demonstrations": math.inf}
+    return Cell(**{**settings, **({"epsilon": fixed[mechanism]} if mechanism in fixed else {}), **changes})
+
+
+@pytest.fixture
+def bench(own_cache) -> Bench:
+    return Bench(MECHANISMS)
+
+
+@pytest.mark.parametrize("mechanism", ["tang", "pta", "prism"])
+def test_a_private_cell_has_a_proved_epsilon_within_its_target(bench, mechanism):
+    result = run_cell(make_cell(mechanism), SUITE, bench)
+    privacy = result.privacy
+    assert 0.9 * 2 < privacy.epsilon_proved <= 2
+    assert accountants.epsilon(from_json(privacy.event), 1e-5).upper == privacy.epsilon_proved
+    assert privacy.knob is not None
+    assert privacy.knob.value > 0
+    assert privacy.queries is None
+    assert len(result.released) == result.released_count == 3
+    assert {d.label for d in result.released} <= {"World", "Sports", "Business", "Technology"}
+    assert result.scores["acc"].value == 0.5
+    assert result.documents["acc"].ids == ["d0", "d1"]
+    assert set(result.cost.seconds) == {"load", "calibrate", "release", "account", "evaluate"}
+    assert result.cost.tokens_read > 0
+    assert result.manifest.data.sizes == dict.fromkeys(["Business", "Sports", "Technology", "World"], 60)
+
+
+def test_zero_shot_costs_nothing_and_shows_no_demonstration(bench):
+    result = run_cell(make_cell("zero_shot"), SUITE, bench)
+    assert (result.privacy.epsilon_proved, result.privacy.epsilon_target) == (0.0, 0.0)
+    assert result.privacy.ledger == []
+    assert result.released_count == 0
+    assert bench.shown == ([],)
+
+
+def test_real_demonstrations_cost_infinity_and_their_text_stays_out_of_the_result(bench):
+    cell = make_cell("real_demonstrations")
+    result = run_cell(cell, SUITE, bench)
+    assert math.isinf(result.privacy.epsilon_proved)
+    assert result.released == []
+    assert result.released_count == 3
+    text = to_text(result)
+    task = bench.task(cell)
+    assert all(record.text not in text for record in task.train)
+    assert all(record.text not in text for record in task.test)
+    assert len(bench.shown[0]) == 3
+
+
+@pytest.mark.parametrize("mechanism", ["tang", "prism"])
+def test_without_noise_the_texts_are_not_stored_either(bench, mechanism):
+    result = run_cell(make_cell(mechanism, epsilon=math.inf), SUITE, bench)
+    assert math.isinf(result.privacy.epsilon_proved)
+    assert result.privacy.knob is not None
+    assert result.privacy.knob.value == 0
+    assert result.released == []
+    assert result.released_count == 3
+
+
+def test_the_same_cell_gives_the_same_release_and_another_seed_another(bench):
+    first, again = (run_cell(make_cell("prism"), SUITE, Bench(MECHANISMS)) for _ in range(2))
+    other = run_cell(make_cell("prism", seed=1), SUITE, bench)
+    assert first.released == again.released
+    assert first.released != other.released
+
+
+def test_every_mechanism_gets_the_same_shots_at_a_seed(bench):
+    labels = {
+        mechanism: [d.label for d in run_cell(make_cell(mechanism, seed=3), SUITE, bench).released]
+        for mechanism in ("tang", "pta", "prism")
+    }
+    assert labels["tang"] == labels["pta"] == labels["prism"]
+
+
+def test_secure_noise_gives_another_release_each_time(bench):
+    cell = make_cell("prism", noise="secure", epsilon=0.5, sizes=SIZES)
+    releases = [run_cell(cell, SUITE, bench).released for _ in range(2)]
+    assert releases[0] != releases[1]
+    result = run_cell(cell, SUITE, bench)
+    assert (result.cost.seconds, result.cost.tokens_read) == ({}, 0)  # they depend on which records were sampled
+    assert bench.task(cell).fingerprint not in to_text(result)
+    assert [d.label for d in releases[0]] == [d.label for d in releases[1]]  # the labels are public randomness
+
+
+def test_the_papers_accounting_is_kept_beside_what_is_proved(bench):
+    result = run_cell(make_cell("prism", mode="paper"), SUITE, bench)
+    assert result.privacy.mode == "paper"
+    assert result.privacy.epsilon_claimed == pytest.approx(2, rel=0.02)
+    assert result.privacy.epsilon_proved == accountants.epsilon(from_json(result.privacy.event), 1e-5).upper
+
+
+def test_a_result_is_json_without_the_machines_name(bench):
+    import platform
+
+    text = to_text(run_cell(make_cell("prism"), SUITE, bench))
+    assert json.loads(text)["schema_version"] == 1
+    assert platform.node() not in text or len(platform.node()) < 4
+
+
+def test_the_report_says_how_far_the_release_is(bench):
+    steps: list[tuple[int, int, str]] = []
+    run_cell(make_cell("prism"), SUITE, bench, lambda *step: steps.append(step))
+    assert (3, 3, "demonstrations") in steps
+
+
+@dataclass(frozen=True)
+class Greedy(DemonstrationMechanism):
+    """Does more than its `events` declare, in one way or the other."""
+
+    name = "greedy"
+    knob = Knob("noise_multiplier", low=0.1, high=1000.0, non_private=0.0)
+    way: str = "reveal"
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return dp.GaussianDpEvent(knob)
+
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        if self.way == "reveal":
+            private.reveal()
+        else:
+            private.poisson_slots(10, 2, partition="World", releases=dp.GaussianDpEvent(0.01))
+        return [Demonstration("text", label, 1) for label in context.shots]
+
+
+@dataclass(frozen=True)
+class Picky(Greedy):
+    """Cannot do classification."""
+
+    name = "picky"
+
+    def skip(self, task: Any) -> str | None:
+        return "it needs a task with summaries"
+
+
+MINE = {**MECHANISMS, "greedy": Registered(Greedy, "test"), "picky": Registered(Picky, "test")}
+
+
+@pytest.mark.parametrize("way", ["reveal", "sample"])
+def test_a_mechanism_that_takes_more_than_it_declared_gives_no_result(own_cache, way):
+    bench = Bench(MINE)
+    with pytest.raises(BudgetExceeded):
+        run_cell(make_cell("greedy", MINE, options={"way": way}), SUITE, bench)
+    assert bench.shown == ()
+
+
+def test_a_mechanism_that_cannot_do_the_task_says_why_before_the_model_is_loaded(own_cache):
+    with pytest.raises(Skipped, match="summaries"):
+        run_cell(make_cell("picky", MINE, model="no such model"), SUITE, Bench(MINE))
+
+
+def test_a_knobless_mechanism_must_cost_zero_or_infinity():
+    from dpicl.harness.mechanism.options import fixed_epsilon
+
+    class Odd(Greedy):
+        name = "odd"
+        knob = None
+
+        def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+            return dp.GaussianDpEvent(1.0)
+
+    with pytest.raises(PluginError, match="no knob"):
+        fixed_epsilon(Odd())
+
+
+def test_the_workbench_loads_a_task_and_a_model_once(own_cache, monkeypatch):
+    bench = Workbench(MECHANISMS, keep_tasks=2)
+    cells = [make_cell(task="agnews", test_records=n) for n in (5, 6, 7)]
+    assert bench.task(cells[0]) is bench.task(cells[0].model_copy(update={"seed": 9, "epsilon": 1.0}))
+    first = bench.task(cells[0])
+    for cell in cells[1:]:
+        bench.task(cell)
+    assert bench.task(cells[0]) is not first  # two are kept
+    assert bench.model("sim") is bench.model("sim")
+
+
+def test_all_seeds_score_the_same_test_records(own_cache):
+    bench = Workbench(MECHANISMS)
+    ids = [bench.task(make_cell(seed=seed)).test for seed in range(2)]
+    assert ids[0] == ids[1]
+    assert len(ids[0]) == 10
+
+
+def test_public_randomness_is_the_seeds_alone():
+    from dpicl.harness.core.seeds import streams
+
+    draws = [streams(5, noise).stream("shots").permutation(100) for noise in ("seeded", "secure")]
+    assert np.array_equal(*draws)

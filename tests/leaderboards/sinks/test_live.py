@@ -1,0 +1,72 @@
+"""What a run publishes while it runs, into a sink that remembers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model.board import Evidence
+from dpicl.leaderboards.publish.publish import Live
+from dpicl.leaderboards.publish.wandb_settings import SinkError
+
+
+class Memory:
+    """A sink. error: what `send` raises."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.ids: list[str] = []
+        self.asked = 0
+        self.error = error
+
+    @contextmanager
+    def opened(self) -> Iterator[Memory]:
+        yield self
+
+    def send(self, thing: Any) -> str:
+        self.asked += 1
+        if self.error:
+            raise self.error
+        outcome = "unchanged" if thing.id in self.ids else "sent"
+        self.ids.append(thing.id)
+        return outcome
+
+    def close(self) -> list[str]:
+        return ["done"]
+
+
+def test_a_row_is_sent_when_its_cells_and_both_ends_are_over(results: list[Result]) -> None:
+    sink, there = Memory(), []
+    live = Live([one.cell for one in results], lambda: there, Evidence(), lambda: sink)
+    counts = []
+    for result in sorted(results, key=lambda one: one.cell.label != "tang"):
+        there.append(result)
+        live.finished(result.cell)
+        counts.append(len(sink.ids))
+    assert counts == [0, 0, 0, 0, 0, 0, 0, 3]  # rows need both ends for their recovery
+    live.finish()
+    assert (live.failure, live.advice, live.outcomes) == ("", ["done"], {"sent": 4, "unchanged": 3})
+
+
+def test_a_row_follows_its_own_cells_when_the_ends_are_there(results: list[Result]) -> None:
+    sink = Memory()
+    tang = [one.cell for one in results if one.cell.label == "tang"]
+    live = Live(tang, lambda: results, Evidence(), lambda: sink)
+    counts = [live.finished(cell) or len(sink.ids) for cell in tang]
+    assert counts == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [(SinkError("no."), "no."), (OverflowError("int too large"), "Publishing failed (OverflowError: int too large).")],
+)
+def test_after_a_failure_nothing_more_is_tried(results: list[Result], error: Exception, failure: str) -> None:
+    sink = Memory(error)
+    live = Live([one.cell for one in results], lambda: results, Evidence(), lambda: sink)
+    for result in results:
+        live.finished(result.cell)
+    live.finish()
+    assert live.failure == failure and sink.asked == 1

@@ -1,0 +1,289 @@
+"""Charts: their points are where the numbers are, they say the numbers in words, and no name can break them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import matplotlib
+import pytest
+
+from dpicl.harness.attacks.results import Estimate
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render import charts
+from dpicl.leaderboards.render.board_charts import (
+    attack_points,
+    auc,
+    audited_proved,
+    external_point,
+    numbered,
+    printed,
+    privacy_utility,
+    series_styles,
+    three_epsilons,
+    track_plot,
+)
+from dpicl.leaderboards.render.charts import Epsilons, Point, in_print, key
+from tests.leaderboards.attack_factory import AUC, make_attack, make_external
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import history
+
+STYLES = {"tang": 0, "prism": 1, "pta": 2}
+HOSTILE = (
+    "$x^2_$",
+    "_hidden",
+    "<script>x</script>",
+    '"><b id=x>',
+    "evil\x1b[2J\u202ename",
+    "\\frac{",
+    "漢字",
+    "x" * 5000,
+)
+
+
+def table_of(*results):
+    return build_board(results).sections[0].tables[0]
+
+
+def utility(*results):
+    table = table_of(*results)
+    return privacy_utility(table, series_styles([table]))
+
+
+def bounds(*pairs, label="tang", white_box=True):
+    points = [(label, Point(*pair, None, None, f"{label}: {pair[1]}", hollow=not white_box)) for pair in pairs]
+    return audited_proved(points, STYLES)
+
+
+def aucs(*pairs, **more):
+    found = [
+        (name, make_attack(name, epsilon, attack="inquiry", **{"measures": AUC, **more})) for name, epsilon in pairs
+    ]
+    return auc(found, STYLES, "a title")
+
+
+def of_tracks(releases):
+    tracks = [track for track in history(releases=releases) if track.epsilon == 1]
+    return track_plot(tracks, numbered(track.label for track in tracks), "a title")
+
+
+def tree(markup):
+    return ElementTree.fromstring(markup)
+
+
+def marks(markup):
+    """What every mark says -> its place in pixels; a line across has none."""
+    found = {}
+    for group in tree(markup).iter("g"):
+        moved = re.match(r"translate\((.+) (.+)\)", group.find("path").get("transform", ""))
+        found[group.find("title").text] = (float(moved[1]), float(moved[2])) if moved else None
+    return found
+
+
+def texts(markup):
+    return [node.text for node in tree(markup).iter("text")]
+
+
+def epsilons(*values):
+    return lambda: utility(*ends(), *(make_result("tang", 0.6, epsilon=epsilon) for epsilon in values))
+
+
+CHARTS = {
+    "utility": epsilons(1.0, 8.0),
+    "one epsilon": epsilons(4.0),
+    "far apart": epsilons(1e-6, 1e6),
+    "largest": epsilons(5e-324, 1.7e308),
+    "infinity": epsilons(1.0, math.inf),
+    "infinity alone": epsilons(math.inf),
+    "baselines alone": epsilons(),
+    "no baselines": lambda: utility(make_result("tang", 0.6)),
+    "equal scores": lambda: utility(*ends(zero_shot=1.0, real_data=1.0), make_result("tang", 1.0)),
+    "bound": lambda: bounds((1.0, 0.4)),
+    "zero bounds": lambda: bounds((0.0, 0.0)),
+    "bounds far apart": lambda: bounds((1e-6, 1e-9), (1e300, 3.0)),
+    "infinite bounds": lambda: bounds((math.inf, math.inf), (math.inf, 3.0), (1.0, 0.2)),
+    "refuted": lambda: bounds((1.0, 20.0)),
+    "AUC": lambda: aucs(("zero_shot", 0.0), ("real_demonstrations", 1.0), ("tang", 1.0), ("tang", math.inf)),
+    "AUC of baselines": lambda: aucs(("zero_shot", 0.0)),
+    "AUC at 0": lambda: aucs(("prism", 0.0), ("tang", 1e6)),
+    "three": lambda: three_epsilons([table_of(make_result("tang", 0.6, claimed=math.inf)).rows[0]], "a title"),
+    "releases": lambda: of_tracks(25),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_a_chart_of_a_page_is_whole_readable_and_harmless(name):
+    markup = CHARTS[name]()
+    svg = tree(markup)
+    width, height = map(float, svg.get("viewBox").split()[2:])
+    assert svg.get("role") == "img"
+    assert svg.find("title").text
+    for words in marks(markup):
+        assert words in svg.find("desc").text
+    for x, y in filter(None, marks(markup).values()):
+        assert 0 <= x <= width and 0 <= y <= height
+    assert "nan" not in markup and "inf" not in " ".join(node.get("d", "") for node in svg.iter("path"))
+    for node in svg.iter():
+        assert node.tag in ("svg", "title", "desc", "g", "path", "text")
+        assert not {"id", "style", "href"} & node.attrib.keys()
+    assert markup == CHARTS[name]()
+
+
+def test_every_colour_of_a_page_is_one_for_light_and_one_for_dark_ground():
+    drawn = "".join([*(make() for make in CHARTS.values()), *(key(style) for style in (*range(8), "claimed"))])
+    used = set(re.findall(r'(?:fill|stroke)="(?!none)(.*?)"', drawn))
+    assert len(used) > 6
+    styles = Path(charts.__file__).parent / "templates" / "style"
+    text = "".join((styles / f"{name}.css").read_text() for name in ("page", "plots"))
+    defined = re.findall(r"(--\w+): light-dark\(", text)
+    assert used <= {f"var({name})" for name in defined}
+
+
+def test_points_are_where_the_numbers_are():
+    scores = {1.0: 0.4, 2.0: 0.5, 4.0: 0.7, math.inf: 0.8}
+    found = marks(utility(*(make_result("tang", score, epsilon=epsilon) for epsilon, score in scores.items())))
+    (x1, y1), (x2, y2), (x4, y4), (x_inf, y_inf) = found.values()
+    assert list(found)[1].startswith("tang at ε = 2: 0.500 [") and list(found)[1].endswith("proved ε 1.98")
+    assert x2 - x1 == pytest.approx(x4 - x2, abs=0.2)
+    assert x4 < x_inf
+    assert (y2 - y4) == pytest.approx(2 * (y1 - y2), abs=0.2)
+    assert y4 - y_inf == pytest.approx(y1 - y2, abs=0.2)
+
+
+def test_baselines_and_controls_at_epsilon_zero_are_lines_across_with_their_numbers():
+    markup = utility(*ends(), make_result("tang", 0.6), make_result("public", 0.55, epsilon=0.0))
+    across = [words for words, place in marks(markup).items() if place is None]
+    assert [words.split(" [")[0] for words in across] == [
+        "zero-shot, ε = 0: 0.400",
+        "real demonstrations, ε = ∞: 0.800",
+        "public, ε = 0: 0.550",
+    ]
+    assert {words.split(" [")[0] for words in across} <= set(texts(markup))
+    assert not [place for place in marks(utility(make_result("tang", 0.6))).values() if place is None]
+
+
+@pytest.mark.parametrize("numbers", [(2.0, 1.0), (8.0, 1e-9), (1.0, math.inf), (1.7e308, 5e-324), (1.0,)])
+def test_an_axis_of_bounds_rises_and_its_ticks_are_round(numbers):
+    place = Epsilons(numbers, smallest=1e-3)
+    ticks = place.round_numbers()
+    assert ticks[0] == 0 and 1 < len(ticks) < 11
+    assert (math.inf in ticks) == (math.inf in numbers)
+    for values in (ticks, [0.0, place.first, place.last, math.inf]):
+        assert [place(one) for one in values] == sorted(place(one) for one in values)
+    assert place(1e-9) == place(place.first) and math.isfinite(place(math.inf) - place(0.0))
+
+
+def test_refuting_bounds_stand_above_the_diagonal_and_no_marker_hides_another():
+    pairs = [(1.0, audited) for audited in (0.0, 0.0, 0.0, 0.97, 0.97, 1.2, 1.2)] + [(8.0, 2.0)]
+    markup = audited_proved([("tang", Point(*pair, None, None, f"{i}")) for i, pair in enumerate(pairs)], STYLES)
+    diagonal = next(node for node in tree(markup).iter("path") if node.get("stroke-dasharray"))
+    x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", diagonal.get("d")))
+    places = list(marks(markup).values())
+    for (proved, audited), (x, y) in zip(pairs, places, strict=True):
+        above = y1 + (x - x1) / (x2 - x1) * (y2 - y1) - y
+        assert (above > 0) == (audited > proved)
+    for (x, y), (u, v) in itertools.combinations(places, 2):
+        assert abs(x - u) > 6 or abs(y - v) > 6
+
+
+def test_both_accesses_can_be_told_apart_and_words_have_the_numbers():
+    own = [make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box")]
+    points = [*attack_points("tang", own), external_point("tang", make_external(0.7), 0.99)]
+    assert [one.hollow for _, one in points] == [False, True, True]
+    assert points[0][1].words == "tang on agnews, white-box audit, 95%: audited ε 0.456, proved ε 0.99"
+    fills = [group.find("path").get("fill") for group in tree(audited_proved(points, STYLES)).iter("g")]
+    assert fills == ["var(--c0)", "var(--ground)", "var(--ground)"]
+    assert attack_points("tang", [make_attack(audited=None)]) == []
+
+
+def test_an_auc_plot_has_chance_and_its_baselines_and_no_interval_where_there_is_none():
+    markup = aucs(("zero_shot", 0.0), ("real_demonstrations", 1.0), ("tang", 1.0))
+    assert {"chance", "zero-shot, ε = 0: 0.610", "real demonstrations, ε = ∞: 0.610"} <= set(texts(markup))
+    alone = aucs(("tang", 1.0), measures={"auc": Estimate(value=0.7)})
+    assert list(marks(alone)) == ["tang at ε = 1, white-box inquiry: AUC 0.700"]
+    assert markup.count("stroke-opacity") == 1 and "stroke-opacity" not in alone
+
+
+def test_the_three_epsilons_of_a_row_stand_on_one_line():
+    (row,) = table_of(make_result("tang", 0.6, claimed=0.5)).rows
+    markup = three_epsilons([row], "a title")
+    assert set(marks(markup)) == {"tang at ε = 1 on agnews: claimed ε 0.5, proved ε 0.99, audited ε –"}
+    (proved, height), (claimed, same) = re.findall(r"</title><path [^>]*translate\(([\d.]+) ([\d.]+)\)", markup)
+    assert float(claimed) < float(proved) and height == same
+    assert three_epsilons([table_of(*ends()).real_data], "a title") is None
+
+
+def test_a_break_between_releases_is_a_gap_and_a_step_has_a_sign():
+    broken, whole = history()
+    plots = [track_plot([track], {track.label: 0}, "t") for track in (broken, whole)]
+    assert [len(re.findall(r'fill="none" stroke="var\(--c0\)" stroke-width', plot)) for plot in plots] == [1, 2]
+    assert "▼" in texts(plots[1])
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_a_name_is_shown_as_it_is_and_changes_nothing_else(label):
+    own = make_result("tang", 0.6, label=label)
+    results = [*ends(), own, make_result("public", 0.5, label=f"{label}0", epsilon=0.0)]
+    external = make_external(0.7, attack=label[:2000], authors=label[:2000])
+    for markup in (
+        utility(*results),
+        audited_proved([external_point(label, external, 1.0)], {label: 0}),
+        three_epsilons([table_of(own).rows[0]], label),
+    ):
+        tree(markup)
+        assert not re.search("<script|<b|\x1b|\u202e", markup)
+    shown = charts.cut(f"{label}0, ε = 0: 0.500", 60)
+    assert shown in texts(utility(*results))
+    chart = printed([(label, table_of(*results))])
+    assert charts.cut(label, 60) in [text.get_text() for text in chart.legends[0].get_texts()]
+    for kind in ("pdf", "png", "svg"):
+        assert len(in_print(chart.file)(kind)) > 5000
+
+
+def test_a_printed_figure_has_a_panel_a_task_the_points_and_one_legend_whatever_the_user_has_set():
+    results = [*ends("agnews"), *ends("trec"), make_result("prism", 0.5, task="trec"), make_result("tang", 0.6)]
+    results.append(make_result("tang", 0.7, epsilon=100.0))
+    tables = [(table.task, table) for table in build_board(results).sections[0].tables]
+    with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
+        chart = printed(tables)
+        assert matplotlib.rcParams["font.size"] == 30
+    agnews, trec = chart.axes
+    assert [agnews.get_title(), trec.get_title()] == ["agnews", "trec"]
+    assert agnews.lines[0].get_xydata().tolist() == [[0, 0.6], [2, 0.7]]
+    names = [text.get_text() for text in chart.legends[0].get_texts()]
+    assert names == ["prism", "tang", "zero-shot, ε = 0", "real demonstrations, ε = ∞"]
+    for kind, start in (("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")):
+        first, again = (in_print(printed(tables).file)(kind) for _ in range(2))
+        assert first == again and first.startswith(start)
+
+
+def test_series_have_the_same_looks_on_every_plot_and_56_of_them_differ():
+    results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
+    assert series_styles(build_board(results).sections[0].tables) == {"pta": 0, "tang": 1}
+    assert len({key(style) for style in range(56)}) == 56
+
+
+def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_suite, tmp_path):
+    place = ("--results", tmp_path / "results")
+    assert dpicl("plot", sim_suite, *place, "--out", tmp_path / "a.pdf").code == 2  # no result yet
+    assert dpicl("run", sim_suite, *place).code == 0
+    for name, start in (("a.pdf", b"%PDF"), ("a.png", b"\x89PNG"), ("new/a.svg", b"<?xml")):
+        answer = dpicl("plot", sim_suite, *place, "--out", tmp_path / name, "--json")
+        assert (answer.code, answer.json["figure"]) == (0, str(tmp_path / name))
+        assert (tmp_path / name).read_bytes().startswith(start)
+    chosen = dpicl("plot", sim_suite, *place, "--mechanism", "tang", "--out", tmp_path / "b.svg")
+    assert chosen.code == 0 and "1 panel" in chosen.out
+    assert "prism_short" not in (tmp_path / "b.svg").read_text() and "tang" in (tmp_path / "b.svg").read_text()
+    for flags in (
+        ("--out", tmp_path / "a.gif"),
+        ("--out", tmp_path / "a"),
+        ("--out", tmp_path / "a.png" / "a.png"),
+        ("--out", tmp_path / "c.png", "--mechanism", "tong"),
+        ("--out", tmp_path / "c.png", "--task", "nothing"),
+    ):
+        answer = dpicl("plot", sim_suite, *place, *flags)
+        assert answer.code == 2 and answer.err.count("\n") == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "new", "a.pdf", "a.png", "b.svg"}

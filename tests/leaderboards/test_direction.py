@@ -1,0 +1,247 @@
+"""Which direction of a metric is better: said by the task, held by the result, honoured by whoever looks at scores."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data.config import higher_is_better, load_config
+from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.run.results import Documents, Result, Score, from_text, to_text
+from dpicl.leaderboards.compare.sides import Side
+from dpicl.leaderboards.compare.track import build_tracks
+from dpicl.leaderboards.compare.verdicts import compare
+from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.terminal import render_terminal
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.random_boards import random_results
+
+TASK_FILE = """
+task: dpicl_errors
+custom_dataset: !function dpicl.tasks.loaders.documents
+output_type: generate_until
+description: ""
+doc_to_text: "Text: {{text}}\\nWords:"
+doc_to_target: label
+generation_kwargs: {until: ["\\n"], max_gen_toks: 8, do_sample: false, temperature: 0.0}
+test_split: test
+process_results: !function scoring.results
+metric_list:
+  - {metric: error, aggregation: mean, higher_is_better: false}
+metadata:
+  version: 1
+  name: errors
+  kind: generation
+  main_metric: error
+  prompts: {stop: ["\\n"]}
+  data:
+    local: {text: text, label: label}
+    hub: {missing: "none"}
+    synthetic: {missing: "none"}
+"""
+SCORING = """
+def results(doc, answers):
+    words = answers[0].split()
+    return {"error": 1 - sum(word in doc["label"].split() for word in words) / max(1, len(words))}
+"""
+SUITE = """
+name: errors
+version: 1
+source: local
+model: sim
+seeds: [0, 1]
+epsilons: [1]
+delta: 1e-5
+shots: 2
+tasks: [errors]
+mechanisms:
+  - name: zero_shot
+  - name: real_demonstrations
+  - name: ksa
+    options: {slots: 4, examples_per_slot: 1}
+"""
+
+
+@pytest.fixture
+def errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a task whose metric counts errors: the model writes "yes" where the prompt did."""
+    monkeypatch.setattr(task_config, "_given", {})
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    folder = tmp_path / "errors"
+    folder.mkdir()
+    for name, count in (("train", 60), ("test", 12)):
+        records = ({"text": f"{name} {number}", "label": "yes yes yes"} for number in range(count))
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    for name, text in (("task.yaml", TASK_FILE), ("scoring.py", SCORING), ("suite.yaml", SUITE)):
+        (folder / name).write_text(text)
+    return folder
+
+
+def turned(result: Result) -> Result:
+    """The same result told by the opposite metric: every number is 1 minus what it was, and lower is better for higher
+    is better."""
+    data = result.model_dump()
+    data["scores"] = {
+        name: Score(value=1 - one.value, low=1 - one.high, high=1 - one.low) for name, one in result.scores.items()
+    }
+    data["documents"] = {
+        name: Documents(ids=one.ids, outcomes=[1 - value for value in one.outcomes])
+        for name, one in result.documents.items()
+    }
+    data["higher_is_better"] = {name: result.lower_is_better(name) for name in (*result.scores, *result.aggregates)}
+    return Result(**data)
+
+
+def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path):
+    results = tmp_path / "results"
+    flags = (errors / "suite.yaml", "--plugin", errors, "--results", results)
+    run = dpicl("run", *flags, "--json")
+    assert run.code == 0, run.err
+    (table,) = dpicl("board", *flags, "--json").json["sections"][0]["tasks"]
+    assert table["higher_is_better"] == {"error": False}
+    score = {row["label"]: row["score"] for row in table["rows"]}
+    recovery = {row["label"]: row["recovery"] for row in table["rows"]}
+    assert score["real_demonstrations"] < score["zero_shot"]
+    assert (recovery["zero_shot"], recovery["real_demonstrations"]) == (0, 1)
+    assert "error ↓" in dpicl("board", *flags).out
+
+    half = tmp_path / "half"
+    for path in results.rglob("*.json"):
+        result = from_text(path.read_text())
+        assert result.higher_is_better == {"error": False}
+        documents = Documents(ids=result.documents["error"].ids, outcomes=[0.5] * 12)
+        changed = {"scores": {"error": Score(value=0.5, low=0.5, high=0.5)}, "documents": {"error": documents}}
+        (half / path.name).parent.mkdir(exist_ok=True)
+        (half / path.name).write_text(to_text(result.model_copy(update=changed)))
+    compared = dpicl("compare", results, half, "--json", "--fail-on-regression")
+    verdicts = {cell["mechanism"]: (cell["verdict"], cell["difference"] > 0) for cell in compared.json["cells"]}
+    assert verdicts["zero_shot"] == ("improvement", True)
+    assert verdicts["real_demonstrations"] == ("regression", False)
+    assert compared.code == 1
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_the_opposite_metric_leaves_order_recovery_and_ranks_unchanged(seed):
+    results = random_results(seed)
+    plain, opposite = (board_json(build_board(own))["sections"] for own in (results, [*map(turned, results)]))
+    for one, other in zip(plain, opposite, strict=True):
+        for table, mirror in zip(one["tasks"], other["tasks"], strict=True):
+            assert mirror["higher_is_better"][table["metric"]] is not table["higher_is_better"][table["metric"]]
+            for part in ("rows", "paper"):
+                assert [row["cells"] for row in table[part]] == [row["cells"] for row in mirror[part]]
+                for row, twin in zip(table[part], mirror[part], strict=True):
+                    assert twin["score"] == pytest.approx(1 - row["score"])
+                    assert (twin["recovery"] is None) == (row["recovery"] is None)
+                    assert twin["recovery"] == pytest.approx(row["recovery"], abs=1e-9)
+                    assert twin["recovery_interval"] == pytest.approx(row["recovery_interval"], abs=1e-9)
+                    assert twin["unranked"] == row["unranked"]
+        ranks = [
+            [(s["label"], s["epsilon"], s["rank"]) for r in part["rankings"] for s in r["standings"]]
+            for part in (one, other)
+        ]
+        assert ranks[0] == ranks[1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_opposite_metric_leaves_verdicts_and_steps_unchanged(seed):
+    scores = ((("tang", 0.9), ("pta", 0.2 + seed / 8)), (("tang", 0.5), ("pta", 0.6)))
+    base, candidate = (
+        [make_result(name, score, seed=s, documents=40) for s in (0, 1) for name, score in own] for own in scores
+    )
+    later = [one.model_copy(update={"created": "2026-03-02T03:04:05+00:00"}) for one in candidate]
+    later = [one.model_copy(update={"manifest": one.manifest.model_copy(update={"commit": "f" * 40})}) for one in later]
+
+    def told(change):
+        sides = (Side(name, name, tuple(map(change, own))) for name, own in (("base", base), ("candidate", candidate)))
+        cells = [(cell.verdict, cell.difference, cell.adjusted, cell.test.low) for cell in compare(*sides).cells]
+        tracks = build_tracks([change(one) for one in (*base, *later)])
+        return cells, [(point.step.gain, point.step.significant) for track in tracks for point in track.points[1:]]
+
+    (cells, steps), (mirrored, mirrored_steps) = told(lambda result: result), told(turned)
+    for one, other in zip((*cells, *steps), (*mirrored, *mirrored_steps), strict=True):
+        assert other[0] == one[0] or other[0] == pytest.approx(one[0])
+        assert other[1:] == pytest.approx(one[1:])
+    assert cells[1][0] == "regression" and steps[-1][1]
+
+
+def test_pages_and_downloads_say_where_lower_is_better():
+    results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.7)]
+    board = build_board([turned(one) for one in results])
+    assert [row.label for row in board.sections[0].tables[0].rows] == ["pta", "tang"]
+    assert "lower is better" in render_terminal(board)
+    files = pages(board)
+    (line, *_) = csv.DictReader(files["board.csv"].splitlines())
+    assert line["higher_is_better"] == "no"
+    assert (
+        '<button type="button" title="mean of the main metric over seeds; lower is better">score ↓'
+        in files["index.html"]
+    )
+    assert '"lower":true' in files["compare.html"]
+
+
+def test_the_mean_score_of_tasks_with_other_directions_is_left_out():
+    results = [*ends(), make_result("tang", 0.6), *map(turned, [*ends("trec"), make_result("tang", 0.7, task="trec")])]
+    (standing,) = [one for one in build_board(results).sections[0].rankings[0].standings if one.label == "tang"]
+    assert standing.score is None
+    assert standing.recovery == pytest.approx((0.5 + 0.75) / 2)
+
+
+def test_results_of_other_directions_are_neither_mixed_nor_compared():
+    results = [*ends(), make_result("tang", 0.6)]
+    section = build_board([*results, turned(make_result("pta", 0.7))]).sections[0]
+    assert [row.label for row in section.tables[0].rows] == ["tang"]
+    assert any("left out" in note and "direction of the metric" in note for note in section.notes)
+    sides = (Side(name, name, (one,)) for name, one in (("base", results[2]), ("candidate", turned(results[2]))))
+    with pytest.raises(UsageError, match="direction of the metric"):
+        compare(*sides)
+
+
+@pytest.mark.parametrize(
+    "said", [{"acc_calibrated": 0}, {"acc_calibrated": "no"}, {}, {"acc_calibrated": True, "other": True}, []]
+)
+def test_a_file_with_hostile_directions_is_damaged(said):
+    data = json.loads(to_text(make_result()))
+    with pytest.raises(ValueError, match=r"damaged: .*higher_is_better"):
+        from_text(json.dumps({**data, "higher_is_better": said}))
+
+
+def test_a_file_without_directions_means_what_it_did_and_stays_as_it_is():
+    text = to_text(make_result(aggregates={"genre_distance": 0.2}))
+    result = from_text(text)
+    assert "higher_is_better" not in text
+    assert to_text(result) == text
+    assert [result.lower_is_better(name) for name in ("acc_calibrated", "genre_distance")] == [False, True]
+
+
+def test_the_built_in_tasks_mean_what_files_without_directions_mean():
+    result = make_result()
+    for name in ("agnews", "mit_g", "samsum", "wikimovies", "enron"):
+        said = higher_is_better(load_config(name))
+        assert said == {metric: not result.lower_is_better(metric) for metric in said}
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("errors", "higher_is_better: false", "higher_is_better: 1", 12),
+        ("errors", "  main_metric: error\n", "  main_metric: error\n  lower_is_better: [error]\n", 18),
+        (
+            "errors",
+            "metric_list:\n",
+            "metric_list:\n  - {metric: error, aggregation: mean, higher_is_better: true}\n",
+            13,
+        ),
+        ("agnews", "higher_is_better: true", "higher_is_better: false", 17),
+    ],
+)
+def test_a_task_file_with_a_contradicting_direction_is_refused_with_its_line(name, old, new, line):
+    text = TASK_FILE if name == "errors" else (task_config.TASKS / name / "task.yaml").read_text()
+    read_task_file(text, "task.yaml", name, built_in=True)
+    with pytest.raises(DataError, match=f"line {line}: "):
+        read_task_file(text.replace(old, new, 1), "task.yaml", name, built_in=True)

@@ -1,0 +1,69 @@
+"""What a user installs: one package, whatever lies beside the user's script."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ("dpicl", "harness", "leaderboards", "mechanisms", "tasks")
+FILES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE")
+SCRIPT = """
+import dpicl, tasks
+
+assert tasks.MINE
+assert dpicl.__file__.startswith({installed!r}), dpicl.__file__
+results = dpicl.evaluate("zero_shot", task="agnews", model="sim", source="synthetic", test_records=8, progress=False)
+print(len(results.to_frame()), sorted(row["name"] for row in dpicl.list_suites()))
+"""
+
+
+def run(*words: object, **how: object) -> str:
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=300, **how)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """A folder with the wheel of this checkout, installed without what it depends on."""
+    place = tmp_path_factory.mktemp("wheel")
+    source = place / "source"
+    for name in SOURCES:
+        ignored = shutil.ignore_patterns("__pycache__", "submissions")
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
+    for name in FILES:
+        shutil.copy(ROOT / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    run(*pip, "wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", place)
+    (wheel,) = place.glob("*.whl")
+    run(*pip, "install", "--no-deps", "--no-index", "--target", place / "site", wheel)
+    return place / "site"
+
+
+def test_the_wheel_holds_one_package_with_all_its_files(installed):
+    (wheel,) = installed.parent.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"dpicl", "dpicl_bench"}
+    assert {"dpicl/tasks/agnews/task.yaml", "dpicl/harness/suites/quick.yaml", "dpicl/mechanisms/stopwords.txt"} <= {
+        *names
+    }
+    assert any(name.endswith(".css") for name in names)
+    assert not any("submissions/" in name for name in names)
+
+
+def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
+    (tmp_path / "tasks.py").write_text("MINE = True\n")
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("raise SystemExit('taken')\n")
+    (tmp_path / "results").mkdir()
+    (tmp_path / "script.py").write_text(SCRIPT.format(installed=str(installed)))
+    environment = {**os.environ, "PYTHONPATH": str(installed), "OMP_NUM_THREADS": "1"}
+    said = run(sys.executable, "script.py", cwd=tmp_path, env=environment)
+    assert said.startswith("1 ") and "'open'" in said
+    listed = run(sys.executable, installed / "bin" / "dpicl", "list", "mechanisms", cwd=tmp_path, env=environment)
+    assert "tang" in listed and "built in" in listed
