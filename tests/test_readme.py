@@ -1,11 +1,14 @@
 """What README and docs say is so: links and anchors lead somewhere, the mechanisms run as they stand there."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 import dpicl as package
+from dpicl.cli import build_parser
+from dpicl.harness.cli.arguments import parse
 from dpicl.harness.conformance.kit import TASKS
 from dpicl.harness.data.task import PublicTask
 
@@ -48,6 +51,19 @@ def test_every_link_leads_somewhere(path):
         if not page.exists() or (anchor and anchor not in anchors(page)):
             lost.append(f"{target}#{anchor}")
     assert lost == []
+
+
+def test_the_parser_knows_every_command_of_the_examples():
+    """Blocks of commands in all pages; `dpicl run SUITE` and other templates parse too."""
+    seen = 0
+    for page in PAGES:
+        for block in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+            for line in re.split(r"\n| && ", block.replace("\\\n", " ")):
+                if command := re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?dpicl (.*)", line):
+                    parser, names = build_parser()
+                    parse(parser, shlex.split(command[1], comments=True), names)
+                    seen += 1
+    assert seen > 30
 
 
 @pytest.mark.parametrize(
