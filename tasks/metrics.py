@@ -1,7 +1,8 @@
 """Metrics of the tasks, in the two steps of lm-eval: one item a document, then one number over all items.
 
 Classification scores every label word by its full log-probability after the prompt (the sum over its tokens) and
-normalises over the labels; `dpicl.harness.evaluation.calibration` holds the arithmetic of contextual calibration.
+normalises over the labels; the arithmetic of contextual calibration is in
+dpicl.harness.evaluation.contextual_calibration.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.harness.evaluation import calibration, text_metrics
+from dpicl.harness.evaluation import contextual_calibration as calibration
+from dpicl.harness.evaluation import text_metrics
 
 #: One document: gold (index of its label, -1 if none), content_free, log_probs (one a label, natural logarithm).
 Item = Mapping[str, Any]

@@ -57,10 +57,8 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:
-    """One sentence about the files that are no results, on stderr."""
-    if not damaged:
-        return
-    first = damaged[0]
-    what = "set aside (kept in a folder set_aside beside it)" if moved else "ignored (`dpicl run` sets it aside)"
-    more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
-    message(f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}.")
+    """One sentence about the files that are no results."""
+    from dpicl.harness.run.store import damaged_said
+
+    if damaged:
+        message(damaged_said(damaged, moved))

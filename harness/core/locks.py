@@ -94,6 +94,6 @@ def _taken(folder: Path) -> Iterator[bool]:
     """Holds the lock of a temporary folder; yields False where its process is alive or it is gone."""
     with ExitStack() as stack:
         mine = False
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, FileExistsError):  # it went while filelock looked for it
             mine = stack.enter_context(held(folder / _LOCK))
         yield mine

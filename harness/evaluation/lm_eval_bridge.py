@@ -26,7 +26,8 @@ from dpicl.harness.core.errors import DataError, DpiclError, PromptTooLong, Resu
 from dpicl.harness.data.config import folder_of, include_paths
 from dpicl.harness.data.sources import function_of
 from dpicl.harness.data.task import CONTENT_FREE, Documents, Task, sample_documents, serving
-from dpicl.harness.evaluation import calibration, text_metrics
+from dpicl.harness.evaluation import contextual_calibration as calibration
+from dpicl.harness.evaluation import text_metrics
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM
 from dpicl.harness.evaluation.request_scoring import PrefixScoring
 from dpicl.harness.models.base import LanguageModel

@@ -18,7 +18,7 @@ import numpy as np
 
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import CONTENT_FREE
-from dpicl.harness.evaluation import calibration
+from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite

@@ -38,6 +38,14 @@ class Damaged:
     reason: str
 
 
+def damaged_said(damaged: Sequence[Damaged], moved: bool) -> str:
+    """One sentence about files that are no results. moved: whether they were set aside."""
+    first = damaged[0]
+    what = "set aside (kept in a folder set_aside beside it)" if moved else "ignored (`dpicl run` sets it aside)"
+    more = f"; so are {len(damaged) - 1} more" if len(damaged) > 1 else ""
+    return f"dpicl: {first.path} is no result of this version and is {what}: {first.reason}{more}."
+
+
 class Store:
     """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`."""
 

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpicl.harness.cli import output
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError, UsageError
-from dpicl.leaderboards.cli import evidence
-
-if TYPE_CHECKING:
-    from dpicl.harness.core.cell import Cell
-    from dpicl.harness.mechanism.registry import Registered
-    from dpicl.harness.run.results import Result
-    from dpicl.harness.run.selection import Selection
-    from dpicl.harness.run.suite import Source, Suite
+from dpicl.harness.core.paths import shipped_suites
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.data.task import list_tasks
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.presence import at_hand
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.selection import Selection, facts_of
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import Source, Suite, load_suite
+from dpicl.leaderboards.api import load_evidence, skip_reasons
+from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.comparability import is_retired, may_stand
+from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render.html import suites_json, write_all
 
 #: What stands for a suite in `dpicl board all`.
 ALL = "all"
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε (mean recovery)")
 
 
-def show(arguments: argparse.Namespace) -> int:
+def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> int:
     """Every suite with all of its models and sources of records; no data set needs to be there."""
-    from dpicl.harness.core.paths import shipped_suites
-    from dpicl.harness.mechanism import registry
-    from dpicl.harness.run.fingerprints import Fingerprints
-    from dpicl.harness.run.presence import at_hand
-    from dpicl.harness.run.suite import load_suite
-    from dpicl.leaderboards.cli.board import skip_reasons, submissions_of
-
     if arguments.limit is not None or arguments.source is not None or arguments.model:
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
-    mechanisms = registry.load_mechanisms(arguments.plugin)
-    submissions = submissions_of(arguments)
-    boards, html = registry.leaderboards(), registry.leaderboards("html")
-    known = evidence.known(arguments.results, mechanisms)
+    mechanisms = load_mechanisms(arguments.plugin)
+    known = load_evidence(arguments.results, mechanisms, output.message)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
     for path in shipped_suites().values():
@@ -46,7 +48,7 @@ def show(arguments: argparse.Namespace) -> int:
         kept, notes = at_hand(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = boards.build_board(kept, suite.name, known, own, retired)
+            board = build_board(kept, suite.name, known, own, retired)
             found[suite.name] = replace(board, notes=(*notes, *board.notes))
             reasons = [reason for selection in selections for reason in skip_reasons(selection, kept)]
             skipped[suite.name] = list({(one["label"], one["task"]): one for one in reasons}.values())
@@ -56,10 +58,9 @@ def show(arguments: argparse.Namespace) -> int:
         )
     page = None
     if arguments.html:
-        page = html.write_all(
-            found, arguments.html, mechanisms, skipped, boards.build_attacks(known.attacks, known.external)
-        )
-    lines = html.suites_json(found)
+        every = build_attacks(known.attacks, known.external)
+        page = write_all(found, arguments.html, mechanisms, skipped, every)
+    lines = suites_json(found)
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
         return 0
@@ -69,13 +70,9 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def _results(
-    arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered]
+    arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
 ) -> tuple[list[Result], list[Result], list[Selection]]:
     """(results of the suite as it is now, results of retired versions, a selection for every source of records)."""
-    from dpicl.harness.mechanism import registry
-    from dpicl.harness.run.selection import Selection
-    from dpicl.harness.run.store import Store
-
     store = Store(arguments.results, suite.name)
     results, damaged = store.load_all()
     output.report_damaged(damaged, moved=False)
@@ -86,9 +83,8 @@ def _results(
         chosen = suite.model_copy(update={"models": models, "source": source})
         cells = _cells(chosen, source, mechanisms)
         selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
-    standing = registry.leaderboards("comparability")
-    kept = [one for one in current if any(standing.may_stand(one, suite, selection.cells) for selection in selections)]
-    retired = [result for result in results if standing.is_retired(result, suite)]
+    kept = [one for one in current if any(may_stand(one, suite, selection.cells) for selection in selections)]
+    retired = [result for result in results if is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(retired):
         output.message(
             f"{suite.name}: {output.count(left_out, 'result')} with other suite settings or options left out."
@@ -96,12 +92,8 @@ def _results(
     return kept, retired, selections
 
 
-def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered]) -> list[Cell]:
+def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered[Mechanism]]) -> list[Cell]:
     """The cells of a suite on one source, whether its records are here or not."""
-    from dpicl.harness.data.task import list_tasks
-    from dpicl.harness.run.expand import expand
-    from dpicl.harness.run.selection import facts_of
-
     facts = {name: lambda _, name=name: facts_of(name, source) for name in list_tasks()}
     return expand(suite, mechanisms, facts, reveal=True)
 

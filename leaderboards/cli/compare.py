@@ -8,6 +8,11 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, number
 from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.leaderboards.compare.pairing import Filter
+from dpicl.leaderboards.compare.sides import read_side
+from dpicl.leaderboards.compare.verdicts import Settings, compare
+from dpicl.leaderboards.render import comparison_text
+from dpicl.leaderboards.render.comparison_json import comparison_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -56,12 +61,6 @@ def add_cell_flags(parser: Parser) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism import registry
-    from dpicl.leaderboards.compare.as_json import comparison_json
-    from dpicl.leaderboards.compare.pairing import Filter
-    from dpicl.leaderboards.compare.sides import read_side
-    from dpicl.leaderboards.compare.verdicts import Settings, compare
-
     if arguments.json and arguments.markdown == _STDOUT:
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
     base, candidate = read_side("base", arguments.base), read_side("candidate", arguments.candidate)
@@ -80,15 +79,14 @@ def _compare(arguments: argparse.Namespace) -> int:
                 f"dpicl: left out {output.count(len(side.foreign), 'JSON file')} of {side.name} that are no results,"
                 f" for example {side.foreign[0]}."
             )
-    text = registry.leaderboards("comparison_text")
     if arguments.markdown == _STDOUT:
-        output.emit(text.render_markdown(comparison))
+        output.emit(comparison_text.render_markdown(comparison))
     elif arguments.markdown:
-        _write(Path(arguments.markdown), text.render_markdown(comparison))
+        _write(Path(arguments.markdown), comparison_text.render_markdown(comparison))
     if arguments.json:
         output.emit_json(comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
-        output.emit(text.render_terminal(comparison), styled=True)
+        output.emit(comparison_text.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.leaderboards.cli import evidence
-from dpicl.leaderboards.cli.publish import check_simulated, submissions
-
-if TYPE_CHECKING:
-    from dpicl.harness.core.cell import Cell
-    from dpicl.harness.run.results import Result
-    from dpicl.harness.run.selection import Selection
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.selection import Selection
+from dpicl.leaderboards.api import load_evidence, submissions_of
+from dpicl.leaderboards.cli.publish import check_simulated
+from dpicl.leaderboards.publish import tracker, wandb_settings
+from dpicl.leaderboards.publish.publish import Live
 
 
 class LiveWandb:
@@ -24,8 +24,6 @@ class LiveWandb:
     """
 
     def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
-        from dpicl.harness.mechanism import registry
-
         self._arguments = arguments
         self._warned = False
         check_simulated(selection.cells, arguments.wandb_project, "--wandb-project")
@@ -36,12 +34,11 @@ class LiveWandb:
             return [one for one in results if one.suite.hash == selection.suite.hash and one.cell.model in models]
 
         def connect() -> Any:
-            settings = registry.leaderboards("sinks.wandb_settings")
-            to = settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
-            return registry.leaderboards("sinks.tracker").WandbSink(to)
+            to = wandb_settings.destination(arguments.wandb_project, arguments.wandb_entity, arguments.wandb_mode, None)
+            return tracker.WandbSink(to)
 
-        known = evidence.known(arguments.results, selection.mechanisms)
-        self._live = registry.leaderboards("sinks.publish").Live(missing, load, known, connect, submissions())
+        known = load_evidence(arguments.results, selection.mechanisms, output.message)
+        self._live = Live(missing, load, known, connect, submissions_of(None, output.message, None))
         self._warn()
 
     def finished(self, cell: Cell) -> None:

@@ -6,15 +6,15 @@ import argparse
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import unknown
 from dpicl.leaderboards.cli import board
-
-if TYPE_CHECKING:
-    from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.render.board_charts import printed
+from dpicl.leaderboards.render.charts import in_print
+from dpicl.leaderboards.render.page import write_file
 
 ENDINGS = ("pdf", "png", "svg")
 #: By what sections differ; a panel's title names what does.
@@ -48,12 +48,7 @@ def _figure(text: str) -> Path:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    from dpicl.leaderboards.render.board_charts import printed
-    from dpicl.leaderboards.render.charts import in_print
-    from dpicl.leaderboards.render.page import write_file
-
-    arguments.retired = False
-    sections = board.build(arguments).board.sections
+    sections = board.view(arguments).board.sections
     tables = [(section.group, table) for section in sections for table in section.tables]
     _check("task", arguments.task, {table.task for _, table in tables})
     _check("mechanism", arguments.labels, {row.label for _, table in tables for row in table.rows})

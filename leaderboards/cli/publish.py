@@ -11,18 +11,20 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, unknown
 from dpicl.harness.core.paths import shipped_suites
-from dpicl.leaderboards.cli import evidence
-
-if TYPE_CHECKING:
-    from dpicl.harness.core.cell import Cell
-    from dpicl.harness.run.results import Result
-    from dpicl.leaderboards.model.submissions import Submission
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.api import load_evidence, submissions_of
+from dpicl.leaderboards.publish import payload, tracker, wandb_report, wandb_settings, weave_board
+from dpicl.leaderboards.publish.publish import plan as plan_of
+from dpicl.leaderboards.publish.publish import publish
 
 MODES = ("online", "offline")
 #: Folders of a results folder that hold no suite.
@@ -96,39 +98,32 @@ def _add_shared_flags(parser: Parser) -> None:
 
 def _wandb(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
     """(sink, what `--json` says of the place, what follows the runs). A missing package is an error before anything."""
-    from dpicl.harness.mechanism import registry
-
-    settings = registry.leaderboards("sinks.wandb_settings")
-    to = settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
+    to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
     if to.mode == "offline" and (arguments.report or arguments.weave):
         raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
     extras = []
     if arguments.report:
-        extras.append(registry.leaderboards("sinks.wandb_report").saver(plan.made, plan.rows, to))
+        extras.append(wandb_report.saver(plan.made, plan.rows, to))
     if arguments.weave:
-        extras.append(registry.leaderboards("sinks.weave_board").exporter(plan.made, to))
-    return registry.leaderboards("sinks.tracker").WandbSink(to), {"tracker": "wandb", "mode": to.mode}, extras
+        extras.append(weave_board.exporter(plan.made, to))
+    return tracker.WandbSink(to), {"tracker": "wandb", "mode": to.mode}, extras
 
 
 def _trackio(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
-    from dpicl.harness.mechanism import registry
-
-    sink = registry.leaderboards("sinks.tracker").TrackioSink(arguments.project, arguments.dir)
+    sink = tracker.TrackioSink(arguments.project, arguments.dir)
     return sink, {"tracker": "trackio", "folder": sink.folder}, []
 
 
 def _publish(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism import registry
-
     plan = _plan(arguments)
     things = (*plan.rows, *plan.boards)
     if arguments.dry_run:
         return _show(things, plan.notes, arguments.json)
     sink, where, extras = arguments.connect(arguments, plan)
-    counts: Counter[str] = Counter()
+    counts: Counter[Literal["sent", "unchanged"]] = Counter()
     try:
         with sink.opened():
-            said = registry.leaderboards("sinks.publish").publish(plan, sink, counts)
+            said = publish(plan, sink, counts)
         said += [extra() for extra in extras]
     except DpiclError as error:
         done = f"{counts.total()} of {len(things)} runs are published; no result is lost."
@@ -151,11 +146,8 @@ def _publish(arguments: argparse.Namespace) -> int:
 
 
 def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
-    from dpicl.harness.mechanism import registry
-
-    as_plain = registry.leaderboards("sinks.published").as_plain
     if as_json:
-        output.emit_json({"runs": [as_plain(thing) for thing in things], "notes": list(notes)})
+        output.emit_json({"runs": [payload.as_plain(thing) for thing in things], "notes": list(notes)})
         return 0
     lines = [[thing.name, thing.group, thing.job_type, str(len(thing.rows)), thing.id] for thing in things]
     output.emit_table(["run", "group", "type", "lines", "id"], lines)
@@ -165,9 +157,6 @@ def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
 
 def _plan(arguments: argparse.Namespace) -> Any:
     """What there is to publish. Raises UsageError or ResultError when that is nothing, or must not be mixed."""
-    from dpicl.harness.mechanism import registry
-    from dpicl.harness.mechanism.registry import load_mechanisms
-
     folder, suites = _place(arguments)
     results = _load(folder, suites)
     for kind, asked, name_of in (
@@ -182,21 +171,11 @@ def _plan(arguments: argparse.Namespace) -> Any:
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
-    known = evidence.known(folder, load_mechanisms(arguments.plugin))
-    plan = registry.leaderboards("sinks.publish").plan(results, known, submissions())
+    proof = load_evidence(folder, load_mechanisms(arguments.plugin), output.message)
+    plan = plan_of(results, proof, submissions_of(None, output.message, None))
     for note in plan.notes:
         output.message(note)
     return plan
-
-
-def submissions() -> list[Submission]:
-    """The project's submissions that pass the gate's cheap checks; a sentence on stderr for each other one."""
-    from dpicl.harness.mechanism import registry
-
-    found: tuple[list[Submission], list[str]] = registry.leaderboards("gate").load_submissions()
-    for problem in found[1]:
-        output.message(f"dpicl: {problem}")
-    return found[0]
 
 
 def check_simulated(cells: Iterable[Cell], project: str | None, flag: str) -> None:
@@ -223,8 +202,6 @@ def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
 
 
 def _load(folder: Path, suites: Sequence[str]) -> list[Result]:
-    from dpicl.harness.run.store import Store
-
     results = []
     for suite in suites:
         found, damaged = Store(folder, suite).load_all()

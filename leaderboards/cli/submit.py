@@ -6,19 +6,21 @@ It reads files. Code that was sent runs only with `--run-code`, in a process of 
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from dpicl.leaderboards.gate.contents import Contents
-    from dpicl.leaderboards.gate.examination import Examination
-    from dpicl.leaderboards.gate.findings import Finding
-
+from dpicl.harness.run import manifest
+from dpicl.leaderboards import gate
+from dpicl.leaderboards.gate import beginning, card, code, folder, history, report
+from dpicl.leaderboards.gate.contents import Contents
+from dpicl.leaderboards.gate.examination import Examination
+from dpicl.leaderboards.gate.findings import Finding
+from dpicl.leaderboards.model import text
 
 #: What a new submission is for: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
@@ -57,9 +59,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _submit(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    gate = leaderboards("gate")
     if arguments.new:
         return _new(arguments)
     _require_sense(arguments)
@@ -90,28 +89,21 @@ def _submit(arguments: argparse.Namespace) -> int:
 
 def _is_closed(arguments: argparse.Namespace, contents: list[Contents]) -> bool:
     """Whether no program may be started at all: every submission is refused, or the folder of all is a repository."""
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    root = arguments.folder or leaderboards("gate").ROOT
-    if arguments.all and leaderboards("gate.folder").repository_mark(root):
+    root = arguments.folder or gate.ROOT
+    if arguments.all and folder.repository_mark(root):
         return True
     return bool(contents) and all(one.size for one in contents)
 
 
 def _base(arguments: argparse.Namespace, contents: list[Contents]) -> Any:
     """What was there before."""
-    from dpicl.harness.mechanism.registry import leaderboards
-
     sound = [one.folder for one in contents if not one.size]
-    place = sound[0] if sound else arguments.folder or leaderboards("gate").ROOT
-    return leaderboards("gate.history").find_base(place, arguments.base)
+    place = sound[0] if sound else arguments.folder or gate.ROOT
+    return history.find_base(place, arguments.base)
 
 
 def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -> None:
     """Raises UsageError for a re-run that may not be made; with --all that is a finding of the one it concerns."""
-    from dpicl.harness.mechanism.registry import leaderboards
-    from dpicl.harness.run import manifest
-
     if arguments.record and manifest.commit()[1]:
         raise UsageError(
             "A record names the commit that ran the cells, and tracked files are changed; commit them first."
@@ -119,7 +111,7 @@ def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -
     if arguments.all or contents[0].card is None or not contents[0].results:
         return
     one = contents[0]
-    if reason := leaderboards("gate.code").may_run(one, arguments.run_code):
+    if reason := code.may_run(one, arguments.run_code):
         raise UsageError(f"{one.name} cannot be run again: {reason}.")
 
 
@@ -136,16 +128,13 @@ def _require_sense(arguments: argparse.Namespace) -> None:
 
 
 def _folders(arguments: argparse.Namespace) -> list[Path]:
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    gate = leaderboards("gate")
     folder: Path | None = arguments.folder
     if folder is not None and not folder.is_dir():
         raise UsageError(f"There is no folder {folder}; give that of a submission, <team>/<method>.")
     if not arguments.all:
         assert folder is not None  # _require_sense
         cards = (*folder.glob("*/submission.yaml"), *folder.glob("*/*/submission.yaml"))
-        below = sorted(leaderboards("text").visible(str(path.parent)) for path in cards)
+        below = sorted(text.visible(str(path.parent)) for path in cards)
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
@@ -157,9 +146,6 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
 
 def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path], closed: bool) -> list[Finding]:
     """With --all: no submission is gone, and the results of record of retired suite versions are as they were."""
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    history, gate = leaderboards("gate.history"), leaderboards("gate")
     root = (arguments.folder or gate.ROOT).absolute()
     found: list[Finding] = [gate.places_check(root)]
     if isinstance(request.base, history.FolderBase):
@@ -172,11 +158,6 @@ def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Pat
 
 
 def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[Finding]) -> None:
-    from dataclasses import asdict
-
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    report = leaderboards("gate.report")
     if arguments.json:
         good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
         documents = [one.as_json() for one in found]
@@ -198,9 +179,6 @@ def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[F
 
 
 def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    card = leaderboards("gate.card")
     for one in found:
         if one.again:
             path = one.contents.folder / card.REPRODUCED
@@ -209,12 +187,9 @@ def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism.registry import leaderboards
-
-    gate = leaderboards("gate")
     root = arguments.folder or gate.ROOT
     suite = gate.known_suites(arguments.suite)[_FIRST_SUITE]
-    written = leaderboards("gate.beginning").begin(root, arguments.new, suite, datetime.now(UTC).year)
+    written = beginning.begin(root, arguments.new, suite, datetime.now(UTC).year)
     folder = written[0].parent
     file = folder / f"{folder.name}.py"
     commands = [

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import ResultError
+from dpicl.harness.run.results import Result
 from dpicl.leaderboards.cli.compare import add_cell_flags
-
-if TYPE_CHECKING:
-    from dpicl.harness.run.results import Result
+from dpicl.leaderboards.compare.pairing import Filter, filtered
+from dpicl.leaderboards.compare.sides import Side, read_results
+from dpicl.leaderboards.compare.track import build_tracks
+from dpicl.leaderboards.render import track_text
+from dpicl.leaderboards.render.track_page import write_page
 
 
 def add(subparsers: Subparsers) -> None:
@@ -38,10 +40,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _track(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.mechanism import registry
-    from dpicl.leaderboards.compare.pairing import Filter, filtered
-    from dpicl.leaderboards.compare.sides import Side, read_results
-
     results: list[Result] = []
     read: set[Path] = set()
     for path in arguments.results:
@@ -59,13 +57,12 @@ def _track(arguments: argparse.Namespace) -> int:
         raise ResultError(f"There is no result under {folders}; run more, or give another folder.")
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon, arguments.model)))
     kept = filtered(Side("the results", folders, tuple(results)), wanted).results
-    track, text = registry.leaderboards("track"), registry.leaderboards("track_text")
-    tracks = track.build_tracks(kept, arguments.by)
-    page = track.write_track_page(tracks, arguments.html) if arguments.html else None
+    tracks = build_tracks(kept, arguments.by)
+    page = write_page(tracks, arguments.html) if arguments.html else None
     if arguments.json:
-        output.emit_json({**text.tracks_json(tracks), "page": page})
+        output.emit_json({**track_text.tracks_json(tracks), "page": page})
         return 0
-    output.emit(text.render_terminal(tracks), styled=True)
+    output.emit(track_text.render_terminal(tracks), styled=True)
     if page:
         output.emit(f"Page: {page}")
     return 0

@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
-from dpicl.harness.run.results import finite
 from dpicl.leaderboards.model.attack_text import measure_name, names_of
-from dpicl.leaderboards.render.as_json import attack_json, external_json
-from dpicl.leaderboards.render.terminal_attacks import render_attacks
-
-__all__ = ["AttackBoard", "AttackTable", "attacks_json", "build_attacks", "render_attacks"]
 
 
 @dataclass(frozen=True)
@@ -84,18 +78,6 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
     )
     ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
     return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))
-
-
-def attacks_json(board: AttackBoard) -> dict[str, Any]:
-    """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
-    plain: dict[str, Any] = finite(
-        {
-            "attacks": [attack_json(result) for table in board.tables for result in table.results],
-            "external": [external_json(one) for one in board.external],
-            "notes": list(board.notes),
-        }
-    )
-    return plain
 
 
 def _order(result: AttackResult) -> tuple[float, str, float, str, str]:

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
-from dpicl.harness.run.results import WITHHELD, Result, finite
-from dpicl.leaderboards.model.attack_board import attacks_json, build_attacks, render_attacks
+from dpicl.harness.run.results import WITHHELD, Result
 from dpicl.leaderboards.model.comparability import ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audited, left_out
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
@@ -27,20 +25,6 @@ from dpicl.leaderboards.model.section_notes import section_notes
 from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, rankings, ranks, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board, with_submissions
 from dpicl.leaderboards.model.text import counted
-from dpicl.leaderboards.render.as_json import audit_json, submission_json
-from dpicl.leaderboards.render.terminal import render_terminal
-
-__all__ = [
-    "Board",
-    "Evidence",
-    "Section",
-    "attacks_json",
-    "board_json",
-    "build_attacks",
-    "build_board",
-    "render_attacks",
-    "render_terminal",
-]
 
 
 @dataclass(frozen=True)
@@ -107,42 +91,6 @@ def build_board(
     old = build_board(retired, asked, evidence) if retired else Board((), ())
     notes.extend(f"Of retired versions: {note}" for note in old.notes)
     return Board(sections, tuple(notes), old.sections)
-
-
-def board_json(board: Board) -> dict[str, Any]:
-    """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
-    plain: dict[str, Any] = finite(
-        {
-            "sections": [_section_json(section) for section in board.sections],
-            "notes": list(board.notes),
-            "retired": [_section_json(section) for section in board.retired],
-        }
-    )
-    return plain
-
-
-def _section_json(section: Section) -> dict[str, Any]:
-    tables = [
-        {
-            "task": table.task,
-            "kind": table.kind,
-            "metric": table.metric,
-            "higher_is_better": {
-                name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
-            },
-            "documents": table.documents,
-            "rows": [_row_json(row) for row in table.in_order],
-            "paper": [_row_json(row) for row in table.paper],
-            "missing": [asdict(missing) for missing in table.missing],
-        }
-        for table in section.tables
-    ]
-    return {
-        "group": asdict(section.group),
-        "tasks": tables,
-        "rankings": [{"title": ranking.title, **asdict(ranking)} for ranking in section.rankings],
-        "notes": list(section.notes),
-    }
 
 
 def _section(
@@ -219,15 +167,3 @@ def _several(groups: Sequence[Group]) -> str:
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. The newest comes first."
     )
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
-    return {
-        **data,
-        "marks": [mark.name for mark in row.marks],
-        "audited": audit_json(row.audit),
-        "submission": submission_json(row),
-        "seeds": list(row.seeds),
-        "cells": [result.cell_id for result in row.results],
-    }

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.board import Board, Evidence, build_board
+from dpicl.leaderboards.model.board import Board, build_board
+from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.publish.published import Published, PublishedBoard, published_boards, published_rows
+from dpicl.leaderboards.publish.payload import Published, PublishedBoard, published_boards, published_rows
 from dpicl.leaderboards.publish.tracker import Outcome, Sink
 
 

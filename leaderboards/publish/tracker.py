@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
-from dpicl.leaderboards.publish.published import Published, PublishedBoard
+from dpicl.leaderboards.publish.payload import Published, PublishedBoard
 from dpicl.leaderboards.publish.wandb_settings import (
     ASK_SECONDS,
     DEFAULT_PROJECT,

@@ -23,7 +23,7 @@ from dpicl.leaderboards.model.text import (
     score_text,
     visible,
 )
-from dpicl.leaderboards.publish.published import Published, group_name
+from dpicl.leaderboards.publish.payload import Published, group_name
 from dpicl.leaderboards.publish.wandb_settings import ASK_SECONDS, Destination, SinkError, load_wandb, reason
 
 _HEAD = ("row", "ε", "proved ε", "audited ε", "Q", "score", "95% interval", "recovery", "95% interval", "mark")

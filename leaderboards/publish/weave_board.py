@@ -20,7 +20,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.publish.published import content_hash, group_name
+from dpicl.leaderboards.publish.payload import content_hash, group_name
 from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, reason
 
 _PROVED = "proved_epsilon"

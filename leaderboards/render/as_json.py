@@ -6,8 +6,11 @@ from dataclasses import asdict
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.run.results import finite
+from dpicl.leaderboards.model.attack_board import AttackBoard
 from dpicl.leaderboards.model.attack_text import trials_text
 from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 
 
@@ -77,3 +80,63 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
 def external_json(one: External) -> dict[str, Any]:
     """An external evaluation as its file says it."""
     return one.model_dump(mode="json", exclude={"schema_version", "kind"})
+
+
+def board_json(board: Board) -> dict[str, Any]:
+    """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
+    plain: dict[str, Any] = finite(
+        {
+            "sections": [_section_json(section) for section in board.sections],
+            "notes": list(board.notes),
+            "retired": [_section_json(section) for section in board.retired],
+        }
+    )
+    return plain
+
+
+def _section_json(section: Section) -> dict[str, Any]:
+    tables = [
+        {
+            "task": table.task,
+            "kind": table.kind,
+            "metric": table.metric,
+            "higher_is_better": {
+                name: not table.lower_is_better(name) for name in (table.metric, *table.other_metrics)
+            },
+            "documents": table.documents,
+            "rows": [_row_json(row) for row in table.in_order],
+            "paper": [_row_json(row) for row in table.paper],
+            "missing": [asdict(missing) for missing in table.missing],
+        }
+        for table in section.tables
+    ]
+    return {
+        "group": asdict(section.group),
+        "tasks": tables,
+        "rankings": [{"title": ranking.title, **asdict(ranking)} for ranking in section.rankings],
+        "notes": list(section.notes),
+    }
+
+
+def _row_json(row: Row) -> dict[str, Any]:
+    data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
+    return {
+        **data,
+        "marks": [mark.name for mark in row.marks],
+        "audited": audit_json(row.audit),
+        "submission": submission_json(row),
+        "seeds": list(row.seeds),
+        "cells": [result.cell_id for result in row.results],
+    }
+
+
+def attacks_json(board: AttackBoard) -> dict[str, Any]:
+    """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
+    plain: dict[str, Any] = finite(
+        {
+            "attacks": [attack_json(result) for table in board.tables for result in table.results],
+            "external": [external_json(one) for one in board.external],
+            "notes": list(board.notes),
+        }
+    )
+    return plain

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
-from dpicl.leaderboards.compare import track_page
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.attack_board import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE
-from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render import page, track_page
 from dpicl.leaderboards.render.attack_page import attacks_page, write_attacks_html
 from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file, rows_of
 from dpicl.leaderboards.render.site.comparison import comparison

@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PromptTooLong
 from dpicl.harness.data.task import CONTENT_FREE, Record, Task
-from dpicl.harness.evaluation import calibration
+from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.privacy.sampling_schemes import Dealing

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.leaderboards.compare.track import Track, build_tracks
-from dpicl.leaderboards.model.board import Board, Evidence, build_board
+from dpicl.leaderboards.model.board import Board, build_board
+from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from tests.harness.comparison.sides import ones, scored, with_manifest
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external

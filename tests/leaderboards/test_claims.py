@@ -16,14 +16,16 @@ import pytest
 
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model import rows
-from dpicl.leaderboards.model.board import Board, Section, board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.publish.payload import COLUMNS
 from dpicl.leaderboards.publish.publish import plan
-from dpicl.leaderboards.publish.published import COLUMNS
+from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
 from dpicl.leaderboards.render.site.addresses import rows_of
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.site_factory import Page, submission

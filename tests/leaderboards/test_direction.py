@@ -16,7 +16,8 @@ from dpicl.harness.run.results import Documents, Result, Score, from_text, to_te
 from dpicl.leaderboards.compare.sides import Side
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.compare.verdicts import compare
-from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result

@@ -7,7 +7,8 @@ import pytest
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.statistics import ratio_interval
-from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.as_json import board_json
 from tests.leaderboards.factory import ends, make_result
 
 SEEDS, DOCUMENTS = 6, 120

@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.harness.core.errors import ResultError
 from dpicl.leaderboards.compare.track import write_track_page
-from dpicl.leaderboards.compare.track_page import render_page
+from dpicl.leaderboards.render.track_page import render_page
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 from tests.leaderboards.site_factory import history
 

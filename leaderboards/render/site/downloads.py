@@ -10,11 +10,12 @@ import csv
 import io
 import json
 
-from dpicl.leaderboards.model.board import Board, Section, board_json
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import COSTS, SCORES
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import visible
+from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 
 Value = str | float | int | None

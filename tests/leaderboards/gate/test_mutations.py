@@ -11,8 +11,9 @@ from dpicl.harness.cli.output import plain
 from dpicl.leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.references import load_reference
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
-from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.text import visible
+from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
 from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.gate.conftest import World

@@ -8,11 +8,11 @@ from pathlib import Path
 from markupsafe import Markup
 
 from dpicl.leaderboards.compare.track import Track, significant_steps
-from dpicl.leaderboards.compare.track_text import track_notes
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.board_charts import numbered, track_plot, track_words
 from dpicl.leaderboards.render.charts import key
+from dpicl.leaderboards.render.track_text import track_notes
 
 TEMPLATE = "track.html"
 

@@ -20,13 +20,13 @@ from typing import Any
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.harness.run.store import Store
-from dpicl.leaderboards.model.board import Board, Section, board_json
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import numbers
 from dpicl.leaderboards.model.groups import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable, ranks
 from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.render.as_json import submission_json
+from dpicl.leaderboards.render.as_json import board_json, submission_json
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")

@@ -1,0 +1,182 @@
+"""Boards for programs and notebooks: from a suite and a results folder to tables (docs/python.md). `dpicl board`,
+`dpicl plot` and `dpicl.board` build them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, ConsoleOptions, RenderResult
+
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.store import load_attacks, load_external
+from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.harness.core.messages import count, message
+from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.printable import printable
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.options import build, resolve_options
+from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.presence import at_hand
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.selection import Selection, select
+from dpicl.harness.run.store import damaged_said
+from dpicl.harness.run.suite import Changes, Source
+from dpicl.leaderboards.gate import ROOT, known_suites, load_submissions
+from dpicl.leaderboards.model.board import Board, build_board
+from dpicl.leaderboards.model.columns import numbers
+from dpicl.leaderboards.model.comparability import is_retired, may_stand
+from dpicl.leaderboards.model.evidence import Evidence
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.submissions import Submission, on_the_board
+from dpicl.leaderboards.render.terminal import render_terminal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Takes a sentence for the user.
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class BoardView:
+    """A board and what it was made of. kept: our results on it.
+
+    It is shown as `dpicl board` shows it: on a terminal by rich, in a notebook as a table.
+    """
+
+    board: Board
+    selection: Selection
+    kept: list[Result]
+    evidence: Evidence
+    retired: bool = False
+
+    def rows(self) -> Iterator[Row]:
+        """Every row of every table, in the board's order."""
+        for section in self.board.sections:
+            for table in section.tables:
+                yield from (*table.in_order, *table.paper)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with one row for each row of the board; numbers as in board.csv."""
+        import pandas as pd
+
+        names = ("task", "label", "mechanism", "mode", "metric", "unranked")
+        return pd.DataFrame([{**{name: getattr(row, name) for name in names}, **numbers(row)} for row in self.rows()])
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text.from_ansi(render_terminal(self.board, retired=self.retired))
+
+    def __repr__(self) -> str:
+        return printable(render_terminal(self.board, retired=self.retired), styled=True)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame().map(lambda value: printable(value) if isinstance(value, str) else value)
+        return str(frame.to_html(index=False, escape=True))
+
+
+def board(
+    suite: str | Path,
+    *,
+    results: Path | str = DEFAULT_RESULTS,
+    models: Sequence[str] = (),
+    source: Source | None = None,
+    test_records: int | None = None,
+    plugins: Sequence[Path | str] = (),
+    submissions: bool | Path | str = True,
+    retired: bool = False,
+) -> BoardView:
+    """The board of a suite (a file, or the name of a shipped one) from the results in a folder.
+
+    submissions: whether submitted methods stand on it, or the folder that holds them. retired: whether results of
+        retired versions are shown as well.
+    Raises UsageError for what is not known, ResultError where there is no result.
+    """
+    changes = Changes(models=models, source=source, test_records=test_records)
+    files = [Path(each) for each in plugins]
+    selection = select(str(suite), Path(results), files, changes, reveal=True)
+    folder = None if isinstance(submissions, bool) else Path(submissions)
+    own = [] if submissions is False else submissions_of(folder, message, str(suite), selection.suite.name)
+    return board_view(selection, own, retired, message)
+
+
+def board_view(selection: Selection, submissions: Sequence[Submission], retired: bool, tell: Tell) -> BoardView:
+    """The board of a selection. Raises ResultError without a result for it."""
+    suite, store = selection.suite, selection.store
+    results, damaged = store.load_all()
+    if damaged:
+        tell(damaged_said(damaged, moved=False))
+    kept = [result for result in results if may_stand(result, suite, selection.cells)]
+    old = [result for result in results if is_retired(result, suite)]
+    if left_out := len(results) - len(kept) - len(old):
+        tell(f"{count(left_out, 'result')} with other suite settings, model, source, limit or options left out.")
+    submitted, _ = on_the_board(submissions)
+    no_longer = [*old, *(result for result in submitted if is_retired(result, suite))]
+    if no_longer and not retired:
+        tell(f"{count(len(no_longer), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
+    if not kept and not (no_longer and retired):
+        raise ResultError(
+            f"There is no result of suite {suite.name} with these settings under {store.folder.parent};"
+            f" run `dpicl run {selection.asked}`."
+        )
+    kept, notes = at_hand(kept, Fingerprints(download=False))
+    evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
+    made = build_board(kept, selection.asked, evidence, submissions, no_longer)
+    return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
+
+
+def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: str | None = None) -> list[Submission]:
+    """The submissions (to one suite) that pass the gate's cheap checks; a sentence for each other one.
+
+    folder: None for those of the project. asked: a suite's file or name that is known besides the shipped ones.
+    Raises UsageError for a folder that is not there.
+    """
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions.")
+    more = [] if asked is None else [find_suite(asked)]
+    found, problems = load_submissions(folder or ROOT, known_suites(more), suite)
+    for problem in problems:
+        tell(f"dpicl: {problem}")
+    return found
+
+
+def read_evidence(results: Path, tell: Tell) -> tuple[list[AttackResult], list[External]]:
+    """Every attack result and every external evaluation; one sentence about files that are neither."""
+    attacks, damaged = load_attacks(results)
+    external, more = load_external(results)
+    for bad, what in ((damaged, "attack result"), (more, "external evaluation")):
+        if bad:
+            others = f"; so are {len(bad) - 1} more" if len(bad) > 1 else ""
+            tell(f"dpicl: {bad[0].path} is no {what} of this version and is ignored: {bad[0].reason}{others}.")
+    return attacks, external
+
+
+def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]], tell: Tell) -> Evidence:
+    """What `read_evidence` finds, as boards take it."""
+    attacks, external = read_evidence(results, tell)
+
+    def defaults(mechanism: str, task: str) -> Mapping[str, Any]:
+        return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
+
+    return Evidence(tuple(attacks), tuple(external), defaults)
+
+
+def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[str, str]]:
+    """Why rows of the suite have no result on a task, where the mechanism says so itself."""
+    there = {(result.cell.label, result.cell.task) for result in results}
+    reasons: dict[tuple[str, str], str] = {}
+    for cell in selection.cells:
+        key = (cell.label, cell.task)
+        cls = selection.mechanisms[cell.mechanism].cls
+        if key in there or key in reasons or cls.skip is Mechanism.skip:
+            continue
+        if reason := build(cls, cell.options).skip(Task.without_records(cell.task)):
+            reasons[key] = reason
+    return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]
