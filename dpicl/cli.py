@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 
 from dpicl.harness.cli import (
@@ -28,33 +29,38 @@ from dpicl.harness.cli import (
 from dpicl.harness.core.errors import DpiclError, told
 from dpicl.harness.core.plugins import place_in_plugin
 from dpicl.harness.core.printable import printable
-from dpicl.leaderboards.cli import board, compare, publish, submit, track
+from dpicl.leaderboards.cli import board, compare, live, publish, submit, track
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
 INTERRUPTED = 130
 
-_GROUPS = (
-    run,
-    board,
-    compare,
-    track,
-    publish,
-    submit,
-    listing,
-    privacy,
-    account,
-    attack,
-    audit,
-    check,
-    new,
-    lm_eval,
-    cache,
-    doctor,
+#: Adds one command or several to the parser.
+Group = Callable[[arguments.Subparsers], None]
+
+#: All commands, in the order of `dpicl --help`. Those of boards belong to another floor: whoever assembles the program
+#: gives `main` a list of its own.
+GROUPS: Sequence[Group] = (
+    partial(run.add, wandb=live.LiveWandb, wandb_flags=publish.add_wandb_flags),
+    board.add,
+    compare.add,
+    track.add,
+    publish.add,
+    submit.add,
+    listing.add,
+    privacy.add,
+    account.add,
+    attack.add,
+    audit.add,
+    check.add,
+    new.add,
+    lm_eval.add,
+    cache.add,
+    doctor.add,
 )
 
 
-def build_parser() -> tuple[arguments.Parser, list[str]]:
+def build_parser(groups: Sequence[Group] = GROUPS) -> tuple[arguments.Parser, list[str]]:
     """The parser, and the names of the commands."""
     parser = arguments.Parser(
         prog="dpicl",
@@ -63,18 +69,18 @@ def build_parser() -> tuple[arguments.Parser, list[str]]:
     )
     parser.add_argument("--version", action="version", version=f"dpicl {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in _GROUPS:
-        group.add(subparsers)
+    for add in groups:
+        add(subparsers)
     return parser, list(subparsers.choices)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, groups: Sequence[Group] = GROUPS) -> int:
     """Runs one command; returns 0, 1 when a check failed, 2 for a bad use, or for a plugin that fails where no
     cell of a run can end alone. A bug of ours shows its traceback."""
     _show_warnings()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser, commands = build_parser()
+        parser, commands = build_parser(groups)
         parsed = arguments.parse(parser, argv, commands)
         parsed.argv = argv
         code: int = parsed.run(parsed)

@@ -62,7 +62,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.core.errors import UsageError, unknown
+    from dpicl.harness.core.errors import UsageError
     from dpicl.harness.core.seeds import accounted_delta
     from dpicl.harness.data.task import Task
     from dpicl.harness.mechanism.bases import AnswerMechanism
@@ -70,16 +70,14 @@ def _calibrate(arguments: argparse.Namespace) -> int:
     from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
     from dpicl.harness.privacy.events import to_json
     from dpicl.harness.run.releasing import calibrated, per_query_epsilon
-    from dpicl.harness.run.selection import task_facts
 
     cls = find_mechanism(arguments.mechanism, load_mechanisms(arguments.plugin))
-    if arguments.task not in (known := task_facts()):
-        raise unknown("task", arguments.task, known)
+    task = Task.without_records(arguments.task)
     options = resolve_options(cls, arguments.task, options_of(cls.name, arguments.option))
     mechanism = build(cls, options)
     if arguments.queries and not isinstance(mechanism, AnswerMechanism):
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
-    if reason := mechanism.skip(Task.without_records(arguments.task)):
+    if reason := mechanism.skip(task):
         raise UsageError(f"{cls.name} cannot do {arguments.task}: {reason}.")
     if arguments.noise == "secure" and arguments.size is None:
         raise UsageError(

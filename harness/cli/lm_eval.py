@@ -74,7 +74,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.evaluation import lm_eval_model  # registers the model
+    from dpicl.harness.run import lm_eval_model  # registers the model
 
     settings = {
         "mechanism": arguments.mechanism,

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
 from dpicl.harness.attacks.targets import Target
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
@@ -30,8 +29,7 @@ class MyAttack(Attack):
     length: int = 4
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise UsageError(f"Option length must be at least 1, not {self.length}.")
+        self.require_at_least(length=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         # Decide: what the attack says nothing about.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import FULL, QUICK, Evidence
+from dpicl.harness.conformance.evidence import FULL, QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism
 from dpicl.harness.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
@@ -123,7 +123,7 @@ def test_every_file_of_the_folder_is_listed_and_every_check_but_the_audit_is_nam
 def test_a_broken_mechanism_is_named_by_the_right_check(name):
     check, task, sentence, _ = BROKEN[name]
     verdict = CHECKS[check](
-        Evidence(set_up(broken(name), task, OPTIONS.get(name, {}), seed=0), EFFORT.get(name, QUICK))
+        CheckEvidence(set_up(broken(name), task, OPTIONS.get(name, {}), seed=0), EFFORT.get(name, QUICK))
     )
     assert verdict.status == "failed"
     assert sentence in verdict.why
@@ -131,7 +131,7 @@ def test_a_broken_mechanism_is_named_by_the_right_check(name):
 
 @pytest.fixture(scope="module", params=[SoundVoting, SoundTokens])
 def sound(request):
-    return Evidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
+    return CheckEvidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check != "audit"])
@@ -141,12 +141,12 @@ def test_a_sound_twin_passes_the_same_check(sound, check):
 
 def test_the_exact_audit_adds_up_what_neighbours_cost():
     """Twice the charged zCDP: a sum that moves by sqrt(2) in place of 1."""
-    verdict = CHECKS["audit"](Evidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
+    verdict = CHECKS["audit"](CheckEvidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
     assert verdict.status == "failed" and "cost 2 times" in verdict.why
 
 
 def test_the_experimental_audit_sees_a_leak_that_is_in_no_noisy_sum():
-    verdict = CHECKS["audit"](Evidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
+    verdict = CHECKS["audit"](CheckEvidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
     assert verdict.status == "failed" and "can be told apart" in verdict.why
 
 
