@@ -1,63 +1,49 @@
-"""The command `dpicl`. What each command does is in harness/commands; docs/command-line.md is the reference."""
+"""The command `dpicl`: harness/cli and leaderboards/cli hold what each command does; see docs/command-line.md."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 
-from dpicl.harness.cli import (
-    account,
-    arguments,
-    attack,
-    audit,
-    cache,
-    check,
-    doctor,
-    listing,
-    lm_eval,
-    new,
-    output,
-    run,
-)
-from dpicl.harness.cli import (
-    calibrate as privacy,
-)
+from dpicl.harness.cli import arguments, output
 from dpicl.harness.core.errors import DpiclError, told
 from dpicl.harness.core.plugins import place_in_plugin
 from dpicl.harness.core.printable import printable
-from dpicl.leaderboards.cli import board, compare, publish, submit, track
-from dpicl.leaderboards.cli import plot as plot_command
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
 BAD_USE = 2
 INTERRUPTED = 130
 
-_GROUPS = (
-    run,
-    board,
-    plot_command,
-    compare,
-    track,
-    publish,
-    submit,
-    listing,
-    privacy,
-    account,
-    attack,
-    audit,
-    check,
-    new,
-    lm_eval,
-    cache,
-    doctor,
-)
+_HARNESS, _BOARDS = "dpicl.harness.cli", "dpicl.leaderboards.cli"
+#: Module -> its commands, in the order of `dpicl --help`. A module is imported when one of its commands is asked for.
+COMMANDS = {
+    f"{_HARNESS}.run": ("run", "plan"),
+    f"{_BOARDS}.board": ("board",),
+    f"{_BOARDS}.plot": ("plot",),
+    f"{_BOARDS}.compare": ("compare",),
+    f"{_BOARDS}.track": ("track",),
+    f"{_BOARDS}.publish": ("publish",),
+    f"{_BOARDS}.submit": ("submit",),
+    f"{_HARNESS}.listing": ("list",),
+    f"{_HARNESS}.calibrate": ("calibrate",),
+    f"{_HARNESS}.account": ("account",),
+    f"{_HARNESS}.attack": ("attack",),
+    f"{_HARNESS}.audit": ("audit",),
+    f"{_HARNESS}.check": ("check",),
+    f"{_HARNESS}.new": ("new",),
+    f"{_HARNESS}.lm_eval": ("lm-eval",),
+    f"{_HARNESS}.cache": ("cache",),
+    f"{_HARNESS}.doctor": ("doctor",),
+}
 
 
-def build_parser() -> tuple[arguments.Parser, list[str]]:
-    """The parser, and the names of the commands."""
+def build_parser(command: str | None = None) -> tuple[arguments.Parser, list[str]]:
+    """The parser, and the names of the commands. command: the only one that is needed, where it is known."""
     parser = arguments.Parser(
         prog="dpicl",
         description="Differentially private in-context learning, compared at the same proved epsilon.",
@@ -65,9 +51,21 @@ def build_parser() -> tuple[arguments.Parser, list[str]]:
     )
     parser.add_argument("--version", action="version", version=f"dpicl {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for group in _GROUPS:
-        group.add(subparsers)
-    return parser, list(subparsers.choices)
+    known = [name for names in COMMANDS.values() for name in names]
+    for module, names in COMMANDS.items():
+        if command not in known or command in names:
+            _add(module, subparsers)
+    return parser, known
+
+
+def _add(module: str, subparsers: Any) -> None:
+    add = importlib.import_module(module).add
+    if module == f"{_HARNESS}.run":  # what follows a run and shows it is of the upper floor
+        live = importlib.import_module(f"{_BOARDS}.live")
+        publish = importlib.import_module(f"{_BOARDS}.publish")
+        add(subparsers, wandb=live.LiveWandb, wandb_flags=publish.add_wandb_flags)
+    else:
+        add(subparsers)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _show_warnings()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser, commands = build_parser()
+        parser, commands = build_parser(argv[0] if argv else None)
         parsed = arguments.parse(parser, argv, commands)
         parsed.argv = argv
         code: int = parsed.run(parsed)

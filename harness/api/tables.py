@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
-from dpicl.harness.conformance.kit import Finding
+from dpicl.harness.conformance.kit import CheckFinding
 from dpicl.harness.core.printable import printable
 from dpicl.harness.run.results import Result
 
@@ -94,14 +94,14 @@ class Results(Rows[Result]):
         }
 
 
-class Findings(Rows[Finding]):
+class Findings(Rows[CheckFinding]):
     """What the checks of the conformance kit saw. ok: whether none of them failed."""
 
     @property
     def ok(self) -> bool:
         return all(finding.status != "failed" for finding in self.items)
 
-    def row(self, item: Finding) -> dict[str, Any]:
+    def row(self, item: CheckFinding) -> dict[str, Any]:
         return {"check": item.check, "status": item.status, "task": item.task, "seen": item.why}
 
 

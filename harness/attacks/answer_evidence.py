@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,21 +18,18 @@ from dpicl.harness.attacks.audit_rules import (
     table,
 )
 from dpicl.harness.attacks.audit_runs import AnswerRuns, Seen
+from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import canary
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import FinalPrompt, Report
-from dpicl.harness.data.task import Record
+from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.run.output_cache import OutputCache
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.audit_settings import AuditSettings
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
 
 
 class AnswerEvidence:

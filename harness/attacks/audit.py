@@ -17,7 +17,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,24 +27,22 @@ from dpicl.harness.attacks.audit_settings import AuditSettings, sample_size
 from dpicl.harness.attacks.canaries import held_out
 from dpicl.harness.attacks.demonstration_evidence import DemonstrationEvidence
 from dpicl.harness.attacks.driver import result_of, subject_of
-from dpicl.harness.attacks.lower_bounds import Bound, split_bounds
+from dpicl.harness.attacks.lower_bounds import split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
-from dpicl.harness.attacks.paired import PairedBound, paired_bounds
+from dpicl.harness.attacks.paired import paired_bounds
 from dpicl.harness.attacks.results import AttackResult, Decision, LowerBound, Subject, attack_id
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report, Sizes, silent
+from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.pipeline import Meter
 from dpicl.harness.run.releasing import Release, Stated, calibrated
 from dpicl.harness.run.results import storable
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask, Task
-    from dpicl.harness.models.base import LanguageModel
 
 #: Draws of the noise of the published bootstrap.
 TRIALS: Final = 400_000
@@ -158,10 +156,7 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
         raise UsageError("A run gave NaN, and a run cannot be left out afterwards; `dpicl check` looks for the reason.")
     seen = (evidence.members, evidence.others, rule.decide, rule.candidates, settings.delta, settings.confidence)
     separate = split_bounds(*seen, settings.seed)
-    found: Bound | PairedBound = separate.valid(gaussian)
-    trials = separate.gdp.trials_in, separate.gdp.trials_out
-    if evidence.probabilities:
-        found = paired_bounds(*seen, settings.seed).valid(gaussian)
+    found = (paired_bounds(*seen, settings.seed) if evidence.probabilities else separate).valid(gaussian)
     bound = LowerBound(
         epsilon=found.epsilon,
         delta=settings.delta,
@@ -175,8 +170,8 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
             tpr_lower=found.tpr_lower,
             fpr=found.fpr,
             fpr_upper=found.fpr_upper,
-            trials_in=trials[0],
-            trials_out=trials[1],
+            trials_in=found.trials_in,
+            trials_out=found.trials_out,
         ),
     )
     return bound, {

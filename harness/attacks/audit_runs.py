@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,22 +20,18 @@ from dpicl.harness.attacks.watchers import CoupledCoins, Forcing, Observation, R
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Partition, Sizes
-from dpicl.harness.data.task import Record
+from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism
 from dpicl.harness.mechanism.outputs import checked_answer, checked_demonstrations
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet, Sample
+from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.release_hooks import Door, Watcher, watching
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.privacy.private_set import PrivateRecord
-
-Slots = tuple[tuple["PrivateRecord", ...], ...]
+Slots = tuple[tuple[PrivateRecord, ...], ...]
 
 #: How many ranks are tried until a forced text is as long as it may be.
 _MOST_TRIES = 40

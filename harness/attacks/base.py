@@ -10,19 +10,16 @@ import hashlib
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from dpicl.harness.attacks.results import Access, Estimate, LowerBound
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.plugins import Pluggable
-from dpicl.harness.core.vocabulary import Partition, Report, silent
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.targets import Target
-    from dpicl.harness.core.cell import ReleaseConfig
-    from dpicl.harness.core.vocabulary import Record
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.mechanism.bases import Mechanism
-    from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.core.vocabulary import Partition, Record, Report, silent
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.models.base import LanguageModel
 
 
 class TargetMaker(Protocol):

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
 
@@ -36,10 +35,7 @@ class Brainwash(Attack):
     words: int | None = 20
 
     def __post_init__(self) -> None:
-        for name in ("repeats", "words"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"Option {name} must be at least 1, not {value}.")
+        self.require_at_least(repeats=1, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "classification":

@@ -11,22 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final
 
 import numpy as np
 
 from dpicl.harness.attacks.views import NO, YES, free_text, yes_or_no
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.vocabulary import Query
-from dpicl.harness.data.task import Record
+from dpicl.harness.data.task import Record, Task
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import EmbeddingModel
 from dpicl.harness.run.prompts import label_endings
 
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.models.embeddings import EmbeddingModel
-
-Question = Literal["inquiry", "lookup"]
 QUESTIONS: Final = ("inquiry", "lookup")
 
 #: Outputs for a canary among texts; the one that is farthest from the model's own answer is used.

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 from scipy.special import softmax
 
 from dpicl.harness.attacks.audit_rules import SIDES, AuditEvidence, Fit, Rule, as_it_is, linear, reference_vector
 from dpicl.harness.attacks.audit_runs import DemonstrationRuns
+from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import held_out
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report
-from dpicl.harness.data.task import NEUTRAL_LABEL, Record
+from dpicl.harness.data.task import NEUTRAL_LABEL, Record, Task
 from dpicl.harness.mechanism.bases import DemonstrationMechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.release_hooks import Door
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.audit_settings import AuditSettings
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
 
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000

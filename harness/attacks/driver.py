@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dpicl.harness.attacks.base import Attack, AttackSetup
 from dpicl.harness.attacks.games import deal
@@ -19,17 +19,15 @@ from dpicl.harness.attacks.targets import Target, target
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Partition, Record, Report, silent
+from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, sized_options
 from dpicl.harness.mechanism.registry import find_mechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.harness.run.releasing import Release
 from dpicl.harness.run.results import Cost, storable
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.run.workbench import Workbench
+from dpicl.harness.run.workbench import Workbench
 
 #: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
 #: suffice and that a processor can run. They stand in every result. T = 15 tokens: PRISM's attacks.

@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Partition
-from dpicl.harness.data.task import Record
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
+from dpicl.harness.data.task import Record, Task
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 
@@ -31,8 +30,7 @@ class Gap(Attack):
     words: int | None = None
 
     def __post_init__(self) -> None:
-        if self.words is not None and self.words < 1:
-            raise UsageError(f"Option words must be at least 1, not {self.words}.")
+        self.require_at_least(words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind == "json":

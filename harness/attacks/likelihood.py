@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from scipy.special import log_softmax
 
@@ -31,12 +30,9 @@ from dpicl.harness.attacks.membership import (
     shown_finding,
     shows_records,
 )
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.attacks.targets import Target
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.targets import Target
 
 
 @dataclass(frozen=True)
@@ -56,10 +52,7 @@ class Likelihood(Attack):
     normalised: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("generations", 1), ("trials", 4), ("words", 1)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise UsageError(f"Option {name} must be at least {least}, not {value}.")
+        self.require_at_least(generations=1, trials=4, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if isinstance(mechanism, AnswerMechanism):

@@ -6,30 +6,25 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpicl.harness.attacks import rates
-from dpicl.harness.attacks.base import AttackFinding
+from dpicl.harness.attacks.base import AttackFinding, AttackSetup
 from dpicl.harness.attacks.one_run import OneRun, one_run_bound
 from dpicl.harness.attacks.results import Estimate, LowerBound
+from dpicl.harness.attacks.targets import QueryView, Target
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Partition, Query
+from dpicl.harness.core.vocabulary import Partition, Query, Record
+from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.options import fixed_epsilon
 
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.base import AttackSetup
-    from dpicl.harness.attacks.targets import QueryView, Target
-    from dpicl.harness.core.vocabulary import Record
-    from dpicl.harness.data.task import Task
-
 #: What a candidate is asked about: one or more texts of queries.
-Questions = Callable[["Record"], Sequence[str]]
+Questions = Callable[[Record], Sequence[str]]
 #: The scores of candidates from the answers to their questions.
-Score = Callable[[Sequence["Record"], Sequence[Sequence[str]]], Sequence[float]]
+Score = Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]]
 
 CONFIDENCE = 0.95
 #: Why a result has no lower bound on epsilon.

@@ -26,7 +26,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from dpicl.harness.attacks.limits import mean_lower, mean_upper
-from dpicl.harness.attacks.lower_bounds import checked_alpha, halves
+from dpicl.harness.attacks.lower_bounds import Bound, LowerBounds, checked_alpha, halves
 from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
 from dpicl.harness.core.errors import UsageError
 
@@ -46,38 +46,17 @@ Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class PairedBound:
-    """epsilon, mu: lower bounds (mu is 0 for `rates`). tpr, fpr: realised rates of the rule on the judging runs;
-    tpr_lower, fpr_upper: what they alone show at alpha/2 each (the bound comes from their difference, and says more).
+class PairedBound(Bound):
+    """A bound on the judging runs; tpr_lower and fpr_upper are what they alone show at alpha/2 each (the bound comes
+    from their difference, and says more). mu is 0 where the bound is one of rates.
 
-    threshold, above: the rule. slope: x of the difference p - e^x q that refutes; swapped: whether it is that of the
-    complements, (1 - q) - e^x (1 - p). limit: lower limit of its mean.
+    slope: x of the difference p - e^x q that refutes; swapped: whether it is that of the complements,
+    (1 - q) - e^x (1 - p). limit: lower limit of its mean.
     """
 
-    epsilon: float
-    mu: float
-    threshold: float
-    above: bool
     swapped: bool
     slope: float
     limit: float
-    tpr: float
-    tpr_lower: float
-    fpr: float
-    fpr_upper: float
-    pairs: int
-
-
-@dataclass(frozen=True)
-class PairedBounds:
-    """gdp: for compositions of Gaussian releases. rates: for every mechanism. Each holds at the confidence."""
-
-    gdp: PairedBound
-    rates: PairedBound
-
-    def valid(self, gaussian: bool) -> PairedBound:
-        """The one that holds for the release."""
-        return self.gdp if gaussian else self.rates
 
 
 @dataclass(frozen=True)
@@ -102,7 +81,8 @@ class _Rule:
             tpr_lower=float(mean_lower(p, alpha / 2)),
             fpr=float(q.mean()),
             fpr_upper=float(mean_upper(q, alpha / 2)),
-            pairs=len(p),
+            trials_in=len(p),
+            trials_out=len(q),
         )
 
 
@@ -114,7 +94,7 @@ def paired_bounds(
     delta: float,
     confidence: float = 0.95,
     seed: int = 0,
-) -> PairedBounds:
+) -> LowerBounds:
     """Bounds from runs members[i], others[i] that belong together; the pairs are independent of each other.
 
     decide(runs, thresholds[k]) -> [n, k] probabilities of "in". candidates(members, others) -> thresholds[k], called
@@ -138,7 +118,7 @@ def paired_bounds(
     steep = _Rule(float(tried[index]), above, slope=slope)
     index, above, swapped = _rates_rule(p, q, delta)
     plain = _Rule(float(tried[index]), above, swapped=swapped)
-    return PairedBounds(_gdp(steep, *judged(steep), delta, alpha), _rates(plain, *judged(plain), delta, alpha))
+    return LowerBounds(_gdp(steep, *judged(steep), delta, alpha), _rates(plain, *judged(plain), delta, alpha))
 
 
 def _gdp(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.copying import copied_spans, overlaps
@@ -29,9 +29,7 @@ from dpicl.harness.core.vocabulary import Demonstration, Query
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
-
-if TYPE_CHECKING:
-    from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.base import LanguageModel
 
 #: PRISM's question, the same for numbers, and the addition by which Zeng et al. make a model repeat its context. Each
 #: with the first words of the answer (ours): a small model otherwise answers all of them with a line break.
@@ -58,8 +56,7 @@ class Pii(Attack):
     room: int = 32
 
     def __post_init__(self) -> None:
-        if self.room < 1:
-            raise UsageError(f"Option room must be at least 1, not {self.room}.")
+        self.require_at_least(room=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "json":

@@ -9,7 +9,7 @@ runs teach the direction, the others are told apart. Unlike them, no bound is re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,12 +24,9 @@ from dpicl.harness.attacks.membership import CONFIDENCE, measures_of
 from dpicl.harness.attacks.results import Access
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.run.releasing import calibrated
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.mechanism.bases import Mechanism
 
 
 @dataclass(frozen=True)
@@ -47,8 +44,7 @@ class ReferenceVector(Attack):
     words: int = 12
 
     def __post_init__(self) -> None:
-        if self.runs < 16:
-            raise UsageError(f"Option runs of reference_vector must be at least 16, not {self.runs}.")
+        self.require_at_least(runs=16)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         """See Attack."""

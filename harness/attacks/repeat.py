@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
 from dpicl.harness.attacks.views import free_text
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.models.embeddings import check_name, load_embeddings
@@ -39,9 +38,7 @@ class Repeat(Attack):
 
     def __post_init__(self) -> None:
         check_name(self.embedding)
-        for name in ("words", "room"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"Option {name} must be at least 1, not {getattr(self, name)}.")
+        self.require_at_least(words=1, room=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         return cannot_answer(mechanism, task, self._view(task))

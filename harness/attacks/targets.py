@@ -8,7 +8,6 @@ anything. So zero-shot and real demonstrations, the ends of the scale, are targe
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,19 +15,17 @@ from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Report, silent
+from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
 from dpicl.harness.run.releasing import Release, release
 
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Record, Task
-    from dpicl.harness.models.base import LanguageModel
-
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
-QueryView = Callable[["Task"], "Task"]
+QueryView = Callable[[Task], Task]
 
 
 class Target:

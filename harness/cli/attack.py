@@ -72,14 +72,10 @@ def _attack(arguments: argparse.Namespace) -> int:
 def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> AttackSettings:
     """The task is loaded, the model is not."""
     from dpicl.harness.attacks.driver import MEMBERS, AttackSettings
-    from dpicl.harness.core.errors import unknown
     from dpicl.harness.data.task import Task
-    from dpicl.harness.run.selection import task_facts
 
     if not arguments.mechanism or not arguments.task:
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
-    if arguments.task not in (known := task_facts()):
-        raise unknown("task", arguments.task, known)
     if arguments.others is not None and not attack.membership:
         raise UsageError(f"The attack {attack.name} compares no members with others; leave --others out.")
     return AttackSettings(

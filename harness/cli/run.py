@@ -6,8 +6,9 @@ import argparse
 import shlex
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import (
@@ -20,8 +21,6 @@ from dpicl.harness.cli.arguments import (
     whole,
 )
 from dpicl.harness.core.errors import UsageError
-from dpicl.leaderboards.cli.live import LiveWandb
-from dpicl.leaderboards.cli.publish import add_wandb_flags
 
 if TYPE_CHECKING:
     from dpicl.harness.core.cell import Cell
@@ -30,8 +29,24 @@ if TYPE_CHECKING:
     from dpicl.harness.run.selection import Selection
 
 
-def add(subparsers: Subparsers) -> None:
-    """Adds both commands."""
+class Follower(Protocol):
+    """What is told of cells as they finish, such as a sink of results; it never stops a run."""
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is over."""
+
+    def finish(self) -> None:
+        """The run is over."""
+
+
+#: (arguments, selection, the cells that will be run) -> what follows them.
+Follow = Callable[[argparse.Namespace, "Selection", "Sequence[Cell]"], Follower]
+
+
+def add(
+    subparsers: Subparsers, wandb: Follow | None = None, wandb_flags: Callable[[Any, str], None] | None = None
+) -> None:
+    """Adds both commands. wandb: what follows a run with --wandb; wandb_flags: adds its flags, with a prefix."""
     run = add_command(
         subparsers,
         "run",
@@ -47,8 +62,10 @@ def add(subparsers: Subparsers) -> None:
     )
     run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
-    run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
-    add_wandb_flags(run, "wandb-")
+    run.set_defaults(follow=wandb, wandb=False)
+    if wandb_flags is not None:
+        run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
+        wandb_flags(run, "wandb-")
     plan = add_command(
         subparsers,
         "plan",
@@ -61,7 +78,7 @@ def add(subparsers: Subparsers) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     from dpicl.harness.run.costs import Costs
-    from dpicl.harness.run.engines import Done, Job, Step, make_engine, work
+    from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine, work
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import check_sources, presence
     from dpicl.harness.run.progress import TimeLeft, shown
@@ -82,13 +99,13 @@ def _run(arguments: argparse.Namespace) -> int:
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
     left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld=_secure(selection))
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin), reveal=arguments.reveal_records)
-    live = LiveWandb(arguments, selection, missing) if arguments.wandb else None
+    live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
     finished: list[Done] = []
     start = time.perf_counter()
     if missing:
         with shown(len(missing), left) as show:
 
-            def report(event: Step | Done) -> None:
+            def report(event: CellProgress | Done) -> None:
                 show(event)
                 if live is not None and isinstance(event, Done) and event.status != "busy":
                     live.finished(event.cell)
@@ -105,7 +122,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _check_wandb(arguments: argparse.Namespace) -> None:
     """Raises UsageError for flags of W&B without --wandb."""
     for name in ("project", "entity", "mode"):
-        if getattr(arguments, f"wandb_{name}") is not None and not arguments.wandb:
+        if getattr(arguments, f"wandb_{name}", None) is not None and not arguments.wandb:
             raise UsageError(f"--wandb-{name} publishes nothing by itself; add --wandb, or leave it out.")
 
 

@@ -79,7 +79,7 @@ class Replay:
     run: Transcript
 
 
-class Evidence:
+class CheckEvidence:
     """All that is known of one bench."""
 
     def __init__(self, bench: Bench, effort: Effort = FULL) -> None:

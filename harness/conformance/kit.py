@@ -22,7 +22,7 @@ from dpicl.harness.conformance.checks.noise import noise
 from dpicl.harness.conformance.checks.replay import no_crash, post_processing, public_labels
 from dpicl.harness.conformance.checks.reproducible import non_private, seeds
 from dpicl.harness.conformance.checks.sampling import sampling
-from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
 from dpicl.harness.conformance.guard import RUN_SECONDS, attempt, interruptible
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.variants import Variant, variants
@@ -32,7 +32,7 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, resolve_options
 
-Check = Callable[[Evidence], Verdict]
+Check = Callable[[CheckEvidence], Verdict]
 
 #: Name -> check, in the order in which they are shown.
 CHECKS: Final[Mapping[str, Check]] = {
@@ -59,7 +59,7 @@ TASKS: Final = ("agnews", "mit_g", "samsum", "wikimovies")
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """What one check says. task: where it was seen ('' where all tasks say it)."""
 
     check: str
@@ -85,7 +85,7 @@ def check_mechanism(
     options: Mapping[str, Any] = MappingProxyType({}),
     seed: int = 0,
     report: Callable[[str, str], None] = lambda task, check: None,
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """One finding a check, in the order of `CHECKS`.
 
     task: None for one of every kind that the mechanism does. options: of the mechanism; others are small ones.
@@ -97,7 +97,7 @@ def check_mechanism(
         if isinstance(error, DpiclError):
             raise error
         if names is None:
-            return [Finding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
+            return [CheckFinding(check, v.status, "", v.why) for check, v in _broken("before a run", error).items()]
         verdicts: dict[str, list[tuple[str, Verdict]]] = {name: [] for name in CHECKS}
         seen: set[tuple[object, ...]] = set()
         for number, name in enumerate(names):
@@ -135,7 +135,7 @@ def _on_one_task(
     if bench is None:
         yield from _broken("before a run", error).items()
         return
-    evidence = Evidence(bench)
+    evidence = CheckEvidence(bench)
     verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
     plain, _ = attempt(lambda: evidence.plain)
@@ -154,7 +154,7 @@ def _with_other_settings(
         bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
         if bench is None:
             continue  # the mechanism refuses it
-        evidence = Evidence(bench, QUICK)
+        evidence = CheckEvidence(bench, QUICK)
         run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
         error = error or (run.error if run else None)
         if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
@@ -179,7 +179,7 @@ def _alike(other: Transcript, plain: Transcript) -> bool:
     )
 
 
-def on_one_bench(evidence: Evidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
+def on_one_bench(evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
     """Verdicts of these checks, whatever happens; of all of them where the mechanism does not run at all."""
     plain, error = attempt(lambda: evidence.plain)
     error = error or (plain.error if plain else None)
@@ -202,10 +202,10 @@ def _broken(when: str, error: BaseException | None) -> dict[str, Verdict]:
     return verdicts
 
 
-def _worst(check: str, seen: list[tuple[str, Verdict]]) -> Finding:
+def _worst(check: str, seen: list[tuple[str, Verdict]]) -> CheckFinding:
     """The first failure; else the first pass; else why the check does not apply."""
     for status in ("failed", "passed", "not applicable"):
         for task, verdict in seen:
             if verdict.status == status:
-                return Finding(check, verdict.status, task, verdict.why)
+                return CheckFinding(check, verdict.status, task, verdict.why)
     raise AssertionError("unreachable: every check was run on a task")

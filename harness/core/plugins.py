@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
 
-from dpicl.harness.core.errors import DpiclError, PluginError, told
+from dpicl.harness.core.errors import DpiclError, PluginError, UsageError, told
 
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
@@ -41,6 +41,13 @@ class Pluggable(ABC):
     name: ClassVar[str]
     #: Where it comes from, for tables and pages.
     source: ClassVar[str]
+
+    def require_at_least(self, **least: int) -> None:
+        """Raises UsageError for an option below its least value (None means 'not used')."""
+        for name, smallest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < smallest:
+                raise UsageError(f"Option {name} must be at least {smallest}, not {value}.")
 
 
 P = TypeVar("P", bound=Pluggable)

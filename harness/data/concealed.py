@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from os import devnull
-from typing import TYPE_CHECKING, TextIO, TypeVar
+from typing import Any, TextIO, TypeVar
 
 from dpicl.harness.core.errors import Concealed
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.config import check_source, load_config, source_spec
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
+from dpicl.harness.data.task import Task
 
 T = TypeVar("T")
 
@@ -52,28 +50,13 @@ def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> 
     raise Concealed(sentence)
 
 
-def load_task(
-    name: str,
-    source: str,
-    secure: bool,
-    *,
-    limit_train: int | None = None,
-    limit_test: int | None = None,
-    seed: int = 0,
-    sizes: Mapping[str, int] | None = None,
-) -> Task:
+def load_task(name: str, source: str, secure: bool, **limits: Any) -> Task:
     """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named."""
-    from dpicl.harness.data.task import Task
-
     config = load_config(name)
     source = data_sources.resolve(source, name)
     check_source(source_spec(config), source)
     data_sources.check_there(source_spec(config), source)
-    return concealed(
-        secure,
-        lambda: Task.load(name, source, limit_train=limit_train, limit_test=limit_test, seed=seed, sizes=sizes),
-        _READING.format(name=name),
-    )
+    return concealed(secure, lambda: Task.load(name, source, **limits), _READING.format(name=name))
 
 
 @contextmanager

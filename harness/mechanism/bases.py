@@ -19,24 +19,21 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
-from dpicl.harness.core.errors import UsageError
+import numpy as np
+from dp_accounting import DpEvent
+
 from dpicl.harness.core.plugins import Pluggable
+from dpicl.harness.core.seeds import PublicStreams
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Sizes
+from dpicl.harness.data.task import PublicTask
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import Dealing, Way
 
-if TYPE_CHECKING:
-    import numpy as np
-    from dp_accounting import DpEvent
-
-    from dpicl.harness.core.seeds import PublicStreams
-    from dpicl.harness.data.task import PublicTask
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-
 #: The records of one prompt.
-Slot = Sequence["PrivateRecord"]
+Slot = Sequence[PrivateRecord]
 
 
 @dataclass(frozen=True)
@@ -171,12 +168,7 @@ class AnswerMechanism(Mechanism):
     sampling_seed: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("slots", "examples_per_slot", "record_tokens"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"Option {name} must be at least 1, not {value}.")
-        if self.sampling_seed is not None and self.sampling_seed < 0:
-            raise UsageError(f"Option sampling_seed must be 0 or more, not {self.sampling_seed}.")
+        self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
         self.dealing  # noqa: B018  refuses an unknown partition
 
     @property

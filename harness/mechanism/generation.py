@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
 from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.task import Record
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.privacy.private_set import PrivateRecord
+from dpicl.harness.data.task import PublicTask, Record
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy.private_set import PrivateRecord
 
 
 class PromptWriter:

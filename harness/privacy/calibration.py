@@ -82,7 +82,7 @@ def calibrate(
     if math.isinf(target):
         bounds = Bounds(math.inf, math.inf, math.inf)
         return Calibration(knob.non_private, target, delta, bounds, events(knob.non_private), mode)
-    key = calibration_cache.key(name, knob, (events(knob.low), events(knob.high)), target, delta, mode)
+    key = calibration_cache.key(name, knob, events(_middle(knob)), target, delta, mode)
     stored = calibration_cache.read(cache, key)
     if stored is not None and _still_true(stored, events, paper, mode):
         return Calibration(stored.knob, target, delta, stored.bounds, stored.event, mode)
@@ -113,6 +113,11 @@ def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, nam
     return Calibration(0.0, float(target), delta, bounds, event, mode)
 
 
+def _middle(knob: Knob) -> float:
+    """Where every search begins."""
+    return math.sqrt(knob.low * knob.high)
+
+
 @dataclass(frozen=True)
 class _Search:
     """The search for the knob value; each way of it returns the value and its bounds."""
@@ -133,7 +138,7 @@ class _Search:
         def full(value: float) -> Bounds:
             return epsilon(self.events(value), self.delta)
 
-        place = self._start
+        place = Meeting(_middle(self.knob), -1.0)
         for cells, tolerance in ROUGH_STAGES:
             place = self._meet(cost(cells), place, tolerance)
         found = self._meet(lambda value: full(value).upper, place, FULL_TOLERANCE).x
@@ -148,7 +153,7 @@ class _Search:
                 raise UsageError(f"{self.name} has no accounting of its paper; use mode 'proved'.")
             return cost
 
-        found = self._meet(claimed, self._start, PAPER_TOLERANCE).x
+        found = self._meet(claimed, Meeting(_middle(self.knob), -1.0), PAPER_TOLERANCE).x
         cost = claimed(found)
         notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
         try:
@@ -159,10 +164,6 @@ class _Search:
             said = {"paper": cost, "proved": None}
             notes += (f"nothing is proved: {error}",)
         return found, Bounds(cost, cost, cost, said, notes)
-
-    @property
-    def _start(self) -> Meeting:
-        return Meeting(math.sqrt(self.knob.low * self.knob.high), -1.0)
 
     def _meet(self, cost: Callable[[float], float], start: Meeting, tolerance: float) -> Meeting:
         """`meet` over knob values that are rounded up to 6 digits. Raises UsageError for a target out of reach."""

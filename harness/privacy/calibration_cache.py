@@ -1,6 +1,6 @@
 """Calibrated answers on disk, one small JSON file each, so that no search is done twice.
 
-The key holds everything that the answer depends on: the knob and the events at both its ends, epsilon, delta, mode, the
+The key holds everything that the answer depends on: the knob and the event in its middle, epsilon, delta, mode, the
 accounting code and the versions of both accountants. A reader checks besides that the stored events are still those at
 the stored knob, so that an edited mechanism is calibrated anew. Every file holds a checksum over its key and its
 answer: a damaged one counts as absent and is written again.
@@ -50,10 +50,9 @@ def folder(where: Path | None) -> Path | None:
     return calibration_folder() if where == DEFAULT else where
 
 
-def key(name: str, knob: Knob, ends: tuple[dp.DpEvent, dp.DpEvent], epsilon: float, delta: float, mode: str) -> str:
-    """sha256 over everything that the answer depends on. ends: the events at both ends of the knob."""
-    what = [name, dataclasses.asdict(knob), repr(ends)]
-    parts = [*what, epsilon, delta, mode, accounting_code()]
+def key(name: str, knob: Knob, middle: dp.DpEvent, epsilon: float, delta: float, mode: str) -> str:
+    """sha256 over everything that the answer depends on. middle: the event in the middle of the knob's range."""
+    parts = [name, dataclasses.asdict(knob), repr(middle), epsilon, delta, mode, accounting_code()]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

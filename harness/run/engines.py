@@ -1,6 +1,6 @@
 """Who does the cells: this process, local worker processes, or Ray.
 
-An engine takes cells and a `Job`, and calls back with `Step` and `Done`. Every worker does the same: take the cell's
+An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
 lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
 error that a user can mend ends its cell only; a bug ends the run.
 """
@@ -31,7 +31,7 @@ Status = Literal["done", "present", "busy", "skipped", "failed"]
 
 
 @dataclass(frozen=True)
-class Step:
+class CellProgress:
     """A cell has come so far: `done` of `total` units."""
 
     cell: Cell
@@ -56,7 +56,7 @@ class Done:
     worker_died: bool = False
 
 
-Report = Callable[[Step | Done], None]
+Report = Callable[[CellProgress | Done], None]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Worker:
             cell,
             self.job.suite,
             self.bench,
-            lambda done, total, unit: report(Step(cell, done, total, unit)),
+            lambda done, total, unit: report(CellProgress(cell, done, total, unit)),
         )
         if cell.secure:
             result = noted(result, self.bench.task(cell))
@@ -278,7 +278,7 @@ def work(
     """
     finished: list[Done] = []
 
-    def note(event: Step | Done) -> None:
+    def note(event: CellProgress | Done) -> None:
         report(event)
         if isinstance(event, Done):
             finished.append(event)

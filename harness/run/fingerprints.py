@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dpicl.harness.core import seeds
 from dpicl.harness.core.cell import Cell
@@ -29,10 +29,8 @@ from dpicl.harness.data import splits as record_sets
 from dpicl.harness.data import task
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
+from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import WITHHELD, Result
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
 
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0

@@ -20,10 +20,12 @@ from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
 from dpicl.harness.core.vocabulary import Report, silent
 from dpicl.harness.data.config import higher_is_better
+from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.statistics import bootstrap_interval
 from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import named_failure
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.run import manifest
 from dpicl.harness.run.releasing import Release, release
@@ -47,9 +49,7 @@ from dpicl.harness.run.results import (
 from dpicl.harness.run.workbench import Workbench
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
     from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
-    from dpicl.harness.models.base import LanguageModel
 
 _EARNEST = (
     "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from dpicl.harness.core.messages import count, duration, message
 from dpicl.harness.core.printable import printable
-from dpicl.harness.run.engines import Done, Report, Step
+from dpicl.harness.run.engines import CellProgress, Done, Report
 
 #: Plain output says at most this often how far the cells at work are.
 _QUIET_SECONDS = 30.0
@@ -96,7 +96,7 @@ class _Lines:
         self._last = time.monotonic()
         message(f"{count(total, 'cell')} to do, {left.text()}.")
 
-    def __call__(self, event: Step | Done) -> None:
+    def __call__(self, event: CellProgress | Done) -> None:
         if isinstance(event, Done):
             self._left.finish(event)
             self._finished += event.status != "busy"
@@ -122,8 +122,8 @@ def _bar(total: int, left: TimeLeft, console: Console) -> Iterator[Report]:
         whole = progress.add_task("cells", total=total, note=left.text())
         rows: dict[str, TaskID] = {}
 
-        def report(event: Step | Done) -> None:
-            if isinstance(event, Step):
+        def report(event: CellProgress | Done) -> None:
+            if isinstance(event, CellProgress):
                 row = rows.get(event.cell.id)
                 if row is None:
                     row = rows[event.cell.id] = progress.add_task(

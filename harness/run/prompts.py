@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dpicl.harness.core.errors import PromptTooLong
+from dpicl.harness.data.task import PublicTask
 from dpicl.harness.mechanism.bases import Slot
 from dpicl.harness.mechanism.generation import cut_record
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
-    from dpicl.harness.models.base import LanguageModel
-    from dpicl.harness.privacy.private_set import PrivateRecord
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy.private_set import PrivateRecord
 
 
 class SlotPrompts:

@@ -12,24 +12,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dpicl.harness.core.vocabulary import Query
-from dpicl.harness.data.task import CONTENT_FREE
+from dpicl.harness.data.task import CONTENT_FREE, PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
+from dpicl.harness.models.base import Broken, LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.privacy.sampling_schemes import Dealing
 from dpicl.harness.run.output_cache import OutputCache, key_of
 from dpicl.harness.run.prompts import SlotPrompts
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
-    from dpicl.harness.models.base import Broken, LanguageModel
-
 
 #: Further prompts, written only when they are needed.
 Prompts = Callable[[], Sequence[str]]

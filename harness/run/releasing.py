@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, Streams, streams
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, Report, Sizes, silent
 from dpicl.harness.data.concealed import concealed
+from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.outputs import (
     checked_answer,
@@ -26,6 +26,7 @@ from dpicl.harness.mechanism.outputs import (
     named_failure,
     require_noise,
 )
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
@@ -33,10 +34,6 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.models.base import LanguageModel
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -142,14 +139,7 @@ def release(
         sizes = task.sizes(shots)
     else:
         raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
-    with phase("calibrate"):
-        calibration = named_failure(
-            mechanism, lambda: calibrated(mechanism, sizes, config.epsilon, config.accounted_delta, config.mode)
-        )
-    if config.secure and math.isinf(calibration.bounds.upper) and not reveal:
-        raise UsageError(refusal(mechanism.name))
-    with phase("account"):
-        stated = named_failure(mechanism, lambda: Stated.of(mechanism, calibration, sizes))
+    calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
     coins, noise = _coins(mechanism, randomness), randomness.source("noise")
     private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=noise)
@@ -175,6 +165,18 @@ def release(
     with phase("account"):
         bounds = _proved(mechanism, config, ledger)
     return Release(calibration, sizes, stated, demonstrations, answers, ledger, bounds)
+
+
+def _calibrated(
+    mechanism: Mechanism, sizes: Sizes, config: ReleaseConfig, phase: Phase, reveal: bool
+) -> tuple[Calibration, Stated]:
+    epsilon, delta = config.epsilon, config.accounted_delta
+    with phase("calibrate"):
+        found = named_failure(mechanism, lambda: calibrated(mechanism, sizes, epsilon, delta, config.mode))
+    if config.secure and math.isinf(found.bounds.upper) and not reveal:
+        raise UsageError(refusal(mechanism.name))
+    with phase("account"):
+        return found, named_failure(mechanism, lambda: Stated.of(mechanism, found, sizes))
 
 
 def answer_all(

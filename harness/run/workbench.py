@@ -12,16 +12,16 @@ from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
 from dpicl.harness.mechanism.registry import find_mechanism
+from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.run.fingerprints import task_of
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
 
 if TYPE_CHECKING:
-    from dpicl.harness.data.task import Task
     from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
-    from dpicl.harness.models.base import LanguageModel
 
 T = TypeVar("T")
 

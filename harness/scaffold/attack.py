@@ -18,7 +18,6 @@ from dpicl import (
     Record,
     Target,
     Task,
-    UsageError,
     membership_finding,
     scored,
     shown_finding,
@@ -38,8 +37,7 @@ class MyAttack(Attack):
     length: int = 4
 
     def __post_init__(self) -> None:
-        if self.length < 1:
-            raise UsageError(f"Option length must be at least 1, not {self.length}.")
+        self.require_at_least(length=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         # Decide: what the attack says nothing about.

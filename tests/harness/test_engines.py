@@ -18,7 +18,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError, UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import engines
-from dpicl.harness.run.engines import Done, Inline, Job, Local, Ray, Step, Worker, make_engine
+from dpicl.harness.run.engines import CellProgress, Done, Inline, Job, Local, Ray, Worker, make_engine
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.pipeline import Skipped
@@ -59,7 +59,7 @@ def ran(monkeypatch, results) -> list[str]:
 
 
 def collect(engine: Any, cells: list[Cell], job: Job, **flags: bool) -> list[Done]:
-    events: list[Step | Done] = []
+    events: list[CellProgress | Done] = []
     engine.run(cells, job, events.append, **flags)
     return [event for event in events if isinstance(event, Done)]
 
@@ -128,7 +128,7 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
     cells = [cell for cell in expand(suite, load_mechanisms(), task_facts()) if cell.mechanism != "tang"]
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
     stores = [Store(tmp_path / name, suite.name) for name in ("one", "two")]
-    events: list[Step | Done] = []
+    events: list[CellProgress | Done] = []
     for store, engine in zip(stores, (Inline(), Local(2)), strict=True):
         store.prepare()
         events.clear()
@@ -136,7 +136,7 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
         done = [event for event in events if isinstance(event, Done)]
         assert sorted(event.cell.id for event in done) == sorted(cell.id for cell in cells)
         assert {event.status for event in done} == {"done"}
-    assert any(isinstance(event, Step) and event.unit == "demonstrations" for event in events)
+    assert any(isinstance(event, CellProgress) and event.unit == "demonstrations" for event in events)
     one, two = ({r.cell_id: (r.scores, r.released) for r in store.load_all()[0]} for store in stores)
     assert one == two
     assert not multiprocessing.active_children()

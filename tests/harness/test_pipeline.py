@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import BudgetExceeded, PluginError
+from dpicl.harness.core.cell import Cell, ReleaseConfig
+from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.harness.mechanism.options import resolve_options
@@ -241,3 +241,12 @@ def test_public_randomness_is_the_seeds_alone():
 
     draws = [streams(5, noise).stream("shots").permutation(100) for noise in ("seeded", "secure")]
     assert np.array_equal(*draws)
+
+
+def test_a_release_is_made_for_what_its_cell_says():
+    cell = make_cell("voting", seed=3, noise="secure", mode="paper", queries=40, delta=1e-4)
+    for name in ReleaseConfig.model_fields:
+        assert getattr(cell.release, name) == getattr(cell, name)
+    assert cell.release.secure and cell.release.accounted_delta < 1e-4
+    with pytest.raises(UsageError, match="delta"):
+        make_cell(noise="secure", delta=1e-8).release  # noqa: B018

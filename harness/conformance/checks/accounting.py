@@ -7,7 +7,7 @@ import math
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.bench import DELTA, EPSILON
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
@@ -16,7 +16,7 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.run.releasing import release
 
 
-def budget(evidence: Evidence) -> Verdict:
+def budget(evidence: CheckEvidence) -> Verdict:
     """The harness's own release, for one query or shot and for several, stays within the target."""
     bench = evidence.bench
     fixed = bench.fixed
@@ -37,7 +37,7 @@ def budget(evidence: Evidence) -> Verdict:
     return passed(f"the ledgers of two runs prove epsilon = {' and '.join(f'{e:.4g}' for e in proved)} of {target:g}")
 
 
-def ledger(evidence: Evidence) -> Verdict:
+def ledger(evidence: CheckEvidence) -> Verdict:
     """A mechanism that costs nothing does nothing. (A release needs a permit, and a permit a charged sample.)"""
     bench = evidence.bench
     if bench.unbounded:

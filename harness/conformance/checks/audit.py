@@ -26,7 +26,7 @@ from dpicl.harness.attacks.lower_bounds import audit_bound
 from dpicl.harness.conformance.bench import DELTA
 from dpicl.harness.conformance.checks.accounting import claimed_rhos
 from dpicl.harness.conformance.checks.neighbours import move
-from dpicl.harness.conformance.evidence import Evidence, Pair
+from dpicl.harness.conformance.evidence import CheckEvidence, Pair
 from dpicl.harness.conformance.transcript import Passage, Transcript
 from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 from dpicl.harness.privacy import accountants
@@ -42,7 +42,7 @@ SMALL_CLAIM = 0.5
 _SLACK = 1e-6
 
 
-def audit(evidence: Evidence) -> Verdict:
+def audit(evidence: CheckEvidence) -> Verdict:
     """See above."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
@@ -98,7 +98,7 @@ def _worth(pair: Pair) -> float:
     return share + 1000.0 * first + 100.0 * (pair.without.public != pair.with_it.public)
 
 
-def _experiment(evidence: Evidence, pair: Pair) -> tuple[float, list[float]] | None:
+def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]] | None:
     """(epsilon charged for one query or shot, without amplification; lower bounds by both scores); None where a run
     passes no door."""
     bench = evidence.bench

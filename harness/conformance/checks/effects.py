@@ -9,7 +9,7 @@ from dpicl.harness.conformance.adversaries import PLANTED, planted
 from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.checks.replay import twins
 from dpicl.harness.conformance.dictionary import modules_of
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.keeping import kept
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, passed
@@ -17,7 +17,7 @@ from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 
 
-def side_effects(evidence: Evidence) -> Verdict:
+def side_effects(evidence: CheckEvidence) -> Verdict:
     """See above. What is said may differ between two runs with the same seeds (times, addresses): then numbers do not
     count."""
     bench = evidence.bench
@@ -45,7 +45,7 @@ def side_effects(evidence: Evidence) -> Verdict:
     return passed("no file, process or connection; what is said does not depend on records; no record is kept")
 
 
-def _all_runs(evidence: Evidence) -> Iterator[Transcript]:
+def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
     yield evidence.plain  # before any other run is made
     yield from evidence.runs
     for _, _, expected, run in () if evidence.bench.unbounded else twins(evidence):

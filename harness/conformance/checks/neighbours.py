@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dpicl.harness.conformance.evidence import Evidence, Pair
+from dpicl.harness.conformance.evidence import CheckEvidence, Pair
 from dpicl.harness.conformance.transcript import Passage, Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
@@ -24,7 +24,7 @@ def move(before: Passage, after: Passage) -> float:
     return float(np.ptp(difference)) if difference.size else 0.0
 
 
-def sensitivity(evidence: Evidence) -> Verdict:
+def sensitivity(evidence: CheckEvidence) -> Verdict:
     """No neighbour moves what goes into a door by more than the door states."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
@@ -49,7 +49,7 @@ def sensitivity(evidence: Evidence) -> Verdict:
     return passed(f"{compared} releases of neighbours; the largest move is {worst:.3f} of what is stated")
 
 
-def private_reads(evidence: Evidence) -> Verdict:
+def private_reads(evidence: CheckEvidence) -> Verdict:
     """Records are read only out of samples, and only for the releases that were charged for that sample."""
     if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
@@ -70,7 +70,7 @@ def private_reads(evidence: Evidence) -> Verdict:
     return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
 
 
-def _all_runs(evidence: Evidence) -> Iterator[Transcript]:
+def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
     """The first one before any other is made."""
     yield evidence.plain
     yield from evidence.runs

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Passage, Transcript
 from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
 
-def noise(evidence: Evidence) -> Verdict:
+def noise(evidence: CheckEvidence) -> Verdict:
     """See docs/add-a-method.md."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
@@ -73,7 +73,7 @@ def _explains(passage: Passage) -> bool:
     return order[: passage.shape.count].tolist() == passage.released.tolist()
 
 
-def _distribution(evidence: Evidence) -> Verdict:
+def _distribution(evidence: CheckEvidence) -> Verdict:
     """Kolmogorov-Smirnov against the standard normal, and the standard Gumbel, distribution."""
     passages = [passage for run in evidence.runs for passage in run.passages]
     sums = [

@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 from dpicl.harness.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
 from dpicl.harness.conformance.bench import Run
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
 from dpicl.harness.mechanism.bases import AnswerMechanism
 
 
-def post_processing(evidence: Evidence) -> Verdict:
+def post_processing(evidence: CheckEvidence) -> Verdict:
     """Same releases, any private set: same outcome."""
     if evidence.bench.unbounded:
         return not_applicable("epsilon is infinite: the release may depend on records in any way")
@@ -30,7 +30,7 @@ def post_processing(evidence: Evidence) -> Verdict:
     return passed(f"{compared} replays on other private sets; nothing but the doors depends on records")
 
 
-def twins(evidence: Evidence) -> Iterator[tuple[str, str, Transcript, Transcript]]:
+def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Transcript]]:
     """(what the second one's private set is, kind of script, two runs that got the same releases)."""
     for replay in evidence.replays:
         yield replay.records, replay.kind, replay.expected, replay.run
@@ -59,7 +59,7 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
     )
 
 
-def public_labels(evidence: Evidence) -> Verdict:
+def public_labels(evidence: CheckEvidence) -> Verdict:
     """No text or label of a record in a release; demonstrations carry the public labels they were asked for."""
     bench = evidence.bench
     if bench.unbounded:
@@ -86,7 +86,7 @@ def public_labels(evidence: Evidence) -> Verdict:
     return passed("no planted word in 6 releases; labels are the public ones")
 
 
-def no_crash(evidence: Evidence) -> Verdict:
+def no_crash(evidence: CheckEvidence) -> Verdict:
     """No private set makes a run fail."""
     bench = evidence.bench
     if bench.unbounded:
@@ -102,7 +102,7 @@ def no_crash(evidence: Evidence) -> Verdict:
     return passed(f"{runs} runs on hostile, tiny and empty sets")
 
 
-def _everything(evidence: Evidence) -> Iterator[tuple[str, Transcript]]:
+def _everything(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
     """All runs but those on ordinary records; some sets are run with true noise as well."""
     for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
         yield name, evidence.bench.run(Run(records=records, coins=at, noise=at))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from dpicl.harness.conformance.bench import Run
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Passage, Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 
-def seeds(evidence: Evidence) -> Verdict:
+def seeds(evidence: CheckEvidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
     bench, plain = evidence.bench, evidence.plain
     bench.run(Run(records=evidence.other_records, coins=5))  # which must leave no trace
@@ -31,7 +31,7 @@ def _same(one: Transcript, other: Transcript) -> bool:
     return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
 
 
-def non_private(evidence: Evidence) -> Verdict:
+def non_private(evidence: CheckEvidence) -> Verdict:
     """At epsilon = infinity there is no noise: what leaves a door is what went in."""
     bench = evidence.bench
     if bench.mechanism.knob is None:

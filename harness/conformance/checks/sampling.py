@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Drawn, Transcript
 from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
@@ -19,7 +19,7 @@ _FEWEST = 5.0
 _Value = TypeVar("_Value")
 
 
-def sampling(evidence: Evidence) -> Verdict:
+def sampling(evidence: CheckEvidence) -> Verdict:
     """Sizes, inclusion of every record, independence of successive samples, and slots."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)

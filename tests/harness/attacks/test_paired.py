@@ -30,12 +30,12 @@ def bounds_of(members, others, sd=1.0, confidence=0.95, seed=0):
 
 def test_null_runs_give_zero_but_for_the_stated_share() -> None:
     generator = np.random.default_rng(0)
-    above = {"gdp": 0, "rates": 0}
+    above = {"gdp": 0, "pure": 0}
     for repetition in range(200):
         members, others = generator.normal(size=60), generator.normal(size=60)
         found = bounds_of(members, others, sd=0.5, seed=repetition)
         above["gdp"] += found.gdp.epsilon > 0
-        above["rates"] += found.rates.epsilon > 0
+        above["pure"] += found.pure.epsilon > 0
     assert max(above.values()) <= MOST_FAILURES
 
 
@@ -47,7 +47,7 @@ def test_the_bound_stays_below_what_is_true(mu: float, flips: float) -> None:
     for repetition in range(200):
         found = bounds_of(*gaussian_pair(generator, 60, mu, flips, 0.3), seed=repetition)
         over += found.gdp.mu > mu
-        assert found.rates.epsilon <= epsilon_of_mu(mu, DELTA)
+        assert found.pure.epsilon <= epsilon_of_mu(mu, DELTA)
     assert over <= MOST_FAILURES
 
 
@@ -74,7 +74,7 @@ def test_many_pairs_come_close_to_the_truth_and_closer_than_separate_limits() ->
     truth = epsilon_of_mu(0.654, DELTA)
     assert separate.gdp.epsilon < paired.gdp.epsilon <= truth
     assert paired.gdp.epsilon > 0.85 * truth
-    assert paired.rates.epsilon > 0.9 * separate.pure.epsilon
+    assert paired.pure.epsilon > 0.9 * separate.pure.epsilon
 
 
 def test_swapping_labels_and_scores_changes_nothing() -> None:
@@ -92,7 +92,7 @@ def test_a_subsampled_pair_is_bounded_by_its_rates() -> None:
     truth_at_zero_fpr = np.log((0.1 - DELTA) / ndtr(-4.0))
     for repetition in range(50):
         members = np.where(generator.random(200) < 0.1, 8.0, 0.0)
-        found = bounds_of(members, np.zeros(200), seed=repetition).rates
+        found = bounds_of(members, np.zeros(200), seed=repetition).pure
         assert found.epsilon <= truth_at_zero_fpr
     assert found.epsilon > 0.5
 

@@ -22,8 +22,6 @@ from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models.simulated import load_simulated
 
 MECHANISMS = load_mechanisms()
-#: For real demonstrations.
-NO_NOISE = ReleaseConfig(epsilon=math.inf, delta=1e-5, shots=2)
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +39,13 @@ def model():
     return load_simulated("")
 
 
-def face(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
-    chosen = task.train[:records]
-    return target(
-        MECHANISMS[mechanism].cls(**options),
-        task,
-        chosen,
-        model,
-        ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2),
-        sizes=sizes,
-    )
+def made_target(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
+    config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
+    return target(MECHANISMS[mechanism].cls(**options), task, task.train[:records], model, config, sizes=sizes)
 
 
 def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, model, own_cache):
-    own = target(
-        MECHANISMS["real_demonstrations"].cls(),
-        agnews,
-        agnews.train,
-        model,
-        NO_NOISE,
-    )
+    own = made_target("real_demonstrations", agnews, model, None)
     first = own.demonstrations()
     own.label_log_probs(lambda task: task, ["some text"])
     own.answers(yes_or_no, [Query("0", "some text")])
@@ -70,7 +55,7 @@ def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, m
 
 
 def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, model, own_cache):
-    own = face("voting", agnews, model, epsilon=2.0, slots=2, examples_per_slot=2)
+    own = made_target("voting", agnews, model, epsilon=2.0, slots=2, examples_per_slot=2)
     answers = own.answers(yes_or_no, [Query(str(i), f"text {i}") for i in range(5)])
     assert set(answers) == set("01234")
     assert set(answers.values()) <= {"Yes", "No"}
@@ -83,20 +68,14 @@ def test_an_answer_mechanism_is_asked_once_and_pays_for_every_question(agnews, m
 
 
 def test_an_answer_mechanism_refuses_a_question_that_it_cannot_answer(agnews, model, own_cache):
-    own = face("voting", agnews, model, slots=2, examples_per_slot=2)
+    own = made_target("voting", agnews, model, slots=2, examples_per_slot=2)
     with pytest.raises(UsageError, match="too many"):
         own.answers(free_text, [Query("0", "say something")])
     assert own.releases == []
 
 
 def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model, own_cache):
-    own = target(
-        MECHANISMS["real_demonstrations"].cls(),
-        agnews,
-        agnews.train,
-        model,
-        NO_NOISE,
-    )
+    own = made_target("real_demonstrations", agnews, model, None)
     texts = ["first text", "another one"]
     rows = own.label_log_probs(lambda task: task, texts)
     assert rows.shape == (2, 4)
@@ -108,13 +87,7 @@ def test_label_log_probs_are_the_model_after_the_released_examples(agnews, model
 
 
 def test_answers_of_released_examples_are_the_most_likely_label(agnews, model, own_cache):
-    own = target(
-        MECHANISMS["real_demonstrations"].cls(),
-        agnews,
-        agnews.train,
-        model,
-        NO_NOISE,
-    )
+    own = made_target("real_demonstrations", agnews, model, None)
     texts = [record.text for record in agnews.test]
     best = own.label_log_probs(lambda task: task, texts).argmax(axis=1)
     answers = own.answers(lambda task: task, [Query(str(i), text) for i, text in enumerate(texts)])
@@ -159,7 +132,7 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_ca
     sizes = dict.fromkeys(agnews.labels, 10)
     knobs = set()
     for count in (30, 31, 60):
-        own = face("tang", agnews, model, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
+        own = made_target("tang", agnews, model, count, epsilon=1.0, sizes=sizes, slots=2, tokens=3)
         own.demonstrations()
         knobs.add(own.releases[0].calibration.knob)
     assert len(knobs) == 1

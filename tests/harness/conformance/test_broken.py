@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import FULL, QUICK, Evidence
+from dpicl.harness.conformance.evidence import FULL, QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism
 from dpicl.harness.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
@@ -145,14 +145,14 @@ def test_every_mistake_is_listed_and_every_check_but_the_audit_names_one():
 def test_a_broken_mechanism_is_named_by_the_right_check(name, broken):
     check, sentence, _ = BROKEN[name]
     bench = set_up(broken(name), OTHER_TASK.get(name, "agnews"), OPTIONS.get(name, {}), seed=0)
-    verdict = CHECKS[check](Evidence(bench, EFFORT.get(name, QUICK)))
+    verdict = CHECKS[check](CheckEvidence(bench, EFFORT.get(name, QUICK)))
     assert verdict.status == "failed"
     assert sentence in verdict.why
 
 
 @pytest.fixture(scope="module", params=[SoundVoting, SoundTokens])
 def sound(request):
-    return Evidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
+    return CheckEvidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
 
 
 @pytest.mark.parametrize("check", [check for check in CHECKS if check != "audit"])
@@ -162,12 +162,12 @@ def test_a_sound_twin_passes_the_same_check(sound, check):
 
 def test_the_exact_audit_adds_up_what_neighbours_cost(broken):
     """Twice the charged zCDP: a sum that moves by sqrt(2) in place of 1."""
-    verdict = CHECKS["audit"](Evidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
+    verdict = CHECKS["audit"](CheckEvidence(set_up(broken("sensitivity_one_for_root_two"), "agnews", {}, seed=0)))
     assert verdict.status == "failed" and "cost 2 times" in verdict.why
 
 
 def test_the_experimental_audit_sees_a_leak_that_is_in_no_noisy_sum(broken):
-    verdict = CHECKS["audit"](Evidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
+    verdict = CHECKS["audit"](CheckEvidence(set_up(broken("private_keyword_copied"), "mit_g", {}, seed=0)))
     assert verdict.status == "failed" and "can be told apart" in verdict.why
 
 

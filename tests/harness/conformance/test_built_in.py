@@ -3,7 +3,7 @@
 import pytest
 
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.sampling_schemes import WAYS
@@ -17,7 +17,7 @@ LONG = ("audit",)
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_a_built_in_mechanism_passes_on_its_first_task(name):
     cls = BUILT_IN[name]
-    evidence = Evidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0), QUICK)
+    evidence = CheckEvidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0), QUICK)
     verdicts = {check: run(evidence) for check, run in CHECKS.items() if check not in LONG}
     assert {check: v.why for check, v in verdicts.items() if v.status == "failed"} == {}
     if name not in ENDS:

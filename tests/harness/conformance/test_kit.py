@@ -11,7 +11,7 @@ from dpicl.harness.conformance.bench import Run, set_up
 from dpicl.harness.conformance.checks import sampling
 from dpicl.harness.conformance.checks.noise import noise
 from dpicl.harness.conformance.checks.sampling import _chi_square
-from dpicl.harness.conformance.evidence import Evidence
+from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.harness.conformance.transcript import Drawn
@@ -71,7 +71,7 @@ def test_records_that_move_nothing_are_a_failure_not_a_pass():
         def winner(self, counts, sample, context):
             return super().winner(0 * counts, sample, context)
 
-    verdict = CHECKS["sensitivity"](Evidence(set_up(Deaf, "agnews", {}, seed=0)))
+    verdict = CHECKS["sensitivity"](CheckEvidence(set_up(Deaf, "agnews", {}, seed=0)))
     assert verdict.status == "failed" and "nothing was tested" in verdict.why
 
 
@@ -85,12 +85,12 @@ def test_a_knob_without_an_end_is_named():
             extra = 100.0 * (np.arange(len(counts)) == next(turns) % (len(counts) + 1)) if context.knob == 0 else 0
             return super().winner(counts + extra, sample, context)
 
-    assert CHECKS["non-private"](Evidence(set_up(Restless, "agnews", {}, seed=0))).status == "failed"
+    assert CHECKS["non-private"](CheckEvidence(set_up(Restless, "agnews", {}, seed=0))).status == "failed"
 
 
 def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
     """Noise that every other test takes for fresh: drawn at the door, by the source that was given."""
-    evidence = Evidence(bench)
+    evidence = CheckEvidence(bench)
     assert noise(evidence).status == "passed"
     generator, forged = np.random.default_rng(0), []
     for run in evidence.runs:
@@ -227,5 +227,5 @@ def test_an_event_without_a_door_is_named():
             sample.spend(self.release(context.knob))
             return counts
 
-    verdict = CHECKS["noise"](Evidence(set_up(Charges, "agnews", {}, seed=0)))
+    verdict = CHECKS["noise"](CheckEvidence(set_up(Charges, "agnews", {}, seed=0)))
     assert verdict.status == "failed" and "nothing was drawn with its permit" in verdict.why

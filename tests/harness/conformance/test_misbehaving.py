@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 
 from dpicl.cli import main
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import QUICK, Evidence
+from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
@@ -84,7 +84,7 @@ def test_events_that_are_nested_without_end_are_a_failure():
 @pytest.mark.parametrize("claim", [raising(RuntimeError("no")), raising(SystemExit()), lambda *_: "1", lambda *_: -1.0])
 def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
     cls = type("Claims", (SoundVoting,), {"name": "claims", "paper_epsilon": claim})
-    verdicts = on_one_bench(Evidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"], lambda check: None)
+    verdicts = on_one_bench(CheckEvidence(set_up(cls, "agnews", {}, seed=0), QUICK), ["budget"], lambda check: None)
     assert verdicts["budget"].status == "failed"
 
 
