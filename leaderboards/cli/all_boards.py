@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dpicl.harness.run.selection import Selection
     from dpicl.harness.run.suite import Source, Suite
 
-#: What stands for a suite in `dpicl board all`.
-ALL = "all"
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε (mean recovery)")
 
 
@@ -30,12 +28,11 @@ def show(arguments: argparse.Namespace) -> int:
     from dpicl.harness.run.fingerprints import Fingerprints
     from dpicl.harness.run.presence import at_hand
     from dpicl.harness.run.suite import load_suite
-    from dpicl.leaderboards.cli.board import skip_reasons, submissions_of
 
     if arguments.limit is not None or arguments.source is not None or arguments.model:
         raise UsageError("`dpicl board all` shows all results of all suites; leave out --limit, --source and --model.")
     mechanisms = registry.load_mechanisms(arguments.plugin)
-    submissions = submissions_of(arguments)
+    submissions = evidence.submissions_of(arguments)
     attacks, external = evidence.load(arguments.results)
     boards, html = registry.leaderboards(), registry.leaderboards("html")
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(mechanisms))
@@ -49,7 +46,7 @@ def show(arguments: argparse.Namespace) -> int:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
             board = boards.build_board(kept, suite.name, known, own, retired)
             found[suite.name] = replace(board, notes=(*notes, *board.notes))
-            reasons = [reason for selection in selections for reason in skip_reasons(selection, kept)]
+            reasons = [reason for selection in selections for reason in evidence.skip_reasons(selection, kept)]
             skipped[suite.name] = list({(one["label"], one["task"]): one for one in reasons}.values())
     if not found:
         raise ResultError(

@@ -5,16 +5,10 @@ from __future__ import annotations
 import argparse
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, add_results_flags, board_command
 from dpicl.leaderboards.cli import all_boards, evidence
-
-if TYPE_CHECKING:
-    from dpicl.harness.run.results import Result
-    from dpicl.harness.run.selection import Selection
-    from dpicl.leaderboards.model.submissions import Submission
 
 
 def add(subparsers: Subparsers) -> None:
@@ -44,14 +38,14 @@ def _board(arguments: argparse.Namespace) -> int:
 
     if arguments.suite == evidence.ATTACKS:
         return evidence.show(arguments)
-    if arguments.suite == all_boards.ALL:
+    if arguments.suite == evidence.ALL:
         return all_boards.show(arguments)
     selection = select(arguments)
     results, damaged = selection.store.load_all()
     report_damaged(damaged, moved=False)
     suite, standing = selection.suite, registry.leaderboards("comparability")
     kept = [result for result in results if standing.may_stand(result, suite, selection.cells)]
-    submissions = submissions_of(arguments, suite.name)
+    submissions = evidence.submissions_of(arguments, suite.name)
     old = [result for result in results if standing.is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(old):
         output.message(
@@ -74,7 +68,7 @@ def _board(arguments: argparse.Namespace) -> int:
     known = boards.Evidence(tuple(attacks), tuple(external), evidence.defaults(selection.mechanisms))
     board = boards.build_board(kept, selection.asked, known, submissions, retired)
     board = replace(board, notes=(*notes, *board.notes))
-    skipped = skip_reasons(selection, kept)
+    skipped = evidence.skip_reasons(selection, kept)
     page = None
     if arguments.html:
         every = boards.build_attacks(attacks, external) if attacks or external else None
@@ -83,7 +77,7 @@ def _board(arguments: argparse.Namespace) -> int:
         document = boards.board_json(board)
         output.emit_json({**document, "skipped": skipped, "page": page})
         return 0
-    output.emit(boards.render_terminal(board, retired=arguments.retired), styled=True)
+    output.emit(registry.leaderboards("terminal").render_terminal(board, retired=arguments.retired), styled=True)
     for item in skipped:
         output.emit(f"{item['label']} does not do {item['task']}: {item['reason']}")
     if page:
@@ -98,41 +92,3 @@ def _board(arguments: argparse.Namespace) -> int:
     ):
         output.emit(f"  {command:<36}  {what}")
     return 0
-
-
-def submissions_of(arguments: argparse.Namespace, suite: str | None = None) -> list[Submission]:
-    """The submissions (to one suite) that pass the gate's cheap checks; a sentence on stderr for each other one."""
-    from dpicl.harness.core.errors import UsageError
-    from dpicl.harness.core.paths import find_suite
-    from dpicl.harness.mechanism import registry
-
-    if arguments.no_submissions:
-        return []
-    folder: Path | None = arguments.submissions
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"There is no folder {folder}; give one with <team>/<method> below it, or --no-submissions.")
-    gate = registry.leaderboards("gate")
-    found: list[Submission]
-    more = [] if arguments.suite == all_boards.ALL else [find_suite(arguments.suite)]
-    found, problems = gate.load_submissions(folder or gate.ROOT, gate.known_suites(more), suite)
-    for problem in problems:
-        output.message(f"dpicl: {problem}")
-    return found
-
-
-def skip_reasons(selection: Selection, results: list[Result]) -> list[dict[str, str]]:
-    """Why rows of the suite have no result on a task, where the mechanism says so itself."""
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.mechanism.bases import Mechanism
-    from dpicl.harness.run.expand import build
-
-    there = {(result.cell.label, result.cell.task) for result in results}
-    reasons: dict[tuple[str, str], str] = {}
-    for cell in selection.cells:
-        key = (cell.label, cell.task)
-        cls = selection.mechanisms[cell.mechanism].cls
-        if key in there or key in reasons or cls.skip is Mechanism.skip:
-            continue
-        if reason := build(cls, cell.options).skip(Task.without_records(cell.task)):
-            reasons[key] = reason
-    return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]

@@ -61,7 +61,7 @@ def _track(arguments: argparse.Namespace) -> int:
     kept = filtered(Side("the results", folders, tuple(results)), wanted).results
     track, text = registry.leaderboards("track"), registry.leaderboards("track_text")
     tracks = track.build_tracks(kept, arguments.by)
-    page = track.write_track_page(tracks, arguments.html) if arguments.html else None
+    page = registry.leaderboards("track_page").write_page(tracks, arguments.html) if arguments.html else None
     if arguments.json:
         output.emit_json({**text.tracks_json(tracks), "page": page})
         return 0

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
@@ -23,7 +22,7 @@ from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of
 
-__all__ = ["By", "ModelRelease", "Point", "ScoreStep", "Track", "build_tracks", "write_track_page"]
+__all__ = ["By", "ModelRelease", "Point", "ScoreStep", "Track", "build_tracks"]
 
 
 By = Literal["commit", "model"]
@@ -114,16 +113,6 @@ def build_tracks(results: Sequence[Result], by: By = "commit") -> tuple[Track, .
     tracks = [_track(own, releases, by) for _, own in sorted(rows.items(), key=lambda item: repr(item[0]))]
     tracks.sort(key=lambda track: (track.suite, track.task, track.epsilon, track.label, track.mode))
     return _with_steps(tracks)
-
-
-def write_track_page(tracks: Sequence[Track], folder: Path) -> Path:
-    """Writes ``folder/track.html`` (whole or not at all), touches no other file, and returns its path.
-
-    Raises ResultError when it cannot be written.
-    """
-    from dpicl.leaderboards.compare.track_page import write_page
-
-    return write_page(tracks, folder)
 
 
 def significant_steps(tracks: Sequence[Track]) -> int:

@@ -41,7 +41,7 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
     "queries": lambda row: math.inf if row.queries is None else row.queries,
     "seeds": lambda row: len(row.seeds),
 }
-_NUMBERS = {"epsilon": attrgetter("epsilon"), **SCORES, **COSTS}
+_NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **SCORES, **COSTS}
 
 
 #: What a column of a table is, in a few words.
@@ -115,7 +115,7 @@ TERMINAL = (
 )
 
 
-def columns(rows: Iterable[Row], keys: Iterable[str] = tuple(column.key for column in _ALL)) -> list[Column]:
+def columns(rows: Iterable[Row], keys: Iterable[str] = tuple(_HINTS)) -> list[Column]:
     """The columns of a table of these rows, in the order of ``keys``; per-query ε only where a row has one."""
     known = {column.key: column for column in _ALL}
     per_query = has_per_query(rows)

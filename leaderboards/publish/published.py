@@ -18,7 +18,7 @@ from typing import Any
 from dpicl.harness.core.paths import slug
 from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.leaderboards.model.board import Board, Evidence, Section, board_json, build_board
-from dpicl.leaderboards.model.groups import Group
+from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable, ranks
 from dpicl.leaderboards.model.submissions import Submission

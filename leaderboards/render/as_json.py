@@ -8,6 +8,7 @@ from typing import Any
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.leaderboards.model.attack_text import trials_text
 from dpicl.leaderboards.model.audits import Audit
+from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.rows import Row
 
 
@@ -69,7 +70,7 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
         "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
         "counts": dict(result.counts),
         "notes": list(result.notes),
-        "weights": result.manifest.model.sha256 or result.manifest.model.revision,
+        "weights": weights(result) or None,
         "created": result.created,
     }
 

@@ -15,16 +15,11 @@ from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import resolve_options
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
-from dpicl.leaderboards.model.board import (
-    Evidence,
-    attacks_json,
-    build_attacks,
-    build_board,
-    render_attacks,
-    render_terminal,
-)
+from dpicl.leaderboards.model.board import Evidence, attacks_json, build_attacks, build_board
 from dpicl.leaderboards.render.attack_page import attacks_page
 from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.terminal import render_terminal
+from dpicl.leaderboards.render.terminal_attacks import render_attacks
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

@@ -5,7 +5,8 @@ import json
 import pytest
 from rich.cells import cell_len
 
-from dpicl.leaderboards.model.board import board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import board_json, build_board
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 
 DIFFERENT = {

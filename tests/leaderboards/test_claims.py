@@ -16,7 +16,7 @@ import pytest
 
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model import rows
-from dpicl.leaderboards.model.board import Board, Section, board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import Board, Section, board_json, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
 from dpicl.leaderboards.model.submissions import Submission
@@ -24,6 +24,7 @@ from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.publish.published import COLUMNS
 from dpicl.leaderboards.render.html import pages, suites_json
 from dpicl.leaderboards.render.site.addresses import rows_of
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
 from tests.leaderboards.site_factory import Page, submission

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dpicl.leaderboards.model.board import Evidence, board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import Evidence, board_json, build_board
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external, rule
 from tests.leaderboards.factory import ends, make_result
 

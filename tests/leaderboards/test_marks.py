@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.run.results import Result, from_text
-from dpicl.leaderboards.model.board import board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import board_json, build_board
 from dpicl.leaderboards.model.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
 from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.publish.published import COLUMNS
 from dpicl.leaderboards.publish.wandb_report import markdown_table
 from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 

@@ -7,8 +7,9 @@ import shutil
 import pytest
 
 from dpicl.leaderboards.gate import known_suites, load_submissions
-from dpicl.leaderboards.model.board import board_json, build_board, render_terminal
+from dpicl.leaderboards.model.board import board_json, build_board
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
+from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.gate.conftest import World, first_world, world  # noqa: F401
 
