@@ -6,7 +6,6 @@ dpicl.harness.attacks.registry). The package `mechanisms` is named here alone, a
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -131,22 +130,3 @@ def _nearly(module: ModuleType) -> str:
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
         return f": class {cls.__name__} lacks {missing}"
     return ": it needs a subclass of dpicl.harness.mechanism.bases.DemonstrationMechanism"
-
-
-_FLOORS = {
-    "board": "model.board",
-    "metrics": "model.metrics",
-    "comparison_text": "compare.text",
-    "submitted": "model.submissions",
-    "html": "render.html",
-    "track": "compare.track",
-    "track_text": "compare.track_text",
-    "text": "model.text",
-    "comparability": "model.comparability",
-}
-
-
-def leaderboards(part: str = "board") -> ModuleType:
-    """A module of the package that makes boards ('board', 'html', 'sinks.wandb_sink'); loaded by what needs it."""
-    part = _FLOORS.get(part, part.replace("sinks.", "publish."))
-    return importlib.import_module(f"dpicl.leaderboards.{part}")

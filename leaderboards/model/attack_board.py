@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.leaderboards.model.attack_text import measure_name, names_of
+from dpicl.leaderboards.model.comparability import is_simulated, weights
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class AttackBoard:
 def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
     """The board of these. Results of simulated models are left out where there are real ones, and a note says so."""
     notes = []
-    real = [result for result in attacks if not _simulated(result)]
+    real = [result for result in attacks if not is_simulated(result.manifest.model.name)]
     if real and len(real) < len(attacks):
         count = len(attacks) - len(real)
         notes.append(f"Left out: {count} attack{'' if count == 1 else 's'} on a simulated model.")
@@ -69,10 +70,9 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
     groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
     for result in attacks:
-        subject, model = result.subject, result.manifest.model
-        weights = model.sha256 or model.revision or ""
+        subject, model = result.subject, result.manifest.model.name
         question = str(result.settings.get("question", ""))
-        groups[result.attack, question, subject.task, subject.source, model.name, weights].append(result)
+        groups[result.attack, question, subject.task, subject.source, model, weights(result)].append(result)
     tables = (
         AttackTable(*key[:5], key[5] or None, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items())
     )
@@ -89,8 +89,3 @@ def _order(result: AttackResult) -> tuple[float, str, float, str, str]:
 
 def _measure_notes(result: AttackResult) -> list[str]:
     return [f"{measure_name(name)}: {one.note}" for name, one in result.measures.items() if one.note]
-
-
-def _simulated(result: AttackResult) -> bool:
-    model = result.manifest.model.name
-    return model == "sim" or model.startswith("sim:")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from dpicl.harness.run.expand import Cell
@@ -19,11 +19,12 @@ from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD, Result
 from dpicl.leaderboards.model.comparability import ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audited, left_out
+from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.section_notes import section_notes
 from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, rankings, ranks, task_table
-from dpicl.leaderboards.model.submissions import Submission, on_the_board, with_submissions
+from dpicl.leaderboards.model.submissions import Submission, on_the_board
 from dpicl.leaderboards.model.text import counted
 
 
@@ -111,12 +112,26 @@ def _section(
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    own = [with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
+    own = [_with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
     tables = audited(own, group, evidence)
     found = rankings(tables)
     places = ranks(found)
     notes.extend(section_notes(tables, places))
     return Section(group, tables, found, gathered(notes), places)
+
+
+def _with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:
+    """The table with every submitted row knowing its submission; an unreliable one has no rank."""
+
+    def owned(row: Row) -> Row:
+        submission = owners.get(row.label)
+        if submission is None:
+            return row
+        reason = f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission.unreliable else ""
+        marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
+        return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
+
+    return table.changed(owned)
 
 
 def _settle(

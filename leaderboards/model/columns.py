@@ -100,7 +100,6 @@ _ALL = (
     Column("queries", "Q", lambda row: queries_text(row.queries)),
     Column("seeds", "seeds", lambda row: seeds_text(row.seeds)),
 )
-_EVERY = tuple(column.key for column in _ALL)
 #: The order in a terminal, which has no room for the recovery's interval.
 TERMINAL = (
     "epsilon",
@@ -116,7 +115,7 @@ TERMINAL = (
 )
 
 
-def columns(rows: Iterable[Row], keys: Iterable[str] = _EVERY) -> list[Column]:
+def columns(rows: Iterable[Row], keys: Iterable[str] = tuple(_HINTS)) -> list[Column]:
     """The columns of a table of these rows, in the order of ``keys``; per-query ε only where a row has one."""
     known = {column.key: column for column in _ALL}
     per_query = has_per_query(rows)

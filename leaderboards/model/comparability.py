@@ -98,7 +98,7 @@ class Group:
     @property
     def simulated(self) -> bool:
         """Whether the model is the seeded fake one."""
-        return self.model == "sim" or self.model.startswith("sim:")
+        return is_simulated(self.model)
 
     def run_command(self, task: str, mechanism: str) -> str:
         """The command that makes the results of one mechanism on one task."""
@@ -157,6 +157,11 @@ def weights(result: Result | AttackResult) -> str:
     """What pins the weights of the model down: their hash, else the revision, else ''."""
     model = result.manifest.model
     return model.sha256 or model.revision or ""
+
+
+def is_simulated(model: str) -> bool:
+    """Whether a model of this name is the seeded fake one."""
+    return model.partition(":")[0] == "sim"
 
 
 def is_retired(result: Result, suite: Suite) -> bool:

@@ -8,23 +8,27 @@ mechanism an attack belongs to those with which it shares most of them. External
 
 from __future__ import annotations
 
+import json
 import math
+import shlex
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.run.expand import Cell
 from dpicl.leaderboards.model.attack_text import against_row, differing_options
 from dpicl.leaderboards.model.audits import audit_of
 from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
-from dpicl.leaderboards.model.groups import audit_command
 from dpicl.leaderboards.model.notes import Note, Weight
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text
 
 Options = Mapping[str, Any]
+#: What `dpicl audit` takes when no `--delta` is given.
+DEFAULT_DELTA = 1e-5
 #: Rows that a note about attacks names.
 _NAMED = 3
 
@@ -65,7 +69,7 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         done = any(one.attack == "audit" for one in audit.attacks)
         # An audit draws seeded noise and publishes what it finds: never advised on records that are kept private.
         wanted = 0 < row.epsilon < math.inf and not done and not cell.secure
-        command = audit_command(group, cell, known) if wanted else ""
+        command = _audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 
     return table.changed(with_audit)
@@ -83,6 +87,22 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
             if count == min(differ):
                 found[id(row)].append(result)
     return found
+
+
+def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
+    """The command that audits a row's mechanism at its epsilon.
+
+    It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
+    Noise of an audit is seeded and its results are public, so records that are private in earnest are no part of one.
+    """
+    words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
+    words += ["--model", group.model, "--source", "synthetic" if cell.secure else group.source]
+    if group.delta != DEFAULT_DELTA:
+        words += ["--delta", f"{group.delta:g}"]
+    for name, value in sorted(cell.options.items()):
+        if isinstance(value, str | bool) and (name not in defaults or defaults[name] != value):
+            words += ["--option", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+    return shlex.join(words) + (" --plugin FILE" if cell.plugin else "")
 
 
 def _options(row: Row) -> Options:

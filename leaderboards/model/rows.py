@@ -10,7 +10,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import ENDS, REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.marks import Mark, marks_of
+from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
-
-if TYPE_CHECKING:
-    from dpicl.leaderboards.model.submissions import Reproduction, Submission
 
 #: Below this gain of real demonstrations over zero-shot a recovery would be mostly noise, and is not given.
 MINIMUM_GAIN = 0.05

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.comparability import Group
+from dpicl.leaderboards.model.comparability import ENDS, Group
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
@@ -113,7 +113,7 @@ class Standing:
     @property
     def is_end(self) -> bool:
         """Whether this is zero-shot or real demonstrations."""
-        return self.label in (ZERO_SHOT, REAL_DATA)
+        return self.label in ENDS
 
 
 #: (task, label, ε) -> a row's rank, and the ranking in which it has it.

@@ -7,13 +7,11 @@ are compared like all others; `dpicl.leaderboards.gate` decides whether they may
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.marks import marks_of
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.comparability import ENDS
 
 
 @dataclass(frozen=True)
@@ -87,23 +85,9 @@ def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[
     results, owners = [], {}
     for submission in submissions:
         for result in submission.results:
-            if result.cell.mechanism in (ZERO_SHOT, REAL_DATA):
+            if result.cell.mechanism in ENDS:
                 continue
             title = submission.title(result.cell.label)
             owners[title] = submission
             results.append(result.model_copy(update={"cell": result.cell.model_copy(update={"label": title})}))
     return results, owners
-
-
-def with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:
-    """The table with every submitted row knowing its submission; an unreliable one has no rank."""
-
-    def owned(row: Row) -> Row:
-        submission = owners.get(row.label)
-        if submission is None:
-            return row
-        reason = f"marked unreliable: {submission.unreliable.rstrip('.')}" if submission.unreliable else ""
-        marks = marks_of(row.results, vouched=bool(submission.reproductions(one.cell_id for one in row.results)))
-        return replace(row, submission=submission, unranked=row.unranked or reason, marks=marks)
-
-    return table.changed(owned)

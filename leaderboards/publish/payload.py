@@ -22,7 +22,7 @@ from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import numbers
-from dpicl.leaderboards.model.groups import Group
+from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable, ranks
 from dpicl.leaderboards.model.text import epsilon_text, visible

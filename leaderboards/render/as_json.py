@@ -11,6 +11,7 @@ from dpicl.leaderboards.model.attack_board import AttackBoard
 from dpicl.leaderboards.model.attack_text import trials_text
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.rows import Row
 
 
@@ -72,7 +73,7 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
         "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
         "counts": dict(result.counts),
         "notes": list(result.notes),
-        "weights": result.manifest.model.sha256 or result.manifest.model.revision,
+        "weights": weights(result) or None,
         "created": result.created,
     }
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import TERMINAL, Column, columns
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name, scored_things
@@ -18,9 +18,6 @@ from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery
 from dpicl.leaderboards.render.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
 from dpicl.leaderboards.render.terminal_attacks import row_attacks
 from dpicl.leaderboards.render.terminal_submissions import labelled, submission_notes
-
-if TYPE_CHECKING:
-    from dpicl.leaderboards.model.board import Board, Section
 
 _EPSILON_WIDTH = 16  # of the column with "(paper)" behind the number, its gap and the edges of the table
 _SCORE_WIDTH = 5

@@ -170,3 +170,18 @@ def ends(
         make_result("zero_shot", zero_shot, task=task, seed=seed, **more),
         make_result("real_demonstrations", real_data, task=task, seed=seed, **more),
     ]
+
+
+def turned(result: Result) -> Result:
+    """The same result told by the opposite metric: every number is 1 minus what it was, and lower is better for higher
+    is better."""
+    data = result.model_dump()
+    data["scores"] = {
+        name: Score(value=1 - one.value, low=1 - one.high, high=1 - one.low) for name, one in result.scores.items()
+    }
+    data["documents"] = {
+        name: Documents(ids=one.ids, outcomes=[1 - value for value in one.outcomes])
+        for name, one in result.documents.items()
+    }
+    data["higher_is_better"] = {name: result.lower_is_better(name) for name in (*result.scores, *result.aggregates)}
+    return Result(**data)

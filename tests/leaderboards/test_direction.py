@@ -12,7 +12,7 @@ from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data.config import higher_is_better, load_config
 from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.run.results import Documents, Result, Score, from_text, to_text
+from dpicl.harness.run.results import Documents, Score, from_text, to_text
 from dpicl.leaderboards.compare.sides import Side
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.compare.verdicts import compare
@@ -20,7 +20,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.terminal import render_terminal
-from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.factory import ends, make_result, turned
 from tests.leaderboards.random_boards import random_results
 
 TASK_FILE = """
@@ -82,21 +82,6 @@ def errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in (("task.yaml", TASK_FILE), ("scoring.py", SCORING), ("suite.yaml", SUITE)):
         (folder / name).write_text(text)
     return folder
-
-
-def turned(result: Result) -> Result:
-    """The same result told by the opposite metric: every number is 1 minus what it was, and lower is better for higher
-    is better."""
-    data = result.model_dump()
-    data["scores"] = {
-        name: Score(value=1 - one.value, low=1 - one.high, high=1 - one.low) for name, one in result.scores.items()
-    }
-    data["documents"] = {
-        name: Documents(ids=one.ids, outcomes=[1 - value for value in one.outcomes])
-        for name, one in result.documents.items()
-    }
-    data["higher_is_better"] = {name: result.lower_is_better(name) for name in (*result.scores, *result.aggregates)}
-    return Result(**data)
 
 
 def test_a_task_of_errors_from_run_to_board_and_compare(dpicl, errors, tmp_path):

@@ -8,8 +8,7 @@ import re
 import pytest
 
 from dpicl.harness.core.errors import ResultError
-from dpicl.leaderboards.compare.track import write_track_page
-from dpicl.leaderboards.render.track_page import render_page
+from dpicl.leaderboards.render.track_page import render_page, write_page
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 from tests.leaderboards.site_factory import history
 
@@ -53,12 +52,12 @@ def test_no_result_is_a_page_that_says_what_to_run():
 def test_the_page_is_written_beside_what_is_there(tmp_path):
     (tmp_path / "rows").mkdir()
     (tmp_path / "rows" / "a.html").write_text('<meta name="generator" content="dpicl board">')
-    path = write_track_page(history(), tmp_path)
+    path = write_page(history(), tmp_path)
     assert path == tmp_path / "track.html"
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a.html", "rows", "track.html"]
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ResultError, match=r"Cannot write .*choose another folder"):
-        write_track_page(history(), tmp_path / "file" / "site")
+        write_page(history(), tmp_path / "file" / "site")
 
 
 def test_the_command_answers_as_a_table_as_json_and_as_a_page(dpicl, tmp_path):

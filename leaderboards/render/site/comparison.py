@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 
 from dpicl.harness.evaluation.statistics import percentile_interval, seeds_documents_means
+from dpicl.harness.run.results import WITHHELD
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.rows import Row, outcomes_of
 from dpicl.leaderboards.render.site.addresses import Addresses
-from dpicl.leaderboards.render.site.row_page import WITHHELD
 
 #: Bootstrap replicates. One draw serves all pairs of a task, so many rows cost little.
 DRAWS = 4_000

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.run.results import LedgerRow, Result
+from dpicl.harness.run.results import WITHHELD, LedgerRow, Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.columns import words
-from dpicl.leaderboards.model.groups import reproduce_command
+from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import queries_words
@@ -19,8 +20,6 @@ from dpicl.leaderboards.render.site.addresses import Addresses
 
 #: Test records whose released answers the page shows of a row; result files hold them all.
 MOST_ANSWERS = 30
-#: What stands for the cost of a run with secure noise.
-WITHHELD = "withheld"
 #: The packages whose versions the page shows; result files hold them all.
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
@@ -49,8 +48,28 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
         "manifest": _manifest(first),
         "other_commits": sorted({_commit(result) for result in row.results} - {_commit(first)}),
         "cost": cost_text(row.results),
-        "command": reproduce_command(section.group, row),
+        "command": command(section.group, row),
     }
+
+
+def command(group: Group, row: Row) -> str:
+    """The command that makes a row again. That of a submitted row runs the code that was sent in.
+
+    Options from the command line are part of the label, as 'row+name=value' (see dpicl.harness.run.expand).
+    """
+    cell, submission = row.results[0].cell, row.submission
+    said = ["dpicl", "run", group.asked]
+    if submission is None:
+        label, *options = cell.label.split("+")
+    else:
+        label = cell.mechanism
+        options = [f"{label}.{name}={json.dumps(value)}" for name, value in sorted(cell.options.items())]
+        if submission.plugin is not None:
+            said += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
+    said += ["--task", cell.task, "--mechanism", label, "--model", cell.model, "--source", group.source]
+    said += [] if row.is_end else ["--epsilon", f"{cell.epsilon:g}"]
+    said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
+    return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 
 
 def cost_text(results: tuple[Result, ...]) -> str:

@@ -1,4 +1,4 @@
-// Sorting: a click on a column's head sorts by it, a second click turns the order. Empty cells stay at the end.
+// Sorting: a click on a column's head sorts by it, the best score first; a second click turns the order. Empty cells stay at the end.
 {
   const valueOf = (cell) => {
     const given = cell.dataset.value;
@@ -9,7 +9,8 @@
   const sortBy = (header) => {
     const body = header.closest("table").tBodies[0];
     const column = Array.from(header.parentNode.children).indexOf(header);
-    const rising = header.getAttribute("aria-sort") !== "ascending";
+    const now = header.getAttribute("aria-sort");
+    const rising = now === null ? header.dataset.best !== "high" : now === "descending";
     const keyed = Array.from(body.rows, (row) => [row.classList.contains("absent") ? null : valueOf(row.cells[column]), row]);
     keyed.sort(([a], [b]) => {
       if (a === null || b === null) return (a === null) - (b === null);
