@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,22 @@ from typing import Any
 import numpy as np
 
 from dpicl.harness.api.given import Given, GivenMechanism, given_mechanism
-from dpicl.harness.api.tables import Findings, Results
+from dpicl.harness.api.tables import Audits, Findings, Results
+from dpicl.harness.attacks import store
+from dpicl.harness.attacks.audit import AuditJob
+from dpicl.harness.attacks.audit import audit as run_audit
+from dpicl.harness.attacks.audit import check as check_audit
+from dpicl.harness.attacks.audit_settings import AuditSettings
+from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.core.errors import DpiclError, UsageError, unknown
 from dpicl.harness.core.messages import message
 from dpicl.harness.core.seeds import accounted_delta
+from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
 from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy.accountants import check_epsilon
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
@@ -28,10 +36,11 @@ from dpicl.harness.run.engines import Job, make_engine, work
 from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
-from dpicl.harness.run.progress import TimeLeft, shown
+from dpicl.harness.run.progress import TimeLeft, counting, shown
 from dpicl.harness.run.releasing import calibrated, per_query_epsilon
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.suite import made_suite
+from dpicl.harness.run.workbench import Workbench
 
 #: The name of the suite of cells that were asked for from Python; its folder below `results`.
 SUITE = "python"
@@ -233,6 +242,71 @@ def check(
             message(f"{given.name} on {task}: {check}")
 
     return Findings(check_mechanism(given.cls, task, {**given.options, **(options or {})}, seed, report))
+
+
+def audit(
+    mechanism: GivenMechanism,
+    *,
+    task: str,
+    epsilon: float | Sequence[float],
+    access: Access = "white-box",
+    question: str = "inquiry",
+    runs: int = 200,
+    redraws: int = 50,
+    records: int | None = None,
+    confidence: float = 0.95,
+    delta: float = 1e-5,
+    model: str = "embedded",
+    source: str = "auto",
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    plugins: Sequence[Path | str] = (),
+    results: Path | str | None = None,
+    progress: bool = True,
+) -> Audits:
+    """A lower bound on the epsilon of a mechanism from runs with and without a canary, for every target epsilon.
+
+    access: "white-box" sees the noisy releases inside, "black-box" what is released. question: "inquiry" or "lookup",
+        for answer mechanisms. runs: on each side. redraws: noise resamples of a run that has no formula. records: of
+        the private set; None: as many as a sample expects. confidence: of the bound. results: a folder that keeps
+        finished audits; None keeps nothing.
+    Raises UsageError for what does not fit, and for audits of other records in the folder.
+    """
+    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+    settings = AuditSettings(access, question, runs, redraws, records, confidence, delta, seed)
+    resolved = settings.options(given.cls, task, {**given.options, **(options or {})})
+    built = build(given.cls, resolved)
+    check_audit(built, Task.without_records(task))
+    loaded = Task.load(task, source, limit_test=1)
+    job = AuditJob(built, loaded, model, settings, resolved, given.registered.plugin_hash)
+    tell = message if progress else lambda text: None
+    wanted = list(dict.fromkeys(map(check_epsilon, _several(epsilon))))
+    there = {} if results is None else _kept_audits(Path(results), job, wanted, tell)
+    if missing := [target for target in wanted if target not in there]:
+        bench = Workbench({given.name: given.registered})
+        report = counting() if progress else silent
+        made = run_audit(job, bench.model(model), missing, bench.outputs(), report)
+        there |= dict(zip(missing, made, strict=True))
+        for target in missing if results is not None else ():
+            tell(f"dpicl: {store.write(Path(results), there[target])}")  # type: ignore[arg-type]
+    return Audits([there[target] for target in wanted])
+
+
+def _kept_audits(
+    results: Path, job: AuditJob, wanted: Sequence[float], tell: Callable[[str], None]
+) -> dict[float, AttackResult]:
+    """Target epsilon -> the audit that is in the folder. Raises UsageError for one of other records."""
+    there = {}
+    for target in wanted:
+        found = store.stored(results, "audit", job.subject(target), job.id(target), tell)
+        if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
+            raise UsageError(
+                f"The audit under {results} at epsilon = {target:g} is of other records of {job.task.name} than those"
+                " at hand; give another --results folder, or move it away."
+            )
+        if found is not None:
+            there[target] = found
+    return there
 
 
 def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[str, Any]:

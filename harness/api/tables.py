@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 
+from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.conformance.kit import CheckFinding
 from dpicl.harness.core.printable import printable
 from dpicl.harness.run.results import Result
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Item = TypeVar("Item")
+#: Sound noise has a smaller p-value less often than this.
+_IMPOSSIBLE = 1e-6
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,39 @@ class Findings(Rows[CheckFinding]):
 
     def row(self, item: CheckFinding) -> dict[str, Any]:
         return {"check": item.check, "status": item.status, "task": item.task, "seen": item.why}
+
+
+class Audits(Rows[AttackResult]):
+    """Audits, one for each target epsilon. ok: whether none of them shows that a mechanism does not do what it says."""
+
+    @property
+    def ok(self) -> bool:
+        return not any(map(failure, self.items))
+
+    def row(self, item: AttackResult) -> dict[str, Any]:
+        subject, privacy, bound = item.subject, item.privacy, item.bound
+        return {
+            "task": subject.task,
+            "mechanism": subject.mechanism,
+            "access": item.access,
+            "epsilon": subject.epsilon,
+            "epsilon_claimed": privacy.epsilon_claimed,
+            "epsilon_proved": privacy.epsilon_proved,
+            "epsilon_audited": None if bound is None else bound.epsilon,
+            "confidence": None if bound is None else bound.confidence,
+            "delta": subject.delta,
+            "failure": failure(item),
+        }
+
+
+def failure(result: AttackResult) -> str | None:
+    """Why the audited release is not what its events say, or None."""
+    bound, noise_p = result.bound, result.details.get("noise_p_value")
+    if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
+        return f"it is refuted at {bound.confidence:.0%} confidence"
+    if noise_p is not None and noise_p < _IMPOSSIBLE:
+        return f"the noise that was drawn is not the noise that its doors state (p = {noise_p:.1g})"
+    return None
 
 
 def _short(value: Any) -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, get_args
 
+from dpicl.harness.attacks.canaries import QUESTIONS
 from dpicl.harness.attacks.results import Access
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.options import sized_options
 
+ACCESSES: Final[tuple[str, ...]] = get_args(Access)
 #: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
 SIZES: Final[Mapping[str, int]] = {
@@ -49,6 +51,15 @@ class AuditSettings:
     words: int = 12
     repeats: int = 3
     rank: int = 9
+
+    def __post_init__(self) -> None:
+        for kind, given, known in (("access", self.access, ACCESSES), ("question", self.question, QUESTIONS)):
+            if given not in known:
+                raise unknown(kind, given, known)
+        if not (0.5 <= self.confidence < 1 and 0 < self.delta < 1):
+            raise UsageError("An audit needs a confidence in [0.5, 1) and a delta between 0 and 1, both excluded.")
+        if self.runs < 8 or self.redraws < 1 or (self.records is not None and self.records < 2):
+            raise UsageError("An audit needs 8 runs on each side, 1 noise resample and 2 records at least.")
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""

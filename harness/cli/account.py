@@ -7,6 +7,7 @@ import dataclasses
 import math
 from typing import Any
 
+from dpicl.harness.api.functions import account
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, delta, one_of, positive, rate, whole
 from dpicl.harness.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Setting
@@ -63,8 +64,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _account(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.api.functions import account
-
     names = [field.name for field in dataclasses.fields(Setting)]
     answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
     if arguments.json:

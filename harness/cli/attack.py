@@ -7,19 +7,23 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dpicl.harness.attacks import store
+from dpicl.harness.attacks.base import Attack
+from dpicl.harness.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, jobs_of, run_attack
+from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
+from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
 from dpicl.harness.cli.attack_table import emit_results, headline
-from dpicl.harness.cli.counting import counting
-from dpicl.harness.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.base import Attack
-    from dpicl.harness.attacks.driver import AttackJob, AttackSettings
-    from dpicl.harness.attacks.results import AttackResult
-    from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.options import option_types
+from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
+from dpicl.harness.run.progress import counting
+from dpicl.harness.run.workbench import Workbench
 
 Skipped = dict[str, str]
 
@@ -46,9 +50,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _attack(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
-    from dpicl.harness.mechanism.registry import load_mechanisms
-
     registered = find_attack(arguments.attack, load_attacks(arguments.plugin))
     attack = attack_of(registered, _own_options(arguments))
     if arguments.show:
@@ -71,9 +72,6 @@ def _attack(arguments: argparse.Namespace) -> int:
 
 def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) -> AttackSettings:
     """The task is loaded, the model is not."""
-    from dpicl.harness.attacks.driver import MEMBERS, AttackSettings
-    from dpicl.harness.data.task import Task
-
     if not arguments.mechanism or not arguments.task:
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
     if arguments.others is not None and not attack.membership:
@@ -95,8 +93,6 @@ def _selected(
     arguments: argparse.Namespace, common: AttackSettings, mechanisms: dict[str, Registered]
 ) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the ends first and last; and who is left out, and why."""
-    from dpicl.harness.attacks.driver import BASELINES, jobs_of
-
     names = list(dict.fromkeys(arguments.mechanism))
     given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
     first, last = BASELINES
@@ -121,10 +117,6 @@ def _options_for(
     arguments: argparse.Namespace, name: str, names: Sequence[str], mechanisms: dict[str, Registered]
 ) -> dict[str, Any]:
     """The options that are for this mechanism. Raises UsageError for one that no asked mechanism has."""
-    from dpicl.harness.core.errors import unknown
-    from dpicl.harness.mechanism.options import option_types
-    from dpicl.harness.mechanism.registry import find_mechanism
-
     types = {each: option_types(find_mechanism(each, mechanisms)) for each in names}
     given = {}
     for owner, key, value in arguments.option:
@@ -149,10 +141,6 @@ def _made(
 ) -> tuple[list[AttackResult], int, list[str]]:
     """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
     is there; a job that a user can mend does not stop the others."""
-    from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.driver import run_attack
-    from dpicl.harness.run.workbench import Workbench
-
     bench, made = Workbench(mechanisms), 0
     results: list[AttackResult] = []
     failed: list[str] = []
@@ -178,8 +166,6 @@ def _made(
 
 def _stored(arguments: argparse.Namespace) -> list[AttackResult]:
     """The results of this attack that fit the flags which were given."""
-    from dpicl.harness.attacks import store
-
     found, damaged = store.load_attacks(arguments.results)
     for each in damaged:
         output.message(f"dpicl: {each.path} is ignored: {each.reason}.")
@@ -197,8 +183,6 @@ def _stored(arguments: argparse.Namespace) -> list[AttackResult]:
 
 
 def _emit(arguments: argparse.Namespace, results: Sequence[AttackResult], skipped: Skipped, made: int) -> None:
-    from dpicl.harness.attacks import store
-
     if arguments.json:
         output.emit_json(
             {

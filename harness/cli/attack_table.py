@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from dpicl.harness.attacks.results import AttackResult, Estimate
 from dpicl.harness.cli import output
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.results import AttackResult, Estimate
 
 #: Headings of measures and counts in the table.
 _TITLES = {

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from dpicl.harness.api.functions import audit
+from dpicl.harness.api.tables import failure
+from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, number, options_of, whole
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.results import AttackResult
-
-#: Sound noise has a smaller p-value less often than this.
-_IMPOSSIBLE = 1e-6
 
 
 def add(subparsers: Subparsers) -> None:
@@ -65,19 +61,10 @@ def _confidence(text: str) -> float:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.attacks import store
-    from dpicl.harness.attacks.audit import AuditJob, audit, check
-    from dpicl.harness.attacks.audit_settings import AuditSettings
-    from dpicl.harness.cli.counting import counting
-    from dpicl.harness.core.errors import UsageError
-    from dpicl.harness.data.task import Task
-    from dpicl.harness.mechanism.options import build
-    from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
-    from dpicl.harness.run.workbench import Workbench
-
-    mechanisms = load_mechanisms(arguments.plugin)
-    cls = find_mechanism(arguments.mechanism, mechanisms)
-    settings = AuditSettings(
+    results = audit(
+        arguments.mechanism,
+        task=arguments.task,
+        epsilon=arguments.epsilon,
         access=arguments.access,
         question=arguments.question,
         runs=arguments.runs,
@@ -85,46 +72,18 @@ def _audit(arguments: argparse.Namespace) -> int:
         records=arguments.records,
         confidence=arguments.confidence,
         delta=arguments.delta,
+        model=arguments.model,
+        source=arguments.source,
         seed=arguments.seed,
+        options=options_of(arguments.mechanism, arguments.option),
+        plugins=arguments.plugin,
+        results=arguments.results,
     )
-    options = settings.options(cls, arguments.task, options_of(cls.name, arguments.option))
-    mechanism = build(cls, options)
-    check(mechanism, Task.without_records(arguments.task))
-    task = Task.load(arguments.task, arguments.source, limit_test=1)
-    job = AuditJob(mechanism, task, arguments.model, settings, options, mechanisms[cls.name].plugin_hash)
-    there: dict[float, AttackResult] = {}
-    for asked in dict.fromkeys(arguments.epsilon):
-        found = store.stored(arguments.results, "audit", job.subject(asked), job.id(asked), output.message)
-        if found is not None and found.manifest.data.fingerprint != task.fingerprint:
-            raise UsageError(
-                f"The audit under {arguments.results} at epsilon = {asked:g} is of other records of {task.name} than"
-                " those at hand; give another --results folder, or move it away."
-            )
-        if found is not None:
-            there[asked] = found
-    missing = [asked for asked in dict.fromkeys(arguments.epsilon) if asked not in there]
-    if missing:
-        bench = Workbench(mechanisms)
-        made = audit(job, bench.model(arguments.model), missing, bench.outputs(), counting())
-        for asked, result in zip(missing, made, strict=True):
-            output.message(f"dpicl: {store.write(arguments.results, result)}")
-            there[asked] = result
-    results = [there[asked] for asked in dict.fromkeys(arguments.epsilon)]
     if arguments.json:
         output.emit_json([result.model_dump(mode="json") for result in results])
     else:
-        _show(results)
+        _show(results.items)
     return 1 if any(failure(result) for result in results) else 0
-
-
-def failure(result: AttackResult) -> str | None:
-    """Why the audited release is not what its events say, or None."""
-    bound, noise_p = result.bound, result.details.get("noise_p_value")
-    if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
-        return f"it is refuted at {bound.confidence:.0%} confidence"
-    if noise_p is not None and noise_p < _IMPOSSIBLE:
-        return f"the noise that was drawn is not the noise that its doors state (p = {noise_p:.1g})"
-    return None
 
 
 def _show(results: Sequence[AttackResult]) -> None:

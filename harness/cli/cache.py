@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.errors import ResultError
-
-if TYPE_CHECKING:
-    from dpicl.harness.run.output_cache import Collection
+from dpicl.harness.core.errors import ResultError, unknown
+from dpicl.harness.core.locks import abandoned, folder_bytes, remove_abandoned
+from dpicl.harness.core.paths import calibration_folder, models_folder
+from dpicl.harness.data.task import list_tasks
+from dpicl.harness.run.output_cache import Collection, clear, collections, outputs_folder
 
 
 def add(subparsers: Subparsers) -> None:
@@ -33,9 +33,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.core.errors import unknown
-    from dpicl.harness.data.task import list_tasks
-
     for task in arguments.task:
         if task not in list_tasks():
             raise unknown("task", task, list_tasks())
@@ -43,8 +40,6 @@ def _cache(arguments: argparse.Namespace) -> int:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.run.output_cache import collections, outputs_folder
-
     held = [
         one
         for one in collections()
@@ -65,8 +60,6 @@ def _list(arguments: argparse.Namespace) -> int:
 
 
 def _table(held: Sequence[Collection]) -> None:
-    from dpicl.harness.run.output_cache import outputs_folder
-
     if not held:
         output.emit("The cache of model outputs is empty.")
         return
@@ -89,9 +82,6 @@ def _table(held: Sequence[Collection]) -> None:
 
 def _clear(arguments: argparse.Namespace) -> int:
     """Named tasks or models: their outputs alone; else what killed processes left goes too."""
-    from dpicl.harness.core.locks import remove_abandoned
-    from dpicl.harness.run.output_cache import clear
-
     removed = clear(tasks=arguments.task, models=arguments.model)
     freed = 0
     if not arguments.task and not arguments.model:
@@ -110,8 +100,6 @@ def _clear(arguments: argparse.Namespace) -> int:
 
 def _abandoned() -> dict[Path, int]:
     """What killed processes left in the cache, in bytes."""
-    from dpicl.harness.core.locks import abandoned, folder_bytes
-
     try:
         return {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
     except OSError as error:
@@ -120,8 +108,6 @@ def _abandoned() -> dict[Path, int]:
 
 def _places() -> list[Path]:
     """Where temporary folders are made."""
-    from dpicl.harness.core.paths import calibration_folder, models_folder
-
     return [models_folder(), calibration_folder()]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from dpicl.harness.api.functions import calibrate
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
 
@@ -37,8 +38,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.api.functions import calibrate
-
     answer = calibrate(
         arguments.mechanism,
         task=arguments.task,

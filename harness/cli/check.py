@@ -6,15 +6,15 @@ import argparse
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.apart import Alive, run_apart
 from dpicl.harness.cli.arguments import Subparsers, add_command, options_of
+from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.core.errors import ResultError
-
-if TYPE_CHECKING:
-    from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.mechanism import checked
+from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms, load_plugin
 
 
 def add(subparsers: Subparsers) -> None:
@@ -33,8 +33,6 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _check_here(arguments: argparse.Namespace, alive: Alive) -> int:
-    from dpicl.harness.conformance.kit import check_mechanism
-
     documents, good = [], True
     given = _mechanisms(arguments)
     names = {item.cls.name for item in given}
@@ -74,8 +72,6 @@ def _check_here(arguments: argparse.Namespace, alive: Alive) -> int:
 
 def _note(digest: str, passed: bool) -> None:
     """So that a run of this file says in its results whether the kit passed it."""
-    from dpicl.harness.mechanism import checked
-
     try:
         checked.note(digest, passed)
     except ResultError as error:
@@ -84,8 +80,6 @@ def _note(digest: str, passed: bool) -> None:
 
 def _mechanisms(arguments: argparse.Namespace) -> list[Registered]:
     """The mechanisms of a file, or the one of that name. Raises UsageError or PluginError where there is none."""
-    from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms, load_plugin
-
     given: str = arguments.mechanism
     if given.endswith(".py") or Path(given).is_file():
         return load_plugin(Path(given))

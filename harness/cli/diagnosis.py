@@ -18,6 +18,7 @@ from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.task import list_tasks, load_config
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models import embeddings
+from dpicl.harness.models.embedded import preferred_dtype
 from dpicl.harness.run import manifest
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
@@ -72,8 +73,6 @@ def _processor() -> Iterator[Check]:
         return
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     yield Check("GPU", True, gpu)
-    from dpicl.harness.models.embedded import preferred_dtype
-
     dtype = str(preferred_dtype("cuda" if torch.cuda.is_available() else "cpu")).removeprefix("torch.")
     yield Check("number format", True, dtype)
 

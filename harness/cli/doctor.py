@@ -7,6 +7,7 @@ from dataclasses import asdict
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.cli.diagnosis import examine
 
 
 def add(subparsers: Subparsers) -> None:
@@ -18,8 +19,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.cli.diagnosis import examine
-
     checks = examine(arguments.results)
     good = all(check.ok for check in checks)
     if arguments.json:

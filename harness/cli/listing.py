@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from dpicl.harness.api import lists
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 
@@ -25,8 +26,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.api import lists
-
     plugins = arguments.plugin
     rows: list[dict[str, Any]] = {
         "tasks": lambda: lists.list_tasks(plugins),

@@ -14,6 +14,8 @@ from typing import Any
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
 from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.data.config import load_config, task_folders
+from dpicl.harness.run import lm_eval_model
 
 #: What lm-eval's own parser may not have been told: it would change what is asked, ask twice, or be ignored.
 _REFUSED = {
@@ -55,8 +57,6 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.run import lm_eval_model  # registers the model
-
     settings = {
         "mechanism": arguments.mechanism,
         "epsilon": arguments.epsilon,
@@ -109,8 +109,6 @@ def _started(own: list[str], rest: list[str]) -> int:
 
 def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     """Raises UsageError for what the user's words changed and may not, however spelt, and for unknown tasks."""
-    from dpicl.harness.data.config import load_config, task_folders
-
     for name, reason in _REFUSED.items():
         if wanted.get(name) != alone.get(name):
             raise UsageError(f"`dpicl lm-eval` does not take --{name}: {reason}. Leave it out.")

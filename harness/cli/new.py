@@ -7,8 +7,15 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+from dpicl.harness import models
+from dpicl.harness.attacks.registry import load_attacks
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.core import paths
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.config import list_tasks
+from dpicl.harness.mechanism import registry
+from dpicl.harness.scaffold import writing
 
 MECHANISM_KINDS = ("demonstrations", "answers")
 
@@ -61,12 +68,8 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.core.errors import UsageError
-
     if arguments.kind is not None and arguments.what != "mechanism":
         raise UsageError("--kind is for `dpicl new mechanism`; leave it out.")
-    from dpicl.harness.scaffold import writing
-
     examples = {"attack": writing.ATTACK, "model": writing.MODEL, "suite": writing.SUITE, "task": writing.TASK}
     example = examples.get(arguments.what) or writing.MECHANISMS[arguments.kind or "demonstrations"]
     files = writing.write_example(example, arguments.what, arguments.name, _taken(arguments.what), arguments.dir)
@@ -84,12 +87,6 @@ def _new(arguments: argparse.Namespace) -> int:
 
 def _taken(kind: str) -> Iterable[str]:
     """Names of that kind that there are already."""
-    from dpicl.harness import models
-    from dpicl.harness.attacks.registry import load_attacks
-    from dpicl.harness.core import paths
-    from dpicl.harness.data.config import list_tasks
-    from dpicl.harness.mechanism import registry
-
     match kind:
         case "mechanism":
             return registry.load_mechanisms()

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import (
@@ -20,13 +20,15 @@ from dpicl.harness.cli.arguments import (
     selected,
     whole,
 )
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from dpicl.harness.core.cell import Cell
-    from dpicl.harness.run.engines import Done
-    from dpicl.harness.run.presence import Presence
-    from dpicl.harness.run.selection import Selection
+from dpicl.harness.run.costs import Costs
+from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine, work
+from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.presence import Presence, check_sources, presence, why
+from dpicl.harness.run.progress import TimeLeft, shown
+from dpicl.harness.run.selection import Selection
+from dpicl.harness.run.store import Damaged
 
 
 class Follower(Protocol):
@@ -77,12 +79,6 @@ def add(
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.run.costs import Costs
-    from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine, work
-    from dpicl.harness.run.fingerprints import Fingerprints
-    from dpicl.harness.run.presence import check_sources, presence
-    from dpicl.harness.run.progress import TimeLeft, shown
-
     _check_wandb(arguments)
     selection = selected(arguments)
     engine = make_engine(arguments.engine, arguments.workers)
@@ -184,9 +180,6 @@ def _cell_json(cell: Cell) -> dict[str, Any]:
 
 def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence) -> list[Cell]:
     """The cells to run. With --again stale ones too, whose old files are set aside; raises UsageError without it."""
-    from dpicl.harness.run.presence import why
-    from dpicl.harness.run.store import Damaged
-
     if not found.stale:
         return found.missing
     if not arguments.again:
@@ -217,10 +210,6 @@ def _secure(selection: Selection) -> bool:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
-    from dpicl.harness.run.costs import Costs
-    from dpicl.harness.run.fingerprints import Fingerprints
-    from dpicl.harness.run.presence import presence, why
-
     selection = selected(arguments)
     results, damaged = selection.store.load_all()
     output.report_damaged(damaged, moved=False)

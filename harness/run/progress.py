@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -138,3 +138,19 @@ def _bar(total: int, left: TimeLeft, console: Console) -> Iterator[Report]:
             console.print(outcome(event), markup=False, highlight=False)
 
         yield report
+
+
+def counting() -> Callable[[int, int, str], None]:
+    """A function of (done, total, unit) that rewrites a line on a terminal, and says one now and then elsewhere."""
+    terminal, last = sys.stderr.isatty(), [time.monotonic()]
+
+    def report(done: int, total: int, unit: str) -> None:
+        now = time.monotonic()
+        if terminal:
+            sys.stderr.write(f"\r\033[K{done}/{total} {unit}{'' if done < total else chr(13) + chr(27) + '[K'}")
+        elif now - last[0] >= _QUIET_SECONDS:
+            last[0] = now
+            sys.stderr.write(f"dpicl: {done}/{total} {unit}\n")
+        sys.stderr.flush()
+
+    return report

@@ -1,5 +1,7 @@
 """The Python API: what a notebook calls, on small simulated cells."""
 
+import ast
+import importlib
 import inspect
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,10 +32,11 @@ class Fixed(dpicl.DemonstrationMechanism):
 
 
 def test_every_public_name_is_there_and_mypy_sees_the_same():
-    source = inspect.getsource(dpicl)
-    for name in dpicl.__all__:
-        assert getattr(dpicl, name) is not None
-        assert f"import {name} as {name}" in source or f"    {name} as {name},\n" in source
+    (block,) = (node for node in ast.parse(inspect.getsource(dpicl)).body if isinstance(node, ast.If))
+    seen = {alias.name: each.module for each in block.body for alias in each.names}
+    assert sorted(seen) == dpicl.__all__
+    for name, module in seen.items():
+        assert getattr(dpicl, name) is getattr(importlib.import_module(module), name)
     assert set(dpicl.__all__) <= set(dir(dpicl))
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = dpicl.no_such_name
@@ -139,3 +142,21 @@ def test_lists_name_what_there_is():
     assert {"agnews"} <= {row["name"] for row in dpicl.list_tasks()}
     assert {"open"} <= {row["name"] for row in dpicl.list_suites()}
     assert dpicl.list_models() and dpicl.list_attacks()
+
+
+def test_audits_become_a_frame(tmp_path):
+    small = {"task": "agnews", "model": "sim", "source": "synthetic", "runs": 8, "progress": False}
+    audits = dpicl.audit("voting", epsilon=[1, 8], results=tmp_path, **small)
+    frame = audits.to_frame()
+    assert list(frame.epsilon) == [1, 8] and (frame.epsilon_audited <= frame.epsilon_proved).all()
+    assert audits.ok and dpicl.audit("voting", epsilon=8, results=tmp_path, **small)[0] == audits[1]
+    with pytest.raises(dpicl.UsageError, match="black-box"):
+        dpicl.audit("voting", epsilon=1, access="grey", **small)
+
+
+def test_the_board_of_committed_results_is_a_frame():
+    root = Path(__file__).parents[2]
+    board = dpicl.board("open", results=root / "results", source="synthetic")
+    frame = board.to_frame()
+    assert {"tang", "example/vote"} <= set(frame.label) and (frame.proved <= frame.epsilon).all()
+    assert "recovery" in repr(board) and "<table" in board._repr_html_()
