@@ -51,7 +51,7 @@ def page() -> str:
 
 def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
     """Every command that runs something, by its full name, in the order of the help."""
-    waiting = [("", build_parser()[0])]
+    waiting = [("", build_parser())]
     while waiting:
         name, parser = waiting.pop(0)
         groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]

@@ -6,11 +6,11 @@ import importlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from importlib import metadata
-from typing import Any
 
 from dpicl.harness.cli import arguments, output
+from dpicl.harness.cli.arguments import HELP
 from dpicl.harness.core.errors import DpiclError, told
 from dpicl.harness.core.plugins import place_in_plugin
 from dpicl.harness.core.printable import printable
@@ -20,30 +20,17 @@ BAD_USE = 2
 INTERRUPTED = 130
 
 _HARNESS, _BOARDS = "dpicl.harness.cli", "dpicl.leaderboards.cli"
-#: Module -> its commands, in the order of `dpicl --help`. A module is imported when one of its commands is asked for.
-COMMANDS = {
-    f"{_HARNESS}.run": ("run", "plan"),
-    f"{_BOARDS}.board": ("board",),
-    f"{_BOARDS}.plot": ("plot",),
-    f"{_BOARDS}.compare": ("compare",),
-    f"{_BOARDS}.track": ("track",),
-    f"{_BOARDS}.publish": ("publish",),
-    f"{_BOARDS}.submit": ("submit",),
-    f"{_HARNESS}.listing": ("list",),
-    f"{_HARNESS}.calibrate": ("calibrate",),
-    f"{_HARNESS}.account": ("account",),
-    f"{_HARNESS}.attack": ("attack",),
-    f"{_HARNESS}.audit": ("audit",),
-    f"{_HARNESS}.check": ("check",),
-    f"{_HARNESS}.new": ("new",),
-    f"{_HARNESS}.lm_eval": ("lm-eval",),
-    f"{_HARNESS}.cache": ("cache",),
-    f"{_HARNESS}.doctor": ("doctor",),
+#: Command -> its module, where that has another name or place than dpicl.harness.cli.COMMAND.
+_MODULES = {
+    "plan": f"{_HARNESS}.run",
+    "list": f"{_HARNESS}.listing",
+    "lm-eval": f"{_HARNESS}.lm_eval",
+    **{name: f"{_BOARDS}.{name}" for name in ("board", "plot", "compare", "track", "publish", "submit")},
 }
 
 
-def build_parser(command: str | None = None) -> tuple[arguments.Parser, list[str]]:
-    """The parser, and the names of the commands. command: the only one that is needed, where it is known."""
+def build_parser(commands: Collection[str] = tuple(HELP)) -> arguments.Parser:
+    """The parser of these commands; of the others it knows what they do, and their code is not imported."""
     parser = arguments.Parser(
         prog="dpicl",
         description="Differentially private in-context learning, compared at the same proved epsilon.",
@@ -51,14 +38,17 @@ def build_parser(command: str | None = None) -> tuple[arguments.Parser, list[str
     )
     parser.add_argument("--version", action="version", version=f"dpicl {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    known = [name for names in COMMANDS.values() for name in names]
-    for module, names in COMMANDS.items():
-        if command not in known or command in names:
-            _add(module, subparsers)
-    return parser, known
+    for name, help in HELP.items():
+        if name in subparsers.choices:
+            continue  # its module has added it with another one
+        if name in commands:
+            _add(_MODULES.get(name, f"{_HARNESS}.{name}"), subparsers)
+        else:
+            subparsers.add_parser(name, help=help)
+    return parser
 
 
-def _add(module: str, subparsers: Any) -> None:
+def _add(module: str, subparsers: arguments.Subparsers) -> None:
     add = importlib.import_module(module).add
     if module == f"{_HARNESS}.run":  # what follows a run and shows it is of the upper floor
         live = importlib.import_module(f"{_BOARDS}.live")
@@ -74,8 +64,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _show_warnings()
     argv = list(sys.argv[1:] if argv is None else argv)
     try:
-        parser, commands = build_parser(argv[0] if argv else None)
-        parsed = arguments.parse(parser, argv, commands)
+        wanted = {"run", "plan"} if argv[:1] in (["run"], ["plan"]) else set(argv[:1])
+        parsed = arguments.parse(build_parser(wanted), argv, list(HELP))
         parsed.argv = argv
         code: int = parsed.run(parsed)
         sys.stdout.flush()

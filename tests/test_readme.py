@@ -8,7 +8,7 @@ import pytest
 
 import dpicl as package
 from dpicl.cli import build_parser
-from dpicl.harness.cli.arguments import parse
+from dpicl.harness.cli.arguments import HELP, parse
 from dpicl.harness.conformance.kit import TASKS
 from dpicl.harness.data.task import PublicTask
 
@@ -60,7 +60,7 @@ def test_the_parser_knows_every_command_of_the_examples():
         for block in re.findall(r"^```(?:sh)?\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
             for line in re.split(r"\n| && ", block.replace("\\\n", " ")):
                 if command := re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?dpicl (.*)", line):
-                    parser, names = build_parser()
+                    parser, names = build_parser(), list(HELP)
                     parse(parser, shlex.split(command[1], comments=True), names)
                     seen += 1
     assert seen > 30

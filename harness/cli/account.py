@@ -18,7 +18,6 @@ def add(subparsers: Subparsers) -> None:
     account = add_command(
         subparsers,
         "account",
-        "epsilon of given noise: what is proved, and what authors compute",
         "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000",
         _account,
     )

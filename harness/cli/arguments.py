@@ -21,6 +21,28 @@ if TYPE_CHECKING:
 SOURCES = ("auto", "hub", "local", "synthetic")
 ENGINES = ("inline", "local", "ray")
 
+#: What each command does, in the order of `dpicl --help`.
+HELP = {
+    "run": "run what is missing of a suite",
+    "plan": "show what `run` would do: cells, what is there already, what the rest costs",
+    "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
+    "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
+    "compare": "compare two releases cell by cell; a gate for regressions",
+    "track": "show scores across releases of a model and commits of the code",
+    "publish": "send results to Weights & Biases or a local trackio dashboard",
+    "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
+    "list": "show what there is: tasks, mechanisms, attacks, models or suites",
+    "calibrate": "the noise of a mechanism for a proved epsilon",
+    "account": "epsilon of given noise: what is proved, and what authors compute",
+    "attack": "attack mechanisms, with zero-shot and real demonstrations as the reference baselines",
+    "audit": "a lower bound on the epsilon of a mechanism, from runs with and without a canary",
+    "check": "test a mechanism for the usual privacy bugs",
+    "new": "write a working example to start from: a mechanism, a task, an attack, a model or a suite",
+    "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
+    "cache": "list or clear collected model outputs (derived from private records) and what killed processes left",
+    "doctor": "show what is installed and what is missing",
+}
+
 #: What `add_subparsers` returns; argparse keeps the class private.
 Subparsers = Any
 Command = Callable[[argparse.Namespace], int]
@@ -57,8 +79,9 @@ class Parser(argparse.ArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings if flag.startswith("--")]
 
 
-def add_command(subparsers: Subparsers, name: str, help: str, example: str, run: Command) -> Parser:
-    """A new command with `--json`, a help text with an example, and the function that runs it."""
+def add_command(subparsers: Subparsers, name: str, example: str, run: Command, help: str = "") -> Parser:
+    """A new command with `--json`, a help text (that of `HELP`) with an example, and the function that runs it."""
+    help = help or HELP[name]
     parser: Parser = subparsers.add_parser(name, help=help, description=help, epilog=f"example:\n  {example}")
     parser.add_argument("--json", action="store_true", help="one JSON document on stdout, messages on stderr")
     parser.set_defaults(run=run, parser=parser)

@@ -33,7 +33,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "attack",
-        "attack mechanisms, with zero-shot and real demonstrations as the ends of the scale",
         "dpicl attack likelihood --task dbpedia --mechanism tang --mechanism prism --epsilon 1 --epsilon 8",
         _attack,
     )

@@ -17,7 +17,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "audit",
-        "a lower bound on the epsilon of a mechanism, from runs with and without a canary",
         "dpicl audit voting --task agnews --epsilon 1 --access white-box",
         _audit,
     )

@@ -23,7 +23,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "cache",
-        "list or clear collected model outputs (derived from private records) and what killed processes left",
         "dpicl cache --clear --task samsum",
         _cache,
     )

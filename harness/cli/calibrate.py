@@ -15,7 +15,6 @@ def add(subparsers: Subparsers) -> None:
     calibrate = add_command(
         subparsers,
         "calibrate",
-        "the noise of a mechanism for a proved epsilon",
         "dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000",
         _calibrate,
     )

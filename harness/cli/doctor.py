@@ -12,9 +12,7 @@ from dpicl.harness.cli.diagnosis import examine
 
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
-    parser = add_command(
-        subparsers, "doctor", "show what is installed and what is missing", "dpicl doctor --json", _doctor
-    )
+    parser = add_command(subparsers, "doctor", "dpicl doctor --json", _doctor)
     parser.share("--results", help="results folder to look at (default: results)")
 
 

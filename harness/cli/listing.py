@@ -17,7 +17,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "list",
-        "show what there is: tasks, mechanisms, attacks, models or suites",
         "dpicl list mechanisms",
         _list,
     )

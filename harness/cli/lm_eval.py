@@ -38,7 +38,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "lm-eval",
-        "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
         "dpicl lm-eval --mechanism voting --epsilon 1 --tasks dpicl_agnews --limit 50 --output_path out --log_samples",
         _lm_eval,
     )

@@ -52,7 +52,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "new",
-        "write a working example to start from: a mechanism, a task, an attack, a model or a suite",
         "dpicl new mechanism noisy_vote --kind answers",
         _new,
     )

@@ -52,7 +52,6 @@ def add(
     run = add_command(
         subparsers,
         "run",
-        "run what is missing of a suite",
         "dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2",
         _run,
     )
@@ -71,7 +70,6 @@ def add(
     plan = add_command(
         subparsers,
         "plan",
-        "show what `run` would do: cells, what is there already, what the rest costs",
         "dpicl plan quick --epsilon 1",
         _plan,
     )

@@ -21,7 +21,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "board",
-        "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
         "dpicl board quick --html site",
         _board,
     )

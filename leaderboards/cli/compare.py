@@ -24,7 +24,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "compare",
-        "compare two releases cell by cell; a gate for regressions",
         "dpicl compare results/classification/embedded candidate/classification --fail-on-regression",
         _compare,
     )

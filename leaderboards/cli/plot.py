@@ -26,7 +26,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "plot",
-        "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
         "dpicl plot classification --task agnews --task dbpedia --out figure.pdf",
         _plot,
     )

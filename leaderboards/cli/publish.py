@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Parser, Subparsers, add_command
+from dpicl.harness.cli.arguments import HELP, Parser, Subparsers, add_command
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, unknown
 from dpicl.harness.core.paths import shipped_suites
@@ -35,8 +35,8 @@ def add(subparsers: Subparsers) -> None:
     """Adds the command."""
     parser = subparsers.add_parser(
         "publish",
-        help="send results to Weights & Biases or a local trackio dashboard",
-        description="send results to Weights & Biases or a local trackio dashboard",
+        help=HELP["publish"],
+        description=HELP["publish"],
         epilog="example:\n  dpicl publish wandb results --mode offline",
     )
     parser.set_defaults(parser=parser)
@@ -44,9 +44,9 @@ def add(subparsers: Subparsers) -> None:
     wandb = add_command(
         trackers,
         "wandb",
-        "one W&B run for each row and task, and one for each board",
         "dpicl publish wandb results --project dp-icl --mode offline",
         _publish,
+        help="one W&B run for each row and task, and one for each board",
     )
     wandb.set_defaults(connect=_wandb)
     _add_shared_flags(wandb)
@@ -59,9 +59,9 @@ def add(subparsers: Subparsers) -> None:
     trackio = add_command(
         trackers,
         "trackio",
-        "the same rows into a dashboard on this machine (extra trackio)",
         "dpicl publish trackio results --project dp-icl && trackio show --project dp-icl",
         _publish,
+        help="the same rows into a dashboard on this machine (extra trackio)",
     )
     trackio.set_defaults(connect=_trackio)
     _add_shared_flags(trackio)

@@ -31,7 +31,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "submit",
-        "check a submission to the board: files, records, epsilon, history; or begin one",
         "dpicl submit leaderboards/submissions/example/vote --run-code --rerun 2",
         _submit,
     )

@@ -22,7 +22,6 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "track",
-        "show scores across releases of a model and commits of the code",
         "dpicl track results/classification releases/*/classification --task agnews --html site",
         _track,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from dpicl.cli import build_parser
-from dpicl.harness.cli.arguments import parse
+from dpicl.harness.cli.arguments import HELP, parse
 
 WORKFLOW = Path(__file__).parents[3] / "docs" / "examples" / "model-release.yml"
 
@@ -25,7 +25,7 @@ def commands() -> list[list[str]]:
 
 
 def test_every_dpicl_command_parses():
-    parser, names = build_parser()
+    parser, names = build_parser(), list(HELP)
     found = [parse(parser, words, names) for words in commands()]
     assert [words[0] for words in commands()] == ["run", "compare"]
     run, compare = found

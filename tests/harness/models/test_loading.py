@@ -127,7 +127,7 @@ def test_the_message_about_code_names_a_flag_that_exists(tiny_folder: Path, tmp_
     said = refused(tmp_path)
     assert not (tmp_path / "exploded").exists()
     flags = re.findall(r"--[a-z-]+", said)
-    parser, _ = build_parser()
+    parser = build_parser()
     arguments = parse(parser, ["run", "quick", *(word for flag in flags for word in (flag, "x"))], ["run"])
     assert flags and arguments is not None
 
