@@ -56,16 +56,17 @@ def public_candidates(
 ) -> PublicCandidates:
     """What the model answers from slots of public records, and the answers' embeddings.
 
-    The slots are dealt by the query's own public coins, so every cell of a suite has the same ones.
+    The slots are assigned to slots by the query's own public randomness, so every cell of a suite has the same ones.
 
-    kind: 'in' or 'out', see `Task.public_records`. same_slots: deal them once for all queries, where the private slots
+    kind: 'in' or 'out', see `Task.public_records`. same_slots: sample them once for all queries, where the private
+    slots
         are, so that their examples are read once.
     """
     records = context.task.public_records(kind)
-    coins = _public_coins("" if same_slots else query.id)
+    sampling = _public_coins("" if same_slots else query.id)
     size = min(examples, len(records))
-    dealt = [tuple(records[i] for i in coins.choice(len(records), size, replace=False)) for _ in range(slots)]
-    texts = tuple(dict.fromkeys(text for text in context.reader.public_texts(query, dealt) if text))
+    assigned = [tuple(records[i] for i in sampling.choice(len(records), size, replace=False)) for _ in range(slots)]
+    texts = tuple(dict.fromkeys(text for text in context.reader.public_texts(query, assigned) if text))
     return PublicCandidates(texts, context.reader.embed(texts, embedding))
 
 

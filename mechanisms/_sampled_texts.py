@@ -1,4 +1,5 @@
-"""How both ends of the scale write the texts of a JSON task, where the released texts themselves are scored."""
+"""How the reference baselines of the scale write the texts of a JSON task, where the released texts themselves are
+scored."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ Differentially Private In-Context Learning Based on Implicit Bayesian Inference"
 For every token of a synthetic demonstration:
 
 1. V_pub = the top-k tokens of the public prompt; with ``top_p`` its head only (PA2);
-2. sample records of the label and deal them into M slots; a slot's records are the examples of its prompt;
+2. sample records of the label and sample them into M slots; a slot's records are the examples of its prompt;
 3. every slot answers with p(v) proportional to p_base(v) * (p(v | private prompt) / p(v | public prompt))^alpha over
    the full vocabulary: tokens that the private examples make more plausible are amplified. p_base conditions on the
    generated text alone (eq. 11); without ``base`` it is constant (PA3). All in log space, normalised per slot;

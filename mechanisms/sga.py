@@ -5,7 +5,7 @@ For every query:
 
 1. public: the model's answers from slots of public records are the candidates. Their mean, the few principal directions
    of their embeddings, and the radius of the ball that holds them all are the space in which private answers are seen;
-2. sample private records and deal them into M slots; every slot writes an answer, whose embedding is projected into
+2. sample private records and sample them into M slots; every slot writes an answer, whose embedding is projected into
    this space and clipped to the ball;
 3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means
    (dpicl.harness.privacy.cluster_tree);
@@ -97,7 +97,7 @@ class SGA(AnswerMechanism):
             kind=self.public,
             slots=self.public_slots,
             examples=self.examples_per_slot,
-            same_slots=self.dealing.single,
+            same_slots=self.scheme.single,
             embedding=self.embedding,
         )
         if not public.texts:

@@ -4,7 +4,7 @@ embeddings.
 For every query:
 
 1. public: the model's answers from slots of public records are the candidates;
-2. sample private records and deal them into M slots; every slot writes an answer and votes for the candidate whose
+2. sample private records and sample them into M slots; every slot writes an answer and votes for the candidate whose
    embedding is nearest to its own; an empty answer abstains;
 3. the top k candidates by ballots + N(0, 2 sigma^2) are released, in order;
 4. the model picks among them, in public, after one public example.
@@ -68,7 +68,7 @@ class SGAHistogram(AnswerMechanism):
             kind=self.public,
             slots=self.public_slots,
             examples=self.examples_per_slot,
-            same_slots=self.dealing.single,
+            same_slots=self.scheme.single,
             embedding=self.embedding,
         )
         if not public.texts:

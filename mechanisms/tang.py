@@ -5,7 +5,7 @@ For every token of a synthetic demonstration:
 
 1. K = the top-k tokens of the public prompt (instruction, label, tokens so far); with ``top_p`` also its head (BA2
    of PTA);
-2. sample records of the label and deal them into M slots; a slot's records are the examples of its prompt;
+2. sample records of the label and sample them into M slots; a slot's records are the examples of its prompt;
 3. every slot answers with its next-token distribution on K, renormalised per slot (an empty slot: the public prompt's);
 4. the next token is the argmax over K of the sum over slots + N(0, 2 sigma^2).
 

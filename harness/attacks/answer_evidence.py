@@ -33,7 +33,8 @@ from dpicl.harness.run.output_cache import OutputCache
 
 
 class AnswerEvidence:
-    """Answers to one question (Q = 1) from ``settings.runs`` deals on each side, dealt once for all epsilons.
+    """Answers to one question (Q = 1) from ``settings.runs`` samples on each side, assigned to slots once for all
+    epsilons.
 
     private: the private set. other: the record that the canary is made of.
     sizes: public ones. records: n. notes: what a reader of a result must know.
@@ -59,7 +60,7 @@ class AnswerEvidence:
             raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
         self._runs = AnswerRuns(mechanism, self._canary, private, model, outputs, settings.seed)
         self.sizes = self._runs.sizes
-        self._slots = {side: [self._runs.deal(i, side) for i in range(settings.runs)] for side in SIDES}
+        self._slots = {side: [self._runs.assign(i, side) for i in range(settings.runs)] for side in SIDES}
         self._runs.reader.read_public()
         rate = 1.0 if mechanism.partition == "once" else expected / self.records
         self.notes = [f"one query, question {settings.question}, {self.records} records, sampling rate {rate:.3g}"]
@@ -70,17 +71,20 @@ class AnswerEvidence:
         seen = {side: [rows[0] for rows in self._redrawn(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
         gaussian = is_gaussian(ledger.event())
-        if not all(run.passages for run in runs):
+        if not all(run.observed_releases for run in runs):
             raise UsageError(
-                f"{self._mechanism.name} released nothing through a door in some runs; `dpicl check` says what that is."
+                f"{self._mechanism.name} released nothing through a noisy release in some runs; `dpicl check` says what"
+                " that is."
             )
         if self._settings.access == "black-box":
             return self._black_box(knob, ledger)
-        if all([passage.door.kind for passage in run.passages] == ["gaussian"] for run in runs):
-            clean = [np.array([run.passages[0].door.clean.ravel() for run in seen[side]]) for side in SIDES]
-            rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].passages[0].door.scale)
+        if all([observed.noisy_release.kind for observed in run.observed_releases] == ["gaussian"] for run in runs):
+            clean = [
+                np.array([run.observed_releases[0].noisy_release.clean.ravel() for run in seen[side]]) for side in SIDES
+            ]
+            rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].observed_releases[0].noisy_release.scale)
             return AuditEvidence(
-                clean[0], clean[1], rule, gaussian, ledger, noise_p_value([run.passages[0] for run in runs])
+                clean[0], clean[1], rule, gaussian, ledger, noise_p_value([run.observed_releases[0] for run in runs])
             )
         drawn = [
             np.array([[_features(one) for one in rows] for rows in self._redrawn(knob, side, self._settings.redraws)])
@@ -91,8 +95,8 @@ class AnswerEvidence:
     def _redrawn(self, knob: float, present: bool, times: int) -> Iterator[list[Seen]]:
         """Each run with so many draws of the noise."""
         slots, seed = self._slots[present], self._settings.seed
-        for run, dealt in enumerate(slots):
-            yield [self._runs.observe(dealt, knob, (seed, int(present), run, draw)) for draw in range(times)]
+        for run, assigned in enumerate(slots):
+            yield [self._runs.observe(assigned, knob, (seed, int(present), run, draw)) for draw in range(times)]
             self._report(run + 1, len(slots), f"runs {'with' if present else 'without'} the canary")
 
     def _directions(self, size: int) -> dict[str, Fit]:
@@ -137,19 +141,23 @@ class AnswerEvidence:
 
 
 def _features(seen: Seen) -> np.ndarray:
-    """float64[d] of one run: what left by the first door and, where it is another one, by the last.
+    """float64[d] of one run: what left by the first noisy release and, where it is another one, by the last.
 
     What was chosen is marked among the K that could be, the first with 1 and the others with less and less; sums of
     several clusters are added up. Both have public sizes.
     """
-    ends = seen.passages[:1] if len(seen.passages) == 1 else [seen.passages[0], seen.passages[-1]]
+    ends = (
+        seen.observed_releases[:1]
+        if len(seen.observed_releases) == 1
+        else [seen.observed_releases[0], seen.observed_releases[-1]]
+    )
     parts = []
-    for passage in ends:
-        if passage.door.kind == "choice":
-            marked = np.zeros(passage.door.clean.size)
-            count = len(passage.released)
-            marked[passage.released.astype(np.int64)] = 1.0 - np.arange(count) / count
+    for observed in ends:
+        if observed.noisy_release.kind == "choice":
+            marked = np.zeros(observed.noisy_release.clean.size)
+            count = len(observed.released)
+            marked[observed.released.astype(np.int64)] = 1.0 - np.arange(count) / count
             parts.append(marked)
         else:
-            parts.append(passage.released.reshape(-1, passage.released.shape[-1]).sum(axis=0))
+            parts.append(observed.released.reshape(-1, observed.released.shape[-1]).sum(axis=0))
     return np.concatenate(parts)

@@ -2,12 +2,13 @@
 
 A canary is in the private set or not; the mechanism runs many times on both sets; a rule that was chosen on one half of
 the runs says on the other half which is which. Clopper-Pearson limits, or limits by betting where the noise of a run is
-known, turn its rates into a lower bound on epsilon that holds at the stated confidence over deals of records and noise.
+known, turn its rates into a lower bound on epsilon that holds at the stated confidence over samples of records and
+noise.
 
-White-box sees what leaves the doors: noisy sums and choices. A sum's clean value is known to the auditor and its noise
-is Gaussian, so the rates given the clean values are exact, and only the deals are random. Black-box sees the released
-answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration mechanisms are
-beyond them.
+White-box sees what leaves the noisy releases: noisy sums and choices. A sum's clean value is known to the auditor and
+its noise is Gaussian, so the rates given the clean values are exact, and only the samples are random. Black-box sees
+the released answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
+mechanisms are beyond them.
 
 Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
 """
@@ -184,7 +185,7 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
 
 
 def _as_they_are(evidence: AuditEvidence, bound: LowerBound, settings: AuditSettings) -> dict[str, Any]:
-    """What the collected runs say if they are all that there is: no confidence over further deals.
+    """What the collected runs say if they are all that there is: no confidence over further samples.
 
     exact: by the Gaussian mixture. bootstrap: the published method. clean_share: how much of the variance of mu comes
     from the few runs, against 400,000 draws of the noise. Nothing where the clean values are not known.

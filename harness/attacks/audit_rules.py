@@ -16,7 +16,7 @@ from scipy import stats
 
 from dpicl.harness.attacks.lower_bounds import score_thresholds, shares_above
 from dpicl.harness.attacks.mixtures import exceedance
-from dpicl.harness.attacks.watchers import Observation
+from dpicl.harness.attacks.observers import Observation
 from dpicl.harness.privacy.ledger import Ledger
 
 #: With the canary, and without.
@@ -129,10 +129,13 @@ class AuditEvidence:
         return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
 
 
-def noise_p_value(passages: Sequence[Observation]) -> float | None:
-    """p-value that released - clean is N(0, scale^2) at these doors (Kolmogorov-Smirnov): the closed forms of an audit
-    take the noise as the doors state it. None without noise."""
-    if not passages[0].door.scale > 0:
+def noise_p_value(observed_releases: Sequence[Observation]) -> float | None:
+    """p-value that released - clean is N(0, scale^2) at these noisy releases (Kolmogorov-Smirnov): the closed forms of
+    an audit take the noise as the noisy releases state it. None without noise."""
+    if not observed_releases[0].noisy_release.scale > 0:
         return None
-    noise = [(passage.released - passage.door.clean).ravel() / passage.door.scale for passage in passages]
+    noise = [
+        (observed.released - observed.noisy_release.clean).ravel() / observed.noisy_release.scale
+        for observed in observed_releases
+    ]
     return float(stats.kstest(np.concatenate(noise), stats.norm.cdf).pvalue)

@@ -1,9 +1,9 @@
-"""Runs of a mechanism on two neighbouring private sets, one of which holds a canary, as an auditor at its doors sees
-them.
+"""Runs of a mechanism on two neighbouring private sets, one of which holds a canary, as an auditor at its noisy
+releases sees them.
 
-A run deals the records anew; the two sets of a run are dealt with the same coins, so they differ in one slot. Runs are
-independent of each other. What the model says does not depend on the noise: it is read once, and the noise is drawn as
-often as wanted.
+A run assigns the records to slots anew; the two sets of a run are sampled with the same coins, so they differ in one
+slot. Runs are independent of each other. What the model says does not depend on the noise: it is read once, and the
+noise is drawn as often as wanted.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dpicl.harness.attacks.canaries import Canary
+from dpicl.harness.attacks.observers import CoupledSampling, Forcing, Observation, Recording
 from dpicl.harness.attacks.views import with_records
-from dpicl.harness.attacks.watchers import CoupledCoins, Forcing, Observation, Recording
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Partition, Sizes
@@ -27,7 +27,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.harness.privacy.release_hooks import Door, Watcher, watching
+from dpicl.harness.privacy.release_hooks import NoisyRelease, Observer, observing
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
@@ -39,14 +39,14 @@ _MOST_TRIES = 40
 
 @dataclass(frozen=True)
 class Seen:
-    """One run: what left by the doors, in order, and what was released in the end."""
+    """One run: what left by the noisy releases, in order, and what was released in the end."""
 
-    passages: list[Observation] = field(repr=False)
+    observed_releases: list[Observation] = field(repr=False)
     released: str | FinalPrompt
 
 
 class AnswerRuns:
-    """One audited query, answered from fresh deals of ``private`` without and with the canary.
+    """One audited query, answered from fresh samples of ``private`` without and with the canary.
 
     n = len(private) is the public number of records, so the sampling rate is the same on both sides.
     """
@@ -63,27 +63,27 @@ class AnswerRuns:
         self.mechanism, self.canary, self.sizes = mechanism, canary, Sizes.of_queries(len(private), 1)
         self._private, self._seed = tuple(private), seed
         self.reader = SlotReader(
-            canary.seen.public_view(), model, outputs, mechanism.dealing, [canary.query], mechanism.record_tokens
+            canary.seen.public_view(), model, outputs, mechanism.scheme, [canary.query], mechanism.record_tokens
         )
 
     def charged(self, calibration: Calibration) -> Ledger:
         """What one run puts on its ledger. Raises BudgetExceeded when that is more than was calibrated for."""
         ledger = Ledger(calibration.event, calibration.epsilon)
-        private = self._set(self._private, ledger, CoupledCoins(self._seed))
-        self.mechanism.dealing.samples(private, self.mechanism.release(calibration.knob), 1)
+        private = self._set(self._private, ledger, CoupledSampling(self._seed))
+        self.mechanism.scheme.samples(private, self.mechanism.release(calibration.knob), 1)
         return ledger
 
-    def deal(self, run: int, present: bool) -> Slots:
+    def assign(self, run: int, present: bool) -> Slots:
         """The slots of a run."""
         records = [*self._private, self.canary.record] if present else list(self._private)
         release = self.mechanism.release(self.mechanism.knob.non_private if self.mechanism.knob else 0.0)
-        private = self._set(records, _unlimited(), CoupledCoins(self._seed, run))
-        return next(self.mechanism.dealing.samples(private, release, 1)).slots
+        private = self._set(records, _unlimited(), CoupledSampling(self._seed, run))
+        return next(self.mechanism.scheme.samples(private, release, 1)).slots
 
-    def _set(self, records: Sequence[Record], ledger: Ledger, coins: CoupledCoins) -> PrivateSet:
-        """Records that are dealt; what is released from them is released in `observe`."""
+    def _set(self, records: Sequence[Record], ledger: Ledger, sampling: CoupledSampling) -> PrivateSet:
+        """Records that are assigned to slots; what is released from them is released in `observe`."""
         noise = streams(self._seed).source("noise")
-        return PrivateSet(records, ledger, sizes=self.sizes.records, coins=coins, noise=noise)
+        return PrivateSet(records, ledger, sizes=self.sizes.records, sampling=sampling, noise=noise)
 
     def observe(self, slots: Slots, knob: float, noise_seed: tuple[int, ...]) -> Seen:
         """Answers the query from these slots, with fresh noise."""
@@ -92,9 +92,9 @@ class AnswerRuns:
         context = AnswerContext(self.canary.seen.public_view(), self.reader, knob, randomness.public)
         sample = Sample(slots, self.mechanism.release(knob), noise)
         recording = Recording()
-        with watching(recording):
+        with observing(recording):
             said = checked_answer(self.mechanism, self.mechanism.answer(self.canary.query, sample, context))
-        return Seen(recording.passages, said)
+        return Seen(recording.observed_releases, said)
 
 
 class DemonstrationRuns:
@@ -124,21 +124,21 @@ class DemonstrationRuns:
         records: Sequence[Record],
         knob: float,
         run: int,
-        watcher: Watcher,
+        observer: Observer,
         noise_seed: int = 0,
         ledger: Ledger | None = None,
     ) -> Demonstration:
-        """One demonstration from these records, dealt with the coins of a run."""
+        """One demonstration from these records, sampled with the coins of a run."""
         randomness = streams(noise_seed)
         private = PrivateSet(
             records,
             ledger or _unlimited(),
             sizes=self.sizes.records,
-            coins=CoupledCoins(self._seed, run),
+            sampling=CoupledSampling(self._seed, run),
             noise=randomness.source(f"audit:{self._seed}:{run}"),
         )
         context = Context(self._task.public_view(), self._model, (self.label,), knob, randomness.public)
-        with watching(watcher):
+        with observing(observer):
             given = self.mechanism.release(private, context)
         return checked_demonstrations(self.mechanism, given, context.shots, self._model)[0]
 
@@ -149,16 +149,16 @@ class DemonstrationRuns:
         return ledger
 
     def worst_text(self, knob: float, rank: int, run: int) -> tuple[str, list[int]]:
-        """(the canary's text, the index that each door was made to release).
+        """(the canary's text, the index that each noisy release was made to release).
 
         rank: of a sum, the position in the public order of its coordinates; of a choice, the rank of the score without
-        the canary in a deal that no run has (``run``). Where a token ends the text, the next better rank takes its
+        the canary in a sample that no run has (``run``). Where a token ends the text, the next better rank takes its
         place. Raises UsageError when no text is released by a choice among public tokens.
         """
         ranks: dict[int, int] = {}
         longest = 0
         for _ in range(_MOST_TRIES):
-            forcing = Forcing(lambda t, door: _at_rank(door, ranks.get(t, rank)))
+            forcing = Forcing(lambda t, noisy_release: _at_rank(noisy_release, ranks.get(t, rank)))
             text = self.release(self._private, knob, run, forcing).text
             length = len(forcing.forced)
             longest = max(longest, length)
@@ -167,14 +167,16 @@ class DemonstrationRuns:
                 break
             ranks[length - 1] = last - 1
         if not forcing.forced:
-            raise UsageError(f"{self.mechanism.name} releases nothing through a door, so there is nothing to audit.")
+            raise UsageError(
+                f"{self.mechanism.name} releases nothing through a noisy release, so there is nothing to audit."
+            )
         return text, list(forcing.forced)
 
-    def forced(self, canary: Record | None, knob: float, run: int, indices: Sequence[int]) -> list[Door]:
-        """The doors of one run that is made to release the canary's tokens: worst case, white-box."""
-        forcing = Forcing(lambda t, door: indices[t] if t < len(indices) else 0)
+    def forced(self, canary: Record | None, knob: float, run: int, indices: Sequence[int]) -> list[NoisyRelease]:
+        """The noisy releases of one run that is made to release the canary's tokens: worst case, white-box."""
+        forcing = Forcing(lambda t, noisy_release: indices[t] if t < len(indices) else 0)
         self.release(self._with(canary), knob, run, forcing)
-        return [passage.door for passage in forcing.passages]
+        return [observed.noisy_release for observed in forcing.observed_releases]
 
     def free(self, canary: Record | None, knob: float, run: int, noise_seed: int) -> str:
         """The text that one run releases with its own noise: black-box."""
@@ -184,9 +186,9 @@ class DemonstrationRuns:
         return [*self._private, *([canary] if canary else [])]
 
 
-def _at_rank(door: Door, rank: int) -> int:
-    flat = door.clean.ravel()
-    if door.kind == "gaussian":
+def _at_rank(noisy_release: NoisyRelease, rank: int) -> int:
+    flat = noisy_release.clean.ravel()
+    if noisy_release.kind == "gaussian":
         return min(rank, flat.size - 1)
     return int(np.argsort(-flat, kind="stable")[min(rank, flat.size - 1)])
 

@@ -125,9 +125,10 @@ def _spelled_out(task: Task, text: str, output: str, repeats: int) -> str:
     return again.join([text] * repeats)
 
 
-def held_out(train: Sequence[Record], count: int, coins: np.random.Generator) -> tuple[list[Record], Record]:
-    """(``count`` private records, one more that is not among them), by public coins. Raises UsageError for too few."""
+def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:
+    """(``count`` private records, one more that is not among them), by public randomness. Raises UsageError for too
+    few."""
     if len(train) <= count:
         raise UsageError(f"The task has {len(train)} train records and the audit needs {count + 1}; lower --records.")
-    order = coins.permutation(len(train))
+    order = sampling.permutation(len(train))
     return [train[at] for at in order[:count].tolist()], train[int(order[count])]

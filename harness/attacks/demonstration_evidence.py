@@ -21,7 +21,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.release_hooks import Door
+from dpicl.harness.privacy.release_hooks import NoisyRelease
 
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000
@@ -30,7 +30,7 @@ _TINY: Final = 1e-12
 
 
 class DemonstrationEvidence:
-    """One demonstration of the first label from ``settings.runs`` deals on each side.
+    """One demonstration of the first label from ``settings.runs`` samples on each side.
 
     White-box, the mechanism is made to release the canary's tokens (teacher forcing), so the clean values depend on no
     noise: they are read once for all epsilons. Black-box, every run releases its own text, for every epsilon anew.
@@ -52,7 +52,7 @@ class DemonstrationEvidence:
         private, _ = held_out(group, self.records, streams(settings.seed).stream("audit:records"))
         self._runs = DemonstrationRuns(mechanism, task, private, label, model, settings.seed)
         self.sizes = self._runs.sizes
-        self._doors: dict[bool, list[list[Door]]] | None = None
+        self._noisy_releases: dict[bool, list[list[NoisyRelease]]] | None = None
         self._canary: Record | None = None
         self._indices: list[int] = []
         self.notes = [f"one demonstration of the first label, {self.records} records"]
@@ -70,52 +70,59 @@ class DemonstrationEvidence:
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
             return AuditEvidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
         first = self._forced(knob, False, 0)
-        if self._doors is None or not _same_clean(first, self._doors[False][0]):
-            self._doors = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
-        scales = [door.scale for door in first]
-        if self._doors[True][0][0].kind == "gaussian":
-            return self._sums(self._doors, scales, gaussian, ledger)
-        return self._choices(self._doors, scales, ledger)
+        if self._noisy_releases is None or not _same_clean(first, self._noisy_releases[False][0]):
+            self._noisy_releases = {
+                side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES
+            }
+        scales = [noisy_release.scale for noisy_release in first]
+        if self._noisy_releases[True][0][0].kind == "gaussian":
+            return self._sums(self._noisy_releases, scales, gaussian, ledger)
+        return self._choices(self._noisy_releases, scales, ledger)
 
     def _sums(
-        self, doors: dict[bool, list[list[Door]]], scales: list[float], gaussian: bool, ledger: Ledger
+        self, noisy_releases: dict[bool, list[list[NoisyRelease]]], scales: list[float], gaussian: bool, ledger: Ledger
     ) -> AuditEvidence:
         """Noisy sums of all tokens side by side, each in units of its noise."""
         units = np.array([scale or 1.0 for scale in scales])
-        sizes = [door.clean.size for door in doors[True][0]]
+        sizes = [noisy_release.clean.size for noisy_release in noisy_releases[True][0]]
         whole = sum(sizes) <= _MOST_COORDINATES
-        clean = [np.array([self._coordinates(run, units, whole) for run in doors[side]]) for side in SIDES]
+        clean = [np.array([self._coordinates(run, units, whole) for run in noisy_releases[side]]) for side in SIDES]
         own = np.ones(len(sizes))
         if whole:
             own = np.concatenate([np.eye(size)[at] for size, at in zip(sizes, self._indices, strict=True)])
         fits: dict[str, Fit] = {"canary's tokens": linear(own), "reference vector": reference_vector}
         return AuditEvidence(clean[0], clean[1], Rule(fits, sd=1.0 if scales[0] > 0 else 0.0), gaussian, ledger)
 
-    def _coordinates(self, run: list[Door], units: np.ndarray, whole: bool) -> np.ndarray:
+    def _coordinates(self, run: list[NoisyRelease], units: np.ndarray, whole: bool) -> np.ndarray:
         parts = zip(run, self._indices, units, strict=True)
         return np.concatenate(
-            [(door.clean.ravel() if whole else door.clean.ravel()[[at]]) / u for door, at, u in parts]
+            [
+                (noisy_release.clean.ravel() if whole else noisy_release.clean.ravel()[[at]]) / u
+                for noisy_release, at, u in parts
+            ]
         )
 
-    def _choices(self, doors: dict[bool, list[list[Door]]], scales: list[float], ledger: Ledger) -> AuditEvidence:
+    def _choices(
+        self, noisy_releases: dict[bool, list[list[NoisyRelease]]], scales: list[float], ledger: Ledger
+    ) -> AuditEvidence:
         """Log-likelihood ratios of the tokens that are chosen, [n, m] for m draws of the noise.
 
         The ratio of every token is learned on the first fifth of the runs, which are then left out.
         """
         pilot = max(4, self._settings.runs // 5)
-        inside, outside = (_mean_chances(doors[side][:pilot], scales) for side in SIDES)
+        inside, outside = (_mean_chances(noisy_releases[side][:pilot], scales) for side in SIDES)
         ratios = np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
         generator = streams(self._settings.seed).stream("audit:choices")
         drawn = [
-            np.array([self._ratios_drawn(run, scales, ratios, generator) for run in doors[side][pilot:]])
+            np.array([self._ratios_drawn(run, scales, ratios, generator) for run in noisy_releases[side][pilot:]])
             for side in SIDES
         ]
         return AuditEvidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
 
     def _ratios_drawn(
-        self, run: list[Door], scales: list[float], ratios: np.ndarray, generator: np.random.Generator
+        self, run: list[NoisyRelease], scales: list[float], ratios: np.ndarray, generator: np.random.Generator
     ) -> np.ndarray:
-        """float64[m]: the summed log-ratios of one choice a door, m times."""
+        """float64[m]: the summed log-ratios of one choice a noisy release, m times."""
         total = np.zeros(self._settings.redraws)
         for chances, row in zip(_chances(run, scales), ratios, strict=True):
             reached = np.cumsum(chances)
@@ -134,26 +141,26 @@ class DemonstrationEvidence:
             yield run
             self._report(run + 1, self._settings.runs, f"runs {'with' if present else 'without'} the canary")
 
-    def _forced(self, knob: float, present: bool, run: int) -> list[Door]:
+    def _forced(self, knob: float, present: bool, run: int) -> list[NoisyRelease]:
         return self._runs.forced(self._canary if present else None, knob, run, self._indices)
 
     def _free(self, knob: float, present: bool, run: int) -> str:
         return self._runs.free(self._canary if present else None, knob, run, 2 * run + present)
 
 
-def _same_clean(left: list[Door], right: list[Door]) -> bool:
+def _same_clean(left: list[NoisyRelease], right: list[NoisyRelease]) -> bool:
     """Whether the clean values depend on no knob, so that those of another epsilon serve."""
     return len(left) == len(right) and all(np.array_equal(a.clean, b.clean) for a, b in zip(left, right, strict=True))
 
 
-def _chances(run: list[Door], scales: list[float]) -> Iterator[np.ndarray]:
-    """float64[V] a door: the probability of each token, given the forced ones before."""
-    for door, temperature in zip(run, scales, strict=True):
-        clean = door.clean.ravel().astype(np.float64)
+def _chances(run: list[NoisyRelease], scales: list[float]) -> Iterator[np.ndarray]:
+    """float64[V] a noisy release: the probability of each token, given the forced ones before."""
+    for noisy_release, temperature in zip(run, scales, strict=True):
+        clean = noisy_release.clean.ravel().astype(np.float64)
         yield softmax(clean / temperature) if temperature > 0 else (clean == clean.max()).astype(np.float64)
 
 
-def _mean_chances(runs: list[list[Door]], scales: list[float]) -> np.ndarray:
+def _mean_chances(runs: list[list[NoisyRelease]], scales: list[float]) -> np.ndarray:
     """float64[T, V]."""
     total: np.ndarray = sum((np.array(list(_chances(run, scales))) for run in runs), np.zeros(()))
     return total / len(runs)

@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
 The model is read once for all of them, and what slots answer is kept (dpicl.harness.run.workbench). The private set,
-and who is not in it, come from the task's train records by public coins (dpicl.harness.attacks.games).
+and who is not in it, come from the task's train records by public randomness (dpicl.harness.attacks.games).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dpicl.harness.attacks.base import Attack, AttackSetup
-from dpicl.harness.attacks.games import deal
+from dpicl.harness.attacks.games import assign
 from dpicl.harness.attacks.results import Access, AttackResult, Subject, attack_id
 from dpicl.harness.attacks.targets import Target, target
 from dpicl.harness.core.errors import ResultError, UsageError
@@ -195,7 +195,7 @@ def setup_of(
     common, subject = job.common, job.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
     others = common.others if common.attack.membership else 0
-    game = deal(common.task, subject.members, others, subject.shots, config.seed)
+    game = assign(common.task, subject.members, others, subject.shots, config.seed)
 
     def make_target(records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
         return target(job.mechanism, common.task, records, model, config, bench.outputs, report, sizes)

@@ -1,4 +1,4 @@
-"""Who is in and who is out: the public coins of a membership attack.
+"""Who is in and who is out: the public randomness of a membership attack.
 
 Candidates are train records. A canary is in by a fair coin of its own, so that one release already bounds epsilon
 (dpicl.harness.attacks.one_run); where more members than others are asked for, or more others than members, the surplus
@@ -28,7 +28,7 @@ class Game:
     sizes: Mapping[Partition, int]
 
 
-def deal(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
+def assign(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
     """About ``members`` records in and ``others`` out, exactly members + others in all.
 
     shots: of the release, whose labels are those of `dpicl.harness.run.releasing` for this seed.
@@ -40,7 +40,7 @@ def deal(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
         labels = list(dict.fromkeys(task.plan_shots(shots, randomness.stream("shots"))))
     if members < len(labels):
         raise UsageError(f"{members} members do not cover the {len(labels)} labels of the shots; raise --members.")
-    coins = randomness.stream("attack: members")
+    sampling = randomness.stream("attack: members")
     inside: list[Record] = []
     outside: list[Record] = []
     canaries: list[Record] = []
@@ -52,9 +52,9 @@ def deal(task: Task, members: int, others: int, shots: int, seed: int) -> Game:
                 f"{task.name} has {len(group)} train records{'' if label is None else f' of {label!r}'} and"
                 f" {n_in + n_out} are asked for; lower --members and --others."
             )
-        drawn = [group[at] for at in coins.permutation(len(group))[: n_in + n_out].tolist()]
+        drawn = [group[at] for at in sampling.permutation(len(group))[: n_in + n_out].tolist()]
         by_coin = 2 * min(n_in, n_out)
-        for record, heads in zip(drawn[:by_coin], coins.random(by_coin) < 0.5, strict=True):
+        for record, heads in zip(drawn[:by_coin], sampling.random(by_coin) < 0.5, strict=True):
             (inside if heads else outside).append(record)
         (inside if n_in > n_out else outside).extend(drawn[by_coin:])
         canaries += drawn[:by_coin]

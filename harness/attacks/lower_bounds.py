@@ -98,7 +98,7 @@ def audit_bound(
 ) -> LowerBounds:
     """Lower bounds on epsilon at delta from scores of independent runs: members, non_members [n] or [n, m].
 
-    m scores of a run are redraws of the noise on the same clean values: the run counts as one, with the share of its
+    m scores of a run are noise resamples on the same clean values: the run counts as one, with the share of its
     redraws above the threshold, and gets limits by betting instead of Clopper-Pearson ones. alpha = 1 - confidence is
     split evenly over the two limits. ``seed`` shuffles the runs before they are halved; sides of the same size are
     shuffled alike, so that paired runs stay together. The sides need not be independent of each other.
@@ -193,7 +193,8 @@ def shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
 
 
 def score_thresholds(members: np.ndarray, non_members: np.ndarray) -> np.ndarray:
-    """Thresholds between neighbouring distinct scores, 200 at most, denser at both ends; the score if all agree."""
+    """Thresholds between neighbouring distinct scores, 200 at most, denser at the reference baselines; the score if all
+    agree."""
     distinct = np.unique(np.concatenate([members.ravel(), non_members.ravel()]))
     if len(distinct) == 1:
         return distinct
@@ -212,7 +213,7 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
     if runs.ndim not in (1, 2) or runs.size == 0 or len(runs) < FEWEST_RUNS:
         raise UsageError(f"An audit needs at least {FEWEST_RUNS} independent runs on each side; run more trials.")
     if np.isnan(runs).any():
-        raise UsageError("A score is NaN; mend the attack that gives it, since a run cannot be left out afterwards.")
+        raise UsageError("A score is NaN; fix the attack that gives it, since a run cannot be left out afterwards.")
     return runs
 
 
@@ -225,7 +226,8 @@ def _estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, 
 
 
 def _ranks(runs: int, most: int) -> np.ndarray:
-    """Increasing ranks in 1..runs, a function of the two numbers alone: all, or ``most``, denser at both ends."""
+    """Increasing ranks in 1..runs, a function of the two numbers alone: all, or ``most``, denser at the reference
+    baselines."""
     if runs <= most:
         return np.arange(1, runs + 1)
     near = np.unique(np.geomspace(1, runs / 2, most // 2).round().astype(int))

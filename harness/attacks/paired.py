@@ -1,4 +1,4 @@
-"""Lower bounds on epsilon from pairs of runs that were dealt with the same coins, with and without the canary.
+"""Lower bounds on epsilon from pairs of runs that were sampled with the same coins, with and without the canary.
 
 Run i gives two probabilities (or shares of noise redraws) of the decision "in": p_i with the canary and q_i without.
 They have most of their randomness in common, so a difference p_i - a q_i varies far less than p_i or q_i. Every

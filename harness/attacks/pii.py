@@ -5,8 +5,8 @@ On a task whose records are texts (enron). Everything that leaves is looked at: 
 releases, and the model's answers to QUESTIONS after each of them; of an answer mechanism its answers to QUESTIONS,
 which it pays for. Without privacy (real demonstrations) the model is asked after the private records themselves.
 
-The same is asked of the model without private examples, with other public coins. What it says by itself is subtracted,
-and stands in the counts as `baseline_...`: an attack has found something only where it exceeds that.
+The same is asked of the model without private examples, with other public randomness. What it says by itself is
+subtracted, and stands in the counts as `baseline_...`: an attack has found something only where it exceeds that.
 
 A result holds rates and counts. No string that was found, and no text, is kept or shown anywhere.
 """

@@ -2,8 +2,8 @@
 learned; a release is projected on it.
 
 Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here it is made on
-whatever leaves the doors of an answer mechanism: sums of ballots or of embeddings, marked words, clusters. Half of the
-runs teach the direction, the others are told apart. Unlike them, no bound is read off an accuracy.
+whatever leaves the noisy releases of an answer mechanism: sums of ballots or of embeddings, marked words, clusters.
+Half of the runs teach the direction, the others are told apart. Unlike them, no bound is read off an accuracy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpicl.harness.run.releasing import calibrated
 
 @dataclass(frozen=True)
 class ReferenceVector(Attack):
-    """runs: with the canary, and as many without; each deals the members anew. question: what is asked, see
+    """runs: with the canary, and as many without; each samples the members anew. question: what is asked, see
     dpicl.harness.attacks.canaries. words: of the canary that are asked about."""
 
     name: ClassVar[str] = "reference_vector"
@@ -92,7 +92,7 @@ class ReferenceVector(Attack):
             bound=bound,
             measures=measures_of(rates.membership(inside, outside, CONFIDENCE, config.seed)),
             counts={"runs with the canary": len(inside), "runs without it": len(outside)},
-            notes=(*runs.notes, "one canary in many deals of the members, not many members of one release"),
+            notes=(*runs.notes, "one canary in many samples of the members, not many members of one release"),
         )
 
 

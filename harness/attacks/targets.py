@@ -2,7 +2,7 @@
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs
-anything. So zero-shot and real demonstrations, the ends of the scale, are targets like all others.
+anything. So zero-shot and real demonstrations, the reference baselines, are targets like all others.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`dpicl attack`: makes an attack on mechanisms, and on both ends of the scale beside them; what is there is not made
-again.
+"""`dpicl attack`: makes an attack on mechanisms, and on the reference baselines of the scale beside them; what is there
+is not made again.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _made(
     jobs: Sequence[AttackJob], mechanisms: dict[str, Registered], folder: Path
 ) -> tuple[list[AttackResult], int, list[str]]:
     """(every result, how many of them were made now, what could not be made and why). A result is written as soon as it
-    is there; a job that a user can mend does not stop the others."""
+    is there; a job that a user can fix does not stop the others."""
     bench, made = Workbench(mechanisms), 0
     results: list[AttackResult] = []
     failed: list[str] = []

@@ -86,13 +86,13 @@ def _audit(arguments: argparse.Namespace) -> int:
 
 
 def _show(results: Sequence[AttackResult]) -> None:
-    columns = ("ε asked", "claimed", "proved", "audited", "exact, these runs", "TPR", "FPR", "limits", "method")
+    columns = ("target ε", "claimed", "proved", "audited", "exact, these runs", "TPR", "FPR", "limits", "method")
     output.emit_table(columns, [_row(result) for result in results], title=_title(results[0]))
     first = results[0]
     assert first.bound is not None
     judged = first.bound.decision.trials_in if first.bound.decision else 0
     output.emit(
-        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over deals and noise; of"
+        f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
         f" {first.settings['runs']} runs on each side {judged} judged, and the others chose the rule; exact: if these"
         " runs were all that there is."
     )

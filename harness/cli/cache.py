@@ -111,4 +111,4 @@ def _places() -> list[Path]:
 
 
 def _unreadable(error: OSError) -> ResultError:
-    return ResultError(f"The cache folder {error.filename} cannot be read ({error.strerror}); mend its rights.")
+    return ResultError(f"The cache folder {error.filename} cannot be read ({error.strerror}); fix its rights.")

@@ -156,7 +156,7 @@ def _summary(
     for text, number in Counter(done.message for done in failed).items():
         output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
     if all(done.worker_died for done in failed):
-        return 1 if failed else 0  # nothing in the suite is to be mended
+        return 1 if failed else 0  # nothing in the suite is to be fixed
     return 2
 
 

@@ -1,4 +1,5 @@
-"""What the kit puts in a mechanism's way: record sets, single records, and scripts for what leaves the doors."""
+"""What the kit puts in a mechanism's way: record sets, single records, and scripts for what leaves the noisy
+releases."""
 
 from __future__ import annotations
 

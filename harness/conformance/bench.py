@@ -1,8 +1,8 @@
-"""The bench: one mechanism on one small task with the hostile model, and runs of it under watch.
+"""The bench: one mechanism on one small task with the hostile model, and runs of it under observation.
 
 A run here does what dpicl.harness.run.releasing does (same classes, same order), with three differences: the private
-set, the noise and the doors write a transcript; the ledger refuses nothing, so that a mechanism that overspends can be
-looked at (the check `budget` uses the real thing); and the noise may be replaced by a script.
+set, the noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that
+overspends can be looked at (the check `budget` uses the real thing); and the noise may be replaced by a script.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from dpicl.harness.conformance.dictionary import TRIGGERS, constants, modules_of
 from dpicl.harness.conformance.footprint import observed
 from dpicl.harness.conformance.guard import RUN_SECONDS, attempt
 from dpicl.harness.conformance.hostile_model import HostileModel, marked
-from dpicl.harness.conformance.transcript import Item, Script, Transcript
-from dpicl.harness.conformance.watched import (
-    DoorKeeper,
+from dpicl.harness.conformance.observed import (
+    ObservedReader,
+    ObservedRecord,
     Presence,
     RecordingNoise,
+    ReleaseKeeper,
     SampleNotes,
     StableCoins,
     UnseededNoise,
     Ward,
-    WatchedReader,
-    WatchedRecord,
 )
+from dpicl.harness.conformance.transcript import Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.core.vocabulary import Query, Record, Sizes
@@ -42,7 +42,7 @@ from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.release_hooks import watching
+from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.releasing import answer_all, calibrated
 
@@ -70,13 +70,13 @@ class Run:
     """How a run differs from the ordinary one.
 
     records: None for the bench's own. knob: None for the calibrated one. coins, noise: seeds. script: what leaves the
-    doors in the noise's place. presence: of the last record, in each sample. single: one query or shot, not all.
-    unseeded: whether the noise says that it comes from the operating system's entropy.
+    noisy releases in the noise's place. presence: of the last record, in each sample. single: one query or shot, not
+    all. unseeded: whether the noise says that it comes from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
     knob: float | None = None
-    coins: int = 0
+    sampling: int = 0
     noise: int = 0
     script: Script | None = None
     presence: Presence | None = None
@@ -143,28 +143,28 @@ class Bench:
         transcript = Transcript(unseeded=how.unseeded)
         ward = Ward(transcript)
         records = self.task.train if how.records is None else how.records
-        watched = tuple(WatchedRecord(number, record, ward) for number, record in enumerate(records))
+        given = tuple(ObservedRecord(number, record, ward) for number, record in enumerate(records))
         knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
-        coins, source = StableCoins(how.coins), Streams(how.noise).source("noise")
+        sampling, source = StableCoins(how.sampling), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         private = PrivateSet(
-            watched,
+            given,
             Ledger(None, math.inf),
             sizes=dict(self.sizes(how.single).records),
-            coins=coins,
+            sampling=sampling,
             noise=noise,
-            observer=SampleNotes(watched, [record.label for record in records], coins, transcript, ward, how.presence),
+            observer=SampleNotes(given, [record.label for record in records], sampling, transcript, ward, how.presence),
         )
-        ward.watching = True
+        ward.observing = True
 
         def release() -> tuple[Item, ...]:
             return self._release(private, knob, how.single, transcript)
 
-        keeper = DoorKeeper(transcript, noise.given, how.script)
-        with watching(keeper), observed(self._plugin, self.task.name) as transcript.footprint:
+        keeper = ReleaseKeeper(transcript, noise.given, how.script)
+        with observing(keeper), observed(self._plugin, self.task.name) as transcript.footprint:
             transcript.released, transcript.error = attempt(release, RUN_SECONDS)
         private.close()
-        ward.watching = False
+        ward.observing = False
         return transcript
 
     def _release(self, private: PrivateSet, knob: float, single: bool, transcript: Transcript) -> tuple[Item, ...]:
@@ -175,7 +175,7 @@ class Bench:
 
         if isinstance(mechanism, AnswerMechanism):
             queries = self.queries[:1] if single else self.queries
-            reader = WatchedReader(task, self.model, self._outputs, mechanism.dealing, queries, mechanism.record_tokens)
+            reader = ObservedReader(task, self.model, self._outputs, mechanism.scheme, queries, mechanism.record_tokens)
             reader.asked = transcript.asked
             context = AnswerContext(task, reader, knob, public)
             return tuple(answer_all(mechanism, queries, private, context, len(queries), progress).items())

@@ -9,8 +9,8 @@ import numpy as np
 
 from dpicl.harness.conformance.adversaries import SCRIPTS, additions, echoes, few_texts, other_sets, scripted
 from dpicl.harness.conformance.bench import Bench, Run, other_corpus
-from dpicl.harness.conformance.transcript import Passage, Transcript
-from dpicl.harness.conformance.watched import Presence
+from dpicl.harness.conformance.observed import Presence
+from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.core.vocabulary import Record
 
 #: So many of the other sets are replayed by every script.
@@ -55,20 +55,20 @@ class Pair:
         return len(self.records) - 1
 
     @property
-    def passages(self) -> list[tuple[Passage, Passage]]:
-        """Passages of both runs side by side, as long as they go the same way."""
-        both = zip(self.without.passages, self.with_it.passages, strict=False)
+    def observed_releases(self) -> list[tuple[ObservedRelease, ObservedRelease]]:
+        """Releases of both runs side by side, as long as they go the same way."""
+        both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
         return [(a, b) for a, b in both if a.clean.shape == b.clean.shape]
 
-    def holds(self, passage: Passage) -> bool:
-        """Whether the sample that this passage (of the set with the record) was paid from holds the record."""
-        sample = self.with_it.sample_of(passage)
+    def holds(self, observed: ObservedRelease) -> bool:
+        """Whether the sample that this release (of the set with the record) was paid from holds the record."""
+        sample = self.with_it.sample_of(observed)
         return sample is not None and self.added in self.with_it.samples[sample].members
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A run on another private set, and the run on the bench's own that got the same releases from the doors.
+    """A run on another private set, and the run on the bench's own that got the same releases from the noisy releases.
 
     records: name of the set. kind: of the script, see `scripted`.
     """
@@ -95,7 +95,7 @@ class CheckEvidence:
     def runs(self) -> list[Transcript]:
         """Ordinary runs; the noise of every other one says that it is secure."""
         seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
-        hows = [Run(coins=coins, noise=noise, unseeded=at % 2 == 0) for at, (coins, noise) in enumerate(seeds)]
+        hows = [Run(sampling=sampling, noise=noise, unseeded=at % 2 == 0) for at, (sampling, noise) in enumerate(seeds)]
         return [self.plain, *map(self.bench.run, hows)]
 
     @cached_property
@@ -112,7 +112,9 @@ class CheckEvidence:
     def replays(self) -> list[Replay]:
         """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
         bench, found = self.bench, []
-        expected = {kind: bench.run(Run(script=scripted(kind, 100 + at), coins=at)) for at, kind in enumerate(SCRIPTS)}
+        expected = {
+            kind: bench.run(Run(script=scripted(kind, 100 + at), sampling=at)) for at, kind in enumerate(SCRIPTS)
+        }
         echoed = {kind: echoes(bench.task, [q.text for q in bench.queries], _texts(e)) for kind, e in expected.items()}
         for at, (name, records) in enumerate(self.sets.items()):
             scripts = self.effort.scripts if at < THOROUGH else 1
@@ -124,8 +126,8 @@ class CheckEvidence:
         ]
 
     @staticmethod
-    def _replay(kind: str, records: list[Record], coins: int) -> Run:
-        return Run(records=records, script=scripted(kind, 100 + SCRIPTS.index(kind)), coins=coins)
+    def _replay(kind: str, records: list[Record], sampling: int) -> Run:
+        return Run(records=records, script=scripted(kind, 100 + SCRIPTS.index(kind)), sampling=sampling)
 
     @cached_property
     def pairs(self) -> list[Pair]:
@@ -150,7 +152,7 @@ class CheckEvidence:
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
         kind = ("random", "whole")[number // 2 % 2]
-        how = Run(records=base, coins=1000 + number, script=scripted(kind, number), unseeded=number % 8 > 3)
+        how = Run(records=base, sampling=1000 + number, script=scripted(kind, number), unseeded=number % 8 > 3)
         label = bench.shots[int(generator.integers(len(bench.shots)))]
         without, pairs = bench.run(how), []
         echoed = [query.text for query in bench.queries] if bench.answers else []

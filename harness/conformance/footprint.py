@@ -65,7 +65,7 @@ class Footprint:
 
 
 @dataclass
-class _Watch:
+class _Observe:
     """plugin: names of the modules of the mechanism that runs. task: whose records are private."""
 
     footprint: Footprint
@@ -73,7 +73,7 @@ class _Watch:
     task: str
 
 
-_current: _Watch | None = None
+_current: _Observe | None = None
 _installed = False
 
 
@@ -94,7 +94,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
         stack.enter_context(np.errstate(all="ignore"))  # numpy's remarks on NaN say nothing but that there was one
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
-        _current = _Watch(footprint, plugin, task)
+        _current = _Observe(footprint, plugin, task)
         try:
             yield footprint
         finally:
@@ -158,7 +158,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
         _current = watch
 
 
-def _note(watch: _Watch, event: str, arguments: tuple[object, ...]) -> None:
+def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     footprint = watch.footprint
     if event == "open":
         _opened(footprint, *arguments)
@@ -226,7 +226,7 @@ def _caller() -> str:
     return ""
 
 
-def _by_plugin(watch: _Watch, event: str) -> bool:
+def _by_plugin(watch: _Observe, event: str) -> bool:
     """Whether the mechanism's own code is behind an event, or asks `inspect` to do it. The standard library looks into
     frames for reasons of its own."""
     if event.startswith("gc."):

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 
-from dpicl.harness.conformance.watched import WatchedRecord
+from dpicl.harness.conformance.observed import ObservedRecord
 
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque, MappingProxyType, CellType, MethodType, GeneratorType)
 _CACHED = type(functools.lru_cache(lambda: None))
@@ -34,7 +34,7 @@ def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, ma
         waiting = [root]
         while waiting and len(seen) < _MOST:
             value = waiting.pop()
-            if isinstance(value, WatchedRecord) or (isinstance(value, str) and marker in value):
+            if isinstance(value, ObservedRecord) or (isinstance(value, str) and marker in value):
                 return place
             if isinstance(value, bytes | bytearray) and marker.encode() in value:
                 return place

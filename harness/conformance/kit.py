@@ -175,7 +175,7 @@ def _alike(other: Transcript, plain: Transcript) -> bool:
     first, second = other.released or (), plain.released or ()
     return first == second[: len(first)] and all(
         a.shape == b.shape and a.clean.tobytes() == b.clean.tobytes()
-        for a, b in zip(other.passages, plain.passages, strict=False)
+        for a, b in zip(other.observed_releases, plain.observed_releases, strict=False)
     )
 
 

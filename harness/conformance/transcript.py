@@ -1,4 +1,5 @@
-"""What one run of a mechanism did, in order: samples, spends, passages of doors, noise, reads of records, the outcome.
+"""What one run of a mechanism did, in order: samples, spends, releases of noisy releases, noise, reads of records, the
+outcome.
 
 Nothing here judges; the checks do.
 """
@@ -13,15 +14,16 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.footprint import Footprint
 from dpicl.harness.core.vocabulary import Partition
-from dpicl.harness.privacy.release_hooks import Door, Permit
+from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
-#: What leaves a door in place of the noise: a function of the door's number and of what is public about it (`Shape`).
+#: What leaves a noisy release in place of the noise: a function of the noisy release's number and of what is public
+#: about it (`Shape`).
 Script = Callable[[int, "Shape"], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is public about a door: everything but what goes in."""
+    """What is public about a noisy release: everything but what goes in."""
 
     kind: str
     shape: tuple[int, ...]
@@ -30,8 +32,14 @@ class Shape:
     count: int
 
     @classmethod
-    def of(cls, door: Door) -> Shape:
-        return cls(door.kind, door.clean.shape, float(door.bound), float(door.scale), door.count)
+    def of(cls, noisy_release: NoisyRelease) -> Shape:
+        return cls(
+            noisy_release.kind,
+            noisy_release.clean.shape,
+            float(noisy_release.bound),
+            float(noisy_release.scale),
+            noisy_release.count,
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,7 @@ class Spend:
 
 
 @dataclass(frozen=True)
-class Passage:
+class ObservedRelease:
     """One release. clean: what went in. released: what came out. noise: what was drawn meanwhile. spend: number of the
     spend that paid for it."""
 
@@ -95,7 +103,7 @@ class Transcript:
 
     samples: list[Drawn] = field(default_factory=list)
     spends: list[Spend] = field(default_factory=list)
-    passages: list[Passage] = field(default_factory=list)
+    observed_releases: list[ObservedRelease] = field(default_factory=list)
     strangers: set[int] = field(default_factory=set)
     texts_read: dict[int, set[int]] = field(default_factory=dict)
     revealed: bool = False
@@ -109,12 +117,12 @@ class Transcript:
 
     @property
     def public(self) -> tuple[object, ...]:
-        """Everything that an outsider sees of a run whose releases are given: doors, outcome, progress, kind of
-        failure. What it says to terminal and logs is in ``footprint``."""
+        """Everything that an outsider sees of a run whose releases are given: noisy releases, outcome, progress, kind
+        of failure. What it says to terminal and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
-        shapes = tuple(passage.shape for passage in self.passages)
+        shapes = tuple(observed.shape for observed in self.observed_releases)
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
 
-    def sample_of(self, passage: Passage) -> int | None:
-        """Number of the sample that a passage was paid from."""
-        return None if passage.spend is None else self.spends[passage.spend].sample
+    def sample_of(self, observed: ObservedRelease) -> int | None:
+        """Number of the sample that a release was paid from."""
+        return None if observed.spend is None else self.spends[observed.spend].sample

@@ -1,4 +1,4 @@
-"""Errors that a user can mend.
+"""Errors that a user can fix.
 
 Every error here carries one sentence that says what is wrong and what to do. The command line prints that sentence
 and exits with code 2; library users catch :class:`DpiclError`.

@@ -47,7 +47,7 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
 def unwritable(folder: Path, error: OSError) -> ResultError:
     """The error of a results folder that cannot be written."""
     return ResultError(
-        f"Cannot write results under {folder}: {error.strerror}; mend that, or choose another folder with --results."
+        f"Cannot write results under {folder}: {error.strerror}; fix that, or choose another folder with --results."
     )
 
 

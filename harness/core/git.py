@@ -77,10 +77,10 @@ def git(*words: str, seconds: float = SECONDS) -> bytes:
     except subprocess.TimeoutExpired:
         raise GitError(f"git {words[0]} did not end within {seconds:g} s; look at the repository by hand.") from None
     except OSError as error:
-        raise GitError(f"git cannot be started: {error.strerror}; mend that.") from error
+        raise GitError(f"git cannot be started: {error.strerror}; fix that.") from error
     if done.returncode:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-        raise GitError(f"git {words[0]} fails on the project's repository: {said or 'no message'}; mend that.")
+        raise GitError(f"git {words[0]} fails on the project's repository: {said or 'no message'}; fix that.")
     return done.stdout
 
 

@@ -3,7 +3,7 @@
 A run has separate streams for sampling, noise, labels and evaluation, so that a change in one part never shifts
 another. Benchmarks on public data use seeded noise: anybody can re-run a row. **A published noise seed voids
 differential privacy**: who knows it can subtract the noise. For private data use ``noise: secure``, which takes both
-the noise and the sampling coins (amplification needs them secret too) from the operating system's entropy, and
+the noise and the sampling randomness (amplification needs them secret too) from the operating system's entropy, and
 writes no seed.
 """
 
@@ -26,14 +26,14 @@ SECURE_SHARE = 1e-7
 LEAST_SECURE_DELTA = 1e-6
 
 
-class Coins(Protocol):
-    """Draws sampling coins; every call is fresh and independent per coordinate."""
+class SamplingRandomness(Protocol):
+    """Draws sampling randomness; every call is fresh and independent per coordinate."""
 
     def uniform(self, size: int) -> np.ndarray:
         """float64[size] in [0, 1)."""
 
 
-class NoiseSource(Coins, Protocol):
+class NoiseSource(SamplingRandomness, Protocol):
     """Draws privacy noise as well."""
 
     seeded: bool
@@ -91,12 +91,13 @@ class SecureNoise:
         return -np.log(-np.log(self._open_uniform(size)))
 
 
-#: The streams that noise and sampling coins come from, where they are seeded.
+#: The streams that noise and sampling randomness come from, where they are seeded.
 _PRIVATE = ("noise", "sampling")
 
 
 class PublicStreams:
-    """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling coins."""
+    """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling
+    randomness."""
 
     def __init__(self, streams: Streams) -> None:
         def stream(name: str) -> np.random.Generator:
@@ -109,7 +110,7 @@ class PublicStreams:
     def stream(self, name: str) -> np.random.Generator:
         """A generator that everybody may know: a function of the run's seed and the name alone.
 
-        Raises PluginError for the names of the noise and of the sampling coins.
+        Raises PluginError for the names of the noise and of the sampling randomness.
         """
         return self._stream(name)
 
@@ -146,7 +147,7 @@ class Streams:
         return PublicStreams(self)
 
     def source(self, name: str) -> NoiseSource:
-        """A source of private randomness: the noise, or the sampling coins."""
+        """A source of private randomness: the noise, or the sampling randomness."""
         return SecureNoise() if self.secure else SeededNoise(self.stream(name))
 
 

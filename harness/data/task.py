@@ -50,7 +50,7 @@ class PublicTask:
     labels: public label words in public order; for extraction the public keyword list; () for generation.
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
     test: public. public: train records that were set apart and are known to everybody.
-    seed: the public coins that the task was loaded with.
+    seed: the public randomness that the task was loaded with.
     shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
     """
 
@@ -268,7 +268,8 @@ class Task(PublicTask):
         source: 'hub', 'local', 'synthetic', or 'auto' (local where $DPICL_DATA holds the task, else synthetic).
         limit_train: private records a class (in all without classes); limit_test: records in all. None means everything
             that the source has, or the corpus's default size.
-        seed: public coins: which records are public and which the limits keep, the order of the test records, which
+        seed: public randomness: which records are public and which the limits keep, the order of the test records,
+        which
             synthetic corpus.
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.

@@ -30,7 +30,7 @@ from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Quer
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.harness.privacy.sampling_schemes import Dealing, Way
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName
 
 #: The records of one prompt.
 Slot = Sequence[PrivateRecord]
@@ -102,8 +102,8 @@ class Reader(Protocol):
     def read_public(self) -> None:
         """Reads the zero-shot prompts of all queries, which empty slots will find in the cache.
 
-        The harness does so before any record is dealt. Raises PromptTooLong, and ModelError when the model answers one
-        with numbers that are not finite.
+        The harness does so before any record is assigned to slots. Raises PromptTooLong, and ModelError when the model
+        answers one with numbers that are not finite.
         """
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
@@ -151,29 +151,30 @@ class AnswerContext:
 class AnswerMechanism(Mechanism):
     """Answers each query from M slots of private records, and pays for each answer.
 
-    A subclass says what one answer releases (`release`) and how it is made (`answer`); the harness deals the records,
-    charges all Q queries before the first answer, and calibrates. Options that all of them share:
+    A subclass says what one answer releases (`release`) and how it is made (`answer`); the harness assigns the records
+    to slots, charges all Q queries before the first answer, and calibrates. Options that all of them share:
 
     slots: M. examples_per_slot: N, expected records of a slot. partition: see dpicl.harness.privacy.sampling_schemes.
     record_tokens: every record's text is cut to its first so many tokens (None: whole).
-    sampling_seed: whose coins deal the records; None means the cell's own seed. With a fixed one, all seeds of a suite
+    sampling_seed: whose coins assign the records to slots; None means the cell's own seed. With a fixed one, all seeds
+    of a suite
         share what the model was asked, and their spread is that of the noise alone. Not with secure noise. Rows that
         share a sample do not compose as independent ones (docs/accounting.md, "row by row").
     """
 
     slots: int = 20
     examples_per_slot: int = 4
-    partition: Way = "per_query"
+    partition: SchemeName = "per_query"
     record_tokens: int | None = None
     sampling_seed: int | None = None
 
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
-        self.dealing  # noqa: B018  refuses an unknown partition
+        self.scheme  # noqa: B018  refuses an unknown partition
 
     @property
-    def dealing(self) -> Dealing:
-        return Dealing(self.slots, self.examples_per_slot, self.partition)
+    def scheme(self) -> SamplingScheme:
+        return SamplingScheme(self.slots, self.examples_per_slot, self.partition)
 
     @abstractmethod
     def release(self, knob: float) -> DpEvent:
@@ -185,4 +186,4 @@ class AnswerMechanism(Mechanism):
 
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
         """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
-        return self.dealing.event(self.release(knob), sizes.records[None], sizes.queries or 1)
+        return self.scheme.event(self.release(knob), sizes.records[None], sizes.queries or 1)

@@ -68,7 +68,7 @@ def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) ->
             message = error.errors()[0]["msg"]
             raise UsageError(f"Option {name} of {owner}: {message[0].lower()}{message[1:]}, not {value!r}.") from None
         except PydanticUserError as error:
-            raise PluginError(f"Option {name} of {owner} has a type that no suite can write; mend it.") from error
+            raise PluginError(f"Option {name} of {owner} has a type that no suite can write; fix it.") from error
     return values
 
 

@@ -20,7 +20,7 @@ from dpicl.harness.models.tree import ScoredEnding
 
 WORDS = """
 a about actor after album also an and animal answer article artist as at athlete award band based be been book born
-building business but by can car category chief city class club company computer country day deal description director
+building business but by can car category chief city class club company computer country day sample description director
 document early end entity example expression fans film first five football for former found four from game games genre
 government group had has have he her his house in industry information insect instead is it its known label lake
 largest last law league local location made make man many market may member million mission more most mountain movie

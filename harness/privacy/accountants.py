@@ -33,11 +33,11 @@ from dpicl.harness.privacy import gaussians, parameters, sampled_composites
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.decomposition import (
     NON_PRIVATE,
-    Leaves,
+    DecomposedEvents,
+    components,
     gaussian_multiplier,
     groups,
     is_sampled_gaussian,
-    leaves,
     recompose,
 )
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, bounded_range
@@ -133,41 +133,44 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
 @lru_cache(maxsize=1024)
 def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     """Bounds of a composition without groups, by the tightest theorem that covers all its leaves."""
-    counted = leaves(event, None)
+    counted = components(event, None)
     if not counted:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
     if NON_PRIVATE in counted:
         return Bounds(math.inf, math.inf, math.inf, {"exact": math.inf})
-    plain = all(isinstance(leaf, dp.GaussianDpEvent) for leaf in counted)
+    plain = all(isinstance(component, dp.GaussianDpEvent) for component in counted)
     if plain:
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
-    if all(isinstance(leaf, dp.GaussianDpEvent) or is_sampled_gaussian(leaf) for leaf in counted):
+    if all(isinstance(component, dp.GaussianDpEvent) or is_sampled_gaussian(component) for component in counted):
         return _sampled_gaussians(gaussians.parts_of(counted), delta, cells)
-    if any(isinstance(leaf, BoundedRangeDpEvent) or _is_sampled_composite(leaf) for leaf in counted):
+    if any(isinstance(component, BoundedRangeDpEvent) or _is_sampled_composite(component) for component in counted):
         return _smaller(counted, delta, cells)
     return _curves_or_parameters(counted, delta, cells)
 
 
-def _curves_or_parameters(counted: Leaves, delta: float, cells: int) -> Bounds:
+def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
     """Renyi DP where every leaf has a curve, else amplification and composition of privacy parameters."""
-    if all(isinstance(leaf, (dp.GaussianDpEvent, dp.ZCDpEvent)) or is_sampled_gaussian(leaf) for leaf in counted):
+    if all(
+        isinstance(component, (dp.GaussianDpEvent, dp.ZCDpEvent)) or is_sampled_gaussian(component)
+        for component in counted
+    ):
         return _renyi(recompose(counted), delta)
-    if sum(counted.values()) == 1 and isinstance(leaf := next(iter(counted)), dp.PoissonSampledDpEvent):
-        return parameters.one_sample(leaf, delta, _composition, cells)
+    if sum(counted.values()) == 1 and isinstance(component := next(iter(counted)), dp.PoissonSampledDpEvent):
+        return parameters.one_sample(component, delta, _composition, cells)
     return parameters.composition(counted, delta, _composition, cells)
 
 
-def _smaller(counted: Leaves, delta: float, cells: int) -> Bounds:
+def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
     """The smaller one of two proofs: privacy loss distributions, and the bound of choices as zCDP.
 
     A rough answer leaves the second one out where it is slow and the first one is finite.
     """
     pld = math.inf
-    if all(sampled_composites.has_distribution(leaf) for leaf in counted):
+    if all(sampled_composites.has_distribution(component) for component in counted):
         steps = sampled_composites.STEPS if cells == FULL else max(6, min(16, cells // 25))
         pld = sampled_composites.composed_epsilon(counted, delta, steps)
-    if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(leaf) for leaf in counted):
+    if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(component) for component in counted):
         return Bounds(0.0, pld, pld, {"pld": pld})
     other = _curves_or_parameters(_choices_as_zcdp(counted), delta, cells)
     if pld > other.upper:
@@ -177,17 +180,17 @@ def _smaller(counted: Leaves, delta: float, cells: int) -> Bounds:
     return Bounds(0.0, pld, pld, said | {"other_proof": {"epsilon": other.upper, "accountants": other.accountants}})
 
 
-def _is_sampled_composite(leaf: dp.DpEvent) -> bool:
+def _is_sampled_composite(component: dp.DpEvent) -> bool:
     """True for a Poisson sample, not of one Gaussian, that has a privacy loss distribution."""
-    sampled = isinstance(leaf, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(leaf)
-    return sampled and sampled_composites.has_distribution(leaf)
+    sampled = isinstance(component, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(component)
+    return sampled and sampled_composites.has_distribution(component)
 
 
-def _choices_as_zcdp(counted: Leaves) -> Leaves:
+def _choices_as_zcdp(counted: DecomposedEvents) -> DecomposedEvents:
     """The leaves with every bounded-range choice as the zCDP that it implies."""
-    total: Leaves = Counter()
-    for leaf, count in counted.items():
-        total[bounded_range(leaf.epsilon) if isinstance(leaf, BoundedRangeDpEvent) else leaf] += count
+    total: DecomposedEvents = Counter()
+    for component, count in counted.items():
+        total[bounded_range(component.epsilon) if isinstance(component, BoundedRangeDpEvent) else component] += count
     return total
 
 
@@ -204,10 +207,10 @@ def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
     zCDP is linear in the order (Bun & Steinke 2016, definition 8.1 for xi); the conversion is Canonne, Kamath & Steinke
     2020, proposition 12. Every order gives a proof, so a dense grid around the optimum is a bound that loses nothing.
     """
-    counted = leaves(event, None)
-    rho = sum(leaf.rho * n for leaf, n in counted.items() if isinstance(leaf, dp.ZCDpEvent))
+    counted = components(event, None)
+    rho = sum(component.rho * n for component, n in counted.items() if isinstance(component, dp.ZCDpEvent))
     rho += 0.5 / gaussian_multiplier({e: n for e, n in counted.items() if isinstance(e, dp.GaussianDpEvent)}) ** 2
-    if any(is_sampled_gaussian(leaf) for leaf in counted):  # a closed form at whole orders only
+    if any(is_sampled_gaussian(component) for component in counted):  # a closed form at whole orders only
         orders = np.unique(np.round(np.concatenate([np.arange(2, 64), np.geomspace(64, 4096, 40)])))
     else:
         best = math.sqrt(math.log(1 / delta) / rho) if rho else 1e6

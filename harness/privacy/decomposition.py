@@ -16,12 +16,12 @@ from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, compose
 
 #: Leaves of one composition with how often each occurs.
-Leaves = Counter[dp.DpEvent]
+DecomposedEvents = Counter[dp.DpEvent]
 
 NON_PRIVATE = dp.NonPrivateDpEvent()
 
 
-def groups(event: dp.DpEvent) -> dict[str | None, Leaves]:
+def groups(event: dp.DpEvent) -> dict[str | None, DecomposedEvents]:
     """The leaves that one record can touch, for each group that it may belong to.
 
     One record is in one group, so it meets one branch of every ParallelDpEvent in the tree (parallel composition); a
@@ -31,25 +31,27 @@ def groups(event: dp.DpEvent) -> dict[str | None, Leaves]:
     _require_one_partition(event)
     names = sorted(set(_names(event)))
     if not names:
-        return {None: leaves(event, None)}
-    return {name: leaves(event, name) for name in names}
+        return {None: components(event, None)}
+    return {name: components(event, name) for name in names}
 
 
-def leaves(event: dp.DpEvent, group: str | None) -> Leaves:
+def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
     """The leaves of an event for a record of the group; empty when it costs nothing."""
     match event:
         case dp.NoOpDpEvent():
             return Counter()
         case dp.ComposedDpEvent():
-            total: Leaves = Counter()
+            total: DecomposedEvents = Counter()
             for part in event.events:
-                total.update(leaves(part, group))
+                total.update(components(part, group))
             return _collapse(total)
         case dp.SelfComposedDpEvent():
             _require(event.count >= 0, event)
-            return Counter({leaf: n * event.count for leaf, n in leaves(event.event, group).items() if event.count})
+            return Counter(
+                {component: n * event.count for component, n in components(event.event, group).items() if event.count}
+            )
         case ParallelDpEvent():
-            return leaves(dict(event.branches).get(str(group), dp.NoOpDpEvent()), group)
+            return components(dict(event.branches).get(str(group), dp.NoOpDpEvent()), group)
         case dp.PoissonSampledDpEvent():
             return _sampled(event, group)
         case dp.SampledWithoutReplacementDpEvent():
@@ -73,7 +75,7 @@ def is_sampled_gaussian(event: dp.DpEvent) -> bool:
 
 def recompose(counted: Mapping[dp.DpEvent, int]) -> dp.DpEvent:
     """The canonical event with these leaves."""
-    return compose(dp.SelfComposedDpEvent(leaf, n) for leaf, n in counted.items())
+    return compose(dp.SelfComposedDpEvent(component, n) for component, n in counted.items())
 
 
 def _names(event: dp.DpEvent, inside: bool = False) -> Iterator[str]:
@@ -116,16 +118,16 @@ def _partitions(event: dp.DpEvent) -> Iterator[frozenset[str]]:
         yield from _partitions(event.event)
 
 
-def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> Leaves:
+def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEvents:
     """Leaves of a Poisson sample: nested samples multiply their rates, Gaussians on one sample become one Gaussian."""
     rate = event.sampling_probability
     _require(0 <= rate <= 1, event)
-    inside = leaves(event.event, group)
+    inside = components(event.event, group)
     if not inside or rate == 0:
         return Counter()
     if rate == 1 or NON_PRIVATE in inside:
         return inside
-    if all(isinstance(leaf, dp.GaussianDpEvent) for leaf in inside):
+    if all(isinstance(component, dp.GaussianDpEvent) for component in inside):
         inner: dp.DpEvent = dp.GaussianDpEvent(gaussian_multiplier(inside))
     else:
         inner = recompose(inside)
@@ -134,7 +136,7 @@ def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> Leaves:
     return Counter({dp.PoissonSampledDpEvent(rate, inner): 1})
 
 
-def _simple(event: dp.DpEvent) -> Leaves:
+def _simple(event: dp.DpEvent) -> DecomposedEvents:
     """The leaf that an elementary event is; empty when it is free, NonPrivate when it has no noise at all."""
     match event:
         case dp.NonPrivateDpEvent():
@@ -161,7 +163,7 @@ def _simple(event: dp.DpEvent) -> Leaves:
     return Counter() if free else Counter({event: 1})
 
 
-def _collapse(counted: Leaves) -> Leaves:
+def _collapse(counted: DecomposedEvents) -> DecomposedEvents:
     """NonPrivate alone when anything in the composition is not private."""
     return Counter({NON_PRIVATE: 1}) if NON_PRIVATE in counted else counted
 

@@ -74,12 +74,15 @@ def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Adaptive composition, with equal events counted: the canonical form that two ledgers can be compared in."""
     counts: Counter[dp.DpEvent] = Counter()
     for event in events:
-        for leaf, count in flatten(event).items():
-            counts[leaf] += count
+        for component, count in flatten(event).items():
+            counts[component] += count
     counts.pop(dp.NoOpDpEvent(), None)
     if not counts:
         return dp.NoOpDpEvent()
-    parts = [leaf if n == 1 else dp.SelfComposedDpEvent(leaf, n) for leaf, n in sorted(counts.items(), key=repr)]
+    parts = [
+        component if n == 1 else dp.SelfComposedDpEvent(component, n)
+        for component, n in sorted(counts.items(), key=repr)
+    ]
     return parts[0] if len(parts) == 1 else dp.ComposedDpEvent(tuple(parts))
 
 
@@ -94,7 +97,7 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
         if not isinstance(event.count, int) or event.count < 0:
             raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
         # 0 times is nothing at all: as a leaf it would be a release that costs nothing.
-        return Counter({leaf: n * event.count for leaf, n in flatten(event.event).items() if event.count})
+        return Counter({component: n * event.count for component, n in flatten(event.event).items() if event.count})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])
         if isinstance(inner, dp.NoOpDpEvent):
@@ -109,7 +112,7 @@ def is_gaussian(event: dp.DpEvent) -> bool:
     """Whether it is a composition of Gaussian mechanisms on the whole set, or on each of several disjoint groups."""
     if isinstance(event, ParallelDpEvent):
         return all(is_gaussian(branch) for _, branch in event.branches)
-    return all(isinstance(leaf, dp.GaussianDpEvent) for leaf in flatten(event))
+    return all(isinstance(component, dp.GaussianDpEvent) for component in flatten(event))
 
 
 def to_json(event: dp.DpEvent) -> dict[str, Any]:

@@ -52,13 +52,15 @@ def exact_epsilon(multiplier: float, delta: float) -> float:
         return float(gaussian_mechanism.get_epsilon_gaussian(multiplier, delta)) * (1 + 1e-12) + 1e-11
 
 
-def parts_of(leaves: Mapping[dp.DpEvent, int]) -> Parts:
+def parts_of(components: Mapping[dp.DpEvent, int]) -> Parts:
     """The parts of a composition of (sampled) Gaussians; the unsampled ones are merged into one."""
-    plain = gaussian_multiplier({leaf: n for leaf, n in leaves.items() if isinstance(leaf, dp.GaussianDpEvent)})
+    plain = gaussian_multiplier(
+        {component: n for component, n in components.items() if isinstance(component, dp.GaussianDpEvent)}
+    )
     parts = [
-        (leaf.sampling_probability, leaf.event.noise_multiplier, n)
-        for leaf, n in leaves.items()
-        if isinstance(leaf, dp.PoissonSampledDpEvent)
+        (component.sampling_probability, component.event.noise_multiplier, n)
+        for component, n in components.items()
+        if isinstance(component, dp.PoissonSampledDpEvent)
     ]
     if math.isfinite(plain):
         parts.append((1.0, plain, 1))

@@ -47,13 +47,13 @@ class Ledger:
                 " drawn. Declare it in `events`, so that it is calibrated."
             )
         self._spent[partition] = spent
-        for leaf in wanted:
-            self._notes.setdefault((partition, leaf), note)
+        for component in wanted:
+            self._notes.setdefault((partition, component), note)
 
     def settle(self) -> None:
         """Charges what is left of the allowance, where the run stayed inside it: stopping early gives nothing back."""
         if self._inside_allowance(self._spent):
-            self._spent = {group: Counter(leaves) for group, leaves in self._allowed.items()}
+            self._spent = {group: Counter(components) for group, components in self._allowed.items()}
 
     def event(self) -> dp.DpEvent:
         """Everything charged so far, as one event."""
@@ -64,12 +64,12 @@ class Ledger:
         return [
             {
                 "partition": partition,
-                "event": to_json(leaf),
+                "event": to_json(component),
                 "count": count,
-                "note": self._notes.get((partition, leaf), SAMPLED),
+                "note": self._notes.get((partition, component), SAMPLED),
             }
-            for partition, leaves in self._spent.items()
-            for leaf, count in leaves.items()
+            for partition, components in self._spent.items()
+            for component, count in components.items()
         ]
 
     def _inside_allowance(self, spent: dict[Partition, Counter[dp.DpEvent]]) -> bool:
@@ -78,23 +78,24 @@ class Ledger:
         An allowance for all records covers what a record of any group meets.
         """
         if None not in self._allowed:
-            return all(leaves <= self._allowed.get(group, Counter()) for group, leaves in spent.items())
+            return all(components <= self._allowed.get(group, Counter()) for group, components in spent.items())
         shared = spent.get(None, Counter())
         return all(
-            leaves + (Counter() if group is None else shared) <= self._allowed[None] for group, leaves in spent.items()
+            components + (Counter() if group is None else shared) <= self._allowed[None]
+            for group, components in spent.items()
         )
 
     @staticmethod
     def _composed(spent: dict[Partition, Counter[dp.DpEvent]]) -> dp.DpEvent:
         shared = spent.get(None, Counter())
-        named = {name: leaves for name, leaves in spent.items() if name is not None}
+        named = {name: components for name, components in spent.items() if name is not None}
         if not named:
             return _compose(shared)
-        return parallel({name: _compose(leaves + shared) for name, leaves in named.items()})
+        return parallel({name: _compose(components + shared) for name, components in named.items()})
 
 
-def _compose(leaves: Counter[dp.DpEvent]) -> dp.DpEvent:
-    return compose(dp.SelfComposedDpEvent(leaf, count) for leaf, count in leaves.items())
+def _compose(components: Counter[dp.DpEvent]) -> dp.DpEvent:
+    return compose(dp.SelfComposedDpEvent(component, count) for component, count in components.items())
 
 
 def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:
@@ -103,6 +104,7 @@ def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.Dp
     branches = allowance.branches if isinstance(allowance, ParallelDpEvent) else ((None, allowance),)
     free = dp.NoOpDpEvent()
     by_group = {
-        name: Counter({leaf: n for leaf, n in flatten(each).items() if leaf != free}) for name, each in branches
+        name: Counter({component: n for component, n in flatten(each).items() if component != free})
+        for name, each in branches
     }
-    return {name: leaves for name, leaves in by_group.items() if leaves}
+    return {name: components for name, components in by_group.items() if components}

@@ -69,13 +69,15 @@ def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, 
     return Bounds(0.0, value, value, said, inside.notes)
 
 
-def composition(leaves: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
+def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
     """Epsilon of a composition of any leaves, through privacy loss distributions."""
-    known = tuple(Parameters(e.epsilon, e.delta, n) for e, n in leaves.items() if isinstance(e, EpsilonDeltaDpEvent))
-    native = {leaf: n for leaf, n in leaves.items() if _is_native(leaf)}
+    known = tuple(
+        Parameters(e.epsilon, e.delta, n) for e, n in components.items() if isinstance(e, EpsilonDeltaDpEvent)
+    )
+    native = {component: n for component, n in components.items() if _is_native(component)}
     if native:
         gaussians.check_delta(delta)
-    unknown = _conditional(leaves)
+    unknown = _conditional(components)
 
     def at(share: float, effort: int) -> tuple[float, tuple[Parameters, ...]]:
         parts = known + _resolve(unknown, share * delta, account, effort)
@@ -107,24 +109,24 @@ def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent
     with np.errstate(over="ignore"):  # of e^epsilon, on very large epsilons
         for part in parts:
             total = total.compose(of_parameters(part.epsilon, part.delta, grid).self_compose(part.count))
-        for leaf, count in native.items():
-            total = total.compose(_of_native(leaf, count, grid))
+        for component, count in native.items():
+            total = total.compose(_of_native(component, count, grid))
     return float(total.get_epsilon_for_delta(delta - gaussians.ROUNDING))
 
 
-def _is_native(leaf: dp.DpEvent) -> bool:
-    return isinstance(leaf, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(leaf)
+def _is_native(component: dp.DpEvent) -> bool:
+    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(component)
 
 
-def _is_deferred(leaf: dp.DpEvent) -> bool:
-    return isinstance(leaf, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(leaf)
+def _is_deferred(component: dp.DpEvent) -> bool:
+    return isinstance(component, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(component)
 
 
-def _conditional(leaves: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
+def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
     """Leaves that need a delta of their own; all zCDP leaves together count as one event."""
-    rho = sum(leaf.rho * n for leaf, n in leaves.items() if isinstance(leaf, dp.ZCDpEvent))
-    xi = sum(leaf.xi * n for leaf, n in leaves.items() if isinstance(leaf, dp.ZCDpEvent))
-    rest = tuple((leaf, n) for leaf, n in leaves.items() if _is_deferred(leaf))
+    rho = sum(component.rho * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
+    xi = sum(component.xi * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
+    rest = tuple((component, n) for component, n in components.items() if _is_deferred(component))
     return (((dp.ZCDpEvent(rho, xi), 1),) if rho or xi else ()) + rest
 
 
@@ -134,12 +136,12 @@ def _resolve(
     """Privacy parameters of the leaves that need a delta, which all share ``delta`` equally."""
     total = sum(n for _, n in unknown)
     parts = []
-    for leaf, n in unknown:
+    for component, n in unknown:
         share = delta / total
-        if isinstance(leaf, dp.PoissonSampledDpEvent):
-            parts.append(Parameters(one_sample(leaf, share, account, cells).upper, share, n))
+        if isinstance(component, dp.PoissonSampledDpEvent):
+            parts.append(Parameters(one_sample(component, share, account, cells).upper, share, n))
         else:
-            parts.append(Parameters(account(leaf, share, cells).upper, share, n))
+            parts.append(Parameters(account(component, share, cells).upper, share, n))
     return tuple(parts)
 
 
@@ -148,9 +150,13 @@ def _grid(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta
     basic = sum(part.epsilon * part.count for part in parts)
     squares = sum(part.epsilon**2 * part.count for part in parts)
     scale = min(basic, squares / 2 + math.sqrt(2 * math.log(1 / delta) * squares))
-    smooth = gaussians.parts_of({leaf: n for leaf, n in native.items() if not isinstance(leaf, dp.LaplaceDpEvent)})
+    smooth = gaussians.parts_of(
+        {component: n for component, n in native.items() if not isinstance(component, dp.LaplaceDpEvent)}
+    )
     scale += gaussians.rdp_epsilon(smooth, delta) if smooth else 0.0
-    scale += sum(n / leaf.noise_multiplier for leaf, n in native.items() if isinstance(leaf, dp.LaplaceDpEvent))
+    scale += sum(
+        n / component.noise_multiplier for component, n in native.items() if isinstance(component, dp.LaplaceDpEvent)
+    )
     sizes = [part.epsilon for part in parts if part.epsilon > 0]
     grid = max(scale, 1e-3) / RESOLUTION
     if not sizes:
@@ -173,8 +179,8 @@ def of_parameters(epsilon: float, delta: float, grid: float) -> pld.PrivacyLossD
     return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(grid, points, deltas).to_dense_pmf())
 
 
-def _of_native(leaf: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
-    if isinstance(leaf, dp.LaplaceDpEvent):
-        one = pld.from_laplace_mechanism(leaf.noise_multiplier, value_discretization_interval=grid)
+def _of_native(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+    if isinstance(component, dp.LaplaceDpEvent):
+        one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         return one.self_compose(count)
-    return gaussians.composed_pld(gaussians.parts_of({leaf: count}), grid)
+    return gaussians.composed_pld(gaussians.parts_of({component: count}), grid)

@@ -1,9 +1,9 @@
 """The private records of a run. They come out only by ways that put the event on the ledger.
 
-`poisson_slots` is the proved way: every record flips its own coin, and every sampled record is dealt, independently,
-into one slot. Adding or removing one record changes one slot at most, whatever the others do, so the accountants for
-Poisson sampling under add/remove hold for the code that runs. `reveal` is every other read: it costs epsilon =
-infinity.
+`poisson_slots` is the proved way: every record flips its own coin, and every sampled record is assigned to slots,
+independently, into one slot. Adding or removing one record changes one slot at most, whatever the others do, so the
+accountants for Poisson sampling under add/remove hold for the code that runs. `reveal` is every other read: it costs
+epsilon = infinity.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded, DataError, PluginError, UsageError
-from dpicl.harness.core.seeds import Coins, NoiseSource
+from dpicl.harness.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.ledger import SAMPLED, Ledger
@@ -38,8 +38,9 @@ Slots = tuple[tuple[PrivateRecord, ...], ...]
 
 
 @dataclass(frozen=True)
-class Dealt:
-    """One Poisson sample as it was dealt. number: M, None for a slot a record. size: records of the group."""
+class Assigned:
+    """One Poisson sample as it was assigned to slots. number: M, None for a slot a record. size: records of the
+    group."""
 
     partition: Partition
     rate: float
@@ -54,7 +55,7 @@ class SampleObserver(Protocol):
     def drawing(self, partition: Partition) -> None:
         """The next sample's coins are about to fall."""
 
-    def drawn(self, dealt: Dealt) -> None:
+    def drawn(self, assigned: Assigned) -> None:
         """They have fallen."""
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
@@ -86,7 +87,7 @@ class LentRecord:
 
 
 class Sample:
-    """One Poisson sample, dealt into slots, with the right to make the releases that were charged for it.
+    """One Poisson sample, assigned to slots, with the right to make the releases that were charged for it.
 
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
@@ -161,7 +162,7 @@ class SlotSampler:
 
     __slots__ = ("close", "draw")
 
-    #: `draw() -> Sample`: samples each record with probability q and deals the sampled ones, independently and
+    #: `draw() -> Sample`: samples each record with probability q and samples the sampled ones, independently and
     #: uniformly, into slots. The sample that was drawn before is closed. Raises BudgetExceeded when as many samples as
     #: were charged have been drawn.
     draw: Callable[[], Sample]
@@ -193,7 +194,7 @@ class PrivateSet:
     sizes: n_y of every group that may be sampled, as public constants: sampling rates come from them and never from a
         count of the records. With the single key None all records are one group; otherwise the records of one label are
         disjoint from those of the others (one label a record), and each label is a group of its own.
-    coins: where the sampling coins come from (secret where the noise is: amplification rests on them).
+    coins: where the sampling randomness come from (secret where the noise is: amplification rests on them).
     noise: where the noise of releases comes from.
     observer: told of every sample and every permit.
     """
@@ -204,7 +205,7 @@ class PrivateSet:
         ledger: Ledger,
         *,
         sizes: Mapping[Partition, int],
-        coins: Coins,
+        sampling: SamplingRandomness,
         noise: NoiseSource,
         observer: SampleObserver | None = None,
     ) -> None:
@@ -226,12 +227,12 @@ class PrivateSet:
             nonlocal drawn
             group, number = groups.get(partition, []), drawn
             if observer is None:
-                return Sample(_dealt(group, rate, slots, shuffled, coins), releases, noise, used=used)
+                return Sample(_assigned(group, rate, slots, shuffled, sampling), releases, noise, used=used)
             observer.drawing(partition)
-            dealt = _dealt(group, rate, slots, shuffled, coins)
+            assigned = _assigned(group, rate, slots, shuffled, sampling)
             drawn += 1
-            observer.drawn(Dealt(partition, rate, slots, len(group), dealt))
-            return Sample(dealt, releases, noise, lambda event, permit: observer.spent(event, permit, number), used)
+            observer.drawn(Assigned(partition, rate, slots, len(group), assigned))
+            return Sample(assigned, releases, noise, lambda event, permit: observer.spent(event, permit, number), used)
 
         def sampler(
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
@@ -281,7 +282,7 @@ class PrivateSet:
         The whole number is charged before the first draw: stopping early is post-processing and gives nothing back.
 
         expected: expected number of records in a sample, a public constant (M*N or s).
-        slots: M, how many slots the sampled records are dealt into; None gives every sampled record a slot of its own.
+        slots: M, how many slots the sampled records are assigned to; None gives every sampled record a slot of its own.
         releases: everything that will be released from one sample.
         shuffled: the records of a slot come in random order, each by a coin of its own; else in the order of the set.
         Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
@@ -301,17 +302,19 @@ class PrivateSet:
         return self._close()
 
 
-def _dealt(group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, coins: Coins) -> Slots:
-    """One Poisson sample of a group, dealt into slots (None: a slot for each sampled record)."""
-    chosen = np.flatnonzero(coins.uniform(len(group)) < rate)
+def _assigned(
+    group: Sequence[PrivateRecord], rate: float, slots: int | None, shuffled: bool, sampling: SamplingRandomness
+) -> Slots:
+    """One Poisson sample of a group, assigned to slots (None: a slot for each sampled record)."""
+    chosen = np.flatnonzero(sampling.uniform(len(group)) < rate)
     if slots is None:
         return tuple((group[i],) for i in chosen.tolist())
-    dealt: list[list[PrivateRecord]] = [[] for _ in range(slots)]
-    places = coins.uniform(len(chosen)) * slots
+    assigned: list[list[PrivateRecord]] = [[] for _ in range(slots)]
+    places = sampling.uniform(len(chosen)) * slots
     order = np.argsort(places % 1.0, kind="stable") if shuffled else np.arange(len(chosen))
     for at in order.tolist():
-        dealt[int(places[at])].append(group[int(chosen[at])])
-    return tuple(map(tuple, dealt))
+        assigned[int(places[at])].append(group[int(chosen[at])])
+    return tuple(map(tuple, assigned))
 
 
 def sampling_rate(expected: float, records: int, partition: Partition = None) -> float:

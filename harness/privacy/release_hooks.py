@@ -5,8 +5,8 @@ the amount of noise from the event that was charged, so a release cannot be made
 another source, or twice. What the primitive states is by how much one record may move what goes in (``bound``,
 ``width``).
 
-An auditor stands at the doors (`watching`): it sees what went in and what came out, checks the statement, and may
-answer in the noise's place. No watcher, no difference: the noise is drawn from the permit's source.
+An auditor stands at the noisy releases (`observing`): it sees what went in and what came out, checks the statement, and
+may answer in the noise's place. No observer, no difference: the noise is drawn from the permit's source.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
@@ -27,8 +28,8 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 
 
 @dataclass(frozen=True)
-class Door:
-    """One passage, before its noise.
+class NoisyRelease:
+    """One release, before its noise.
 
     clean: a sum ('gaussian', any shape), or scores [K] ('choice'). Private.
     bound: the most that one record moves it, as the primitive states: in L2 ('gaussian'), or the range of the moves of
@@ -47,24 +48,24 @@ class Door:
     permit: Permit | None = field(default=None, repr=False, compare=False)
 
 
-class Watcher(Protocol):
-    """Stands at the doors while a mechanism runs."""
+class Observer(Protocol):
+    """Stands at the noisy releases while a mechanism runs."""
 
-    def passes(self, door: Door, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """What leaves: ``draw()`` makes it with fresh noise. The noisy sum, or the indices that were chosen."""
 
 
-_WATCHER: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_OBSERVER: ContextVar[Observer | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
-    """Inside this block the watcher stands at every door of this thread."""
-    token = _WATCHER.set(watcher)
+def observing(observer: Observer) -> Iterator[None]:
+    """Inside this block the observer stands at every noisy release of this thread."""
+    token = _OBSERVER.set(observer)
     try:
         yield
     finally:
-        _WATCHER.reset(token)
+        _OBSERVER.reset(token)
 
 
 class Permit:
@@ -78,12 +79,12 @@ class Permit:
     __slots__ = ("_count", "_event", "_noise", "_used")
 
     def __init__(self, event: dp.DpEvent, noise: NoiseSource, used: Callable[[], None] = lambda: None) -> None:
-        leaves = flatten(event)
-        if len(leaves) != 1:
+        components = flatten(event)
+        if len(components) != 1:
             raise UnsupportedEvent(
                 f"One permit pays for one kind of release, not for {event!r}; spend them one by one."
             )
-        ((self._event, self._count),) = leaves.items()
+        ((self._event, self._count),) = components.items()
         self._noise: NoiseSource | None = noise
         self._used = used
 
@@ -95,9 +96,11 @@ class Permit:
         PluginError for a bound that is not above 0 (that would be no noise).
         """
         _require_positive("bound of a sum", bound)
-        door = Door("gaussian", clean, bound, self._multiplier() * bound, permit=self)
+        noisy_release = NoisyRelease("gaussian", clean, bound, self._multiplier() * bound, permit=self)
         noise = self._use()
-        return _through(door, lambda: clean + noise.gaussian(door.scale, clean.size).reshape(clean.shape))
+        return _through(
+            noisy_release, lambda: clean + noise.gaussian(noisy_release.scale, clean.size).reshape(clean.shape)
+        )
 
     def noisy_choice(self, scores: np.ndarray, width: float) -> list[int]:
         """The min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
@@ -124,8 +127,8 @@ class Permit:
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
         for scores in rows:
-            door = Door("choice", scores, width, temperature, min(count, len(scores)), self)
-            chosen.append([int(at) for at in _through(door, lambda door=door: _best(door, noise))])  # type: ignore[misc]
+            noisy_release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
+            chosen.append([int(at) for at in _through(noisy_release, partial(_best, noisy_release, noise))])
         return chosen
 
     def _multiplier(self) -> float:
@@ -161,14 +164,18 @@ def _require_positive(what: str, value: float) -> None:
         raise PluginError(f"The {what} must be above 0 and finite, not {value!r}: noise is scaled by it.")
 
 
-def _best(door: Door, noise: NoiseSource) -> np.ndarray:
+def _best(noisy_release: NoisyRelease, noise: NoiseSource) -> np.ndarray:
     """The ``count`` best indices of a choice under fresh noise."""
-    noisy = door.clean / door.scale + noise.gumbel(len(door.clean)) if door.scale > 0 else door.clean
-    if door.count == 1:
+    noisy = (
+        noisy_release.clean / noisy_release.scale + noise.gumbel(len(noisy_release.clean))
+        if noisy_release.scale > 0
+        else noisy_release.clean
+    )
+    if noisy_release.count == 1:
         return np.array([noisy.argmax()])
-    return np.argsort(-noisy, kind="stable")[: door.count]
+    return np.argsort(-noisy, kind="stable")[: noisy_release.count]
 
 
-def _through(door: Door, draw: Callable[[], np.ndarray]) -> np.ndarray:
-    watcher = _WATCHER.get()
-    return draw() if watcher is None else watcher.passes(door, draw)
+def _through(noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+    observer = _OBSERVER.get()
+    return draw() if observer is None else observer.passes(noisy_release, draw)

@@ -27,7 +27,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy import gaussians
 from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld
-from dpicl.harness.privacy.decomposition import gaussian_multiplier, leaves
+from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.harness.privacy.parameters import of_parameters
 
@@ -75,11 +75,11 @@ class Sampled:
         return pld.PrivacyLossDistribution(_pmf(self.remove, grid), _pmf(self.add, grid))
 
 
-def has_distribution(leaf: dp.DpEvent) -> bool:
+def has_distribution(component: dp.DpEvent) -> bool:
     """True for a leaf with a dominating pair, not known by its Renyi curve alone."""
-    if isinstance(leaf, dp.PoissonSampledDpEvent):
-        return all(has_distribution(inner) for inner in leaves(leaf.event, None))
-    return isinstance(leaf, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
+    if isinstance(component, dp.PoissonSampledDpEvent):
+        return all(has_distribution(inner) for inner in components(component.event, None))
+    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
 
 
 def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> float:
@@ -96,15 +96,15 @@ def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> floa
 def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None:
     """The pessimistic privacy loss distribution of a composition; None when its losses are far too large for a grid."""
     samples, others = [], dict(counted)
-    for leaf, count in counted.items():
-        if isinstance(leaf, dp.PoissonSampledDpEvent):
-            inside = composed(leaves(leaf.event, None), steps)
+    for component, count in counted.items():
+        if isinstance(component, dp.PoissonSampledDpEvent):
+            inside = composed(components(component.event, None), steps)
             if inside is None:
                 return None
-            samples.append(sampled(inside, leaf.sampling_probability, count))
-            del others[leaf]
+            samples.append(sampled(inside, component.sampling_probability, count))
+            del others[component]
     grid = _grid(others, samples, steps)
-    choices = {leaf.epsilon: n for leaf, n in others.items() if isinstance(leaf, BoundedRangeDpEvent)}
+    choices = {component.epsilon: n for component, n in others.items() if isinstance(component, BoundedRangeDpEvent)}
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     if main > grid:  # the family of choices with the largest share is worked out by its recursion, on a grid of its own
         cells = math.ceil(main / grid)
@@ -116,23 +116,23 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
         total = total.compose(choice_pld(size, grid).self_compose(n))
     for sample in samples:
         total = total.compose(sample.on_grid(grid).self_compose(sample.count))
-    for leaf, count in others.items():
-        if not isinstance(leaf, BoundedRangeDpEvent):
-            total = total.compose(_plain(leaf, count, grid))
+    for component, count in others.items():
+        if not isinstance(component, BoundedRangeDpEvent):
+            total = total.compose(_plain(component, count, grid))
     return total
 
 
-def _plain(leaf: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
-    match leaf:
+def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
+    match component:
         case dp.GaussianDpEvent():
-            sigma = leaf.noise_multiplier / math.sqrt(count)
+            sigma = component.noise_multiplier / math.sqrt(count)
             return pld.from_gaussian_mechanism(sigma, value_discretization_interval=grid)
         case dp.LaplaceDpEvent():
-            one = pld.from_laplace_mechanism(leaf.noise_multiplier, value_discretization_interval=grid)
+            one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         case EpsilonDeltaDpEvent():
-            one = of_parameters(leaf.epsilon, leaf.delta, grid)
+            one = of_parameters(component.epsilon, component.delta, grid)
         case _:
-            raise UnsupportedEvent(f"The event {leaf!r} has no privacy loss distribution.")
+            raise UnsupportedEvent(f"The event {component!r} has no privacy loss distribution.")
     return one.self_compose(count)
 
 
@@ -177,24 +177,26 @@ def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
 def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
     """A grid that resolves the average leaf's loss in ``steps`` steps, within the limit on cells."""
     scales = [(sample.count, sample.variance, sample.reach) for sample in samples]
-    plain = gaussian_multiplier({leaf: n for leaf, n in others.items() if isinstance(leaf, dp.GaussianDpEvent)})
+    plain = gaussian_multiplier(
+        {component: n for component, n in others.items() if isinstance(component, dp.GaussianDpEvent)}
+    )
     if math.isfinite(plain):
         scales.append((1, plain**-2, plain**-2 / 2 + 10 / plain))
-    for leaf, count in others.items():
-        if not isinstance(leaf, dp.GaussianDpEvent):
-            size, share = _size(leaf)
+    for component, count in others.items():
+        if not isinstance(component, dp.GaussianDpEvent):
+            size, share = _size(component)
             scales.append((count, (size * share) ** 2, size))
     number = sum(count for count, _, _ in scales)
     variance = sum(count * one for count, one, _ in scales)
     return max(math.sqrt(variance / number) / steps, max(reach for _, _, reach in scales) / MOST_CELLS)
 
 
-def _size(leaf: dp.DpEvent) -> tuple[float, float]:
+def _size(component: dp.DpEvent) -> tuple[float, float]:
     """The largest loss of a leaf, and the share of it that the standard deviation can be."""
-    match leaf:
+    match component:
         case BoundedRangeDpEvent():
-            return leaf.epsilon, 0.5
+            return component.epsilon, 0.5
         case EpsilonDeltaDpEvent():
-            return leaf.epsilon, 1.0
+            return component.epsilon, 1.0
         case _:
-            return 1 / leaf.noise_multiplier, 1.0
+            return 1 / component.noise_multiplier, 1.0

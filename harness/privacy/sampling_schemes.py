@@ -1,10 +1,10 @@
-"""How private records reach the prompts that answer queries: three ways of dealing, each with its event.
+"""How private records reach the prompts that answer queries: three sampling schemes, each with its event.
 
 | partition | the records of a slot | Q answers cost |
 |---|---|---|
 | per_query | a fresh Poisson sample for every query | Q x Poisson(q, release) |
 | one_sample | one Poisson sample for all queries | Poisson(q, Q x release) |
-| once | all records are dealt; a slot shows its first N | Q x release: no amplification |
+| once | all records are assigned to slots; a slot shows its first N | Q x release: no amplification |
 
 q = M N / n with M slots of N expected records. In all three a record touches one slot of a sample. The last two read
 the examples of a slot once for all queries.
@@ -22,21 +22,21 @@ from dpicl.harness.core.errors import unknown
 from dpicl.harness.privacy.events import compose
 from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
 
-Way = Literal["per_query", "one_sample", "once"]
-WAYS: Final[tuple[str, ...]] = get_args(Way)
+SchemeName = Literal["per_query", "one_sample", "once"]
+SCHEMES: Final[tuple[str, ...]] = get_args(SchemeName)
 
 
 @dataclass(frozen=True)
-class Dealing:
+class SamplingScheme:
     """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows)."""
 
     slots: int
     examples_per_slot: int
-    partition: Way
+    partition: SchemeName
 
     def __post_init__(self) -> None:
-        if self.partition not in WAYS:
-            raise unknown("partition", str(self.partition), WAYS)
+        if self.partition not in SCHEMES:
+            raise unknown("partition", str(self.partition), SCHEMES)
 
     @property
     def single(self) -> bool:

@@ -122,7 +122,7 @@ class Costs:
 def _collected_tokens(mechanism: AnswerMechanism, queries: int) -> int:
     """What the slots read for all queries: their examples once where all queries share them, and every query."""
     examples = mechanism.slots * mechanism.examples_per_slot * _RECORD_TOKENS
-    return examples * (1 if mechanism.dealing.single else queries) + queries * mechanism.slots * _RECORD_TOKENS
+    return examples * (1 if mechanism.scheme.single else queries) + queries * mechanism.slots * _RECORD_TOKENS
 
 
 def _release_tokens(mechanism: Mechanism, shots: int) -> int:

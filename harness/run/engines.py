@@ -2,7 +2,7 @@
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
 lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
-error that a user can mend ends its cell only; a bug ends the run.
+error that a user can fix ends its cell only; a bug ends the run.
 """
 
 from __future__ import annotations

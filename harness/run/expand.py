@@ -98,7 +98,9 @@ def _cells_of(
         options = resolve_options(registered.cls, task, given)
         own_epsilon = fixed_epsilon(build(registered.cls, options))
         if suite.noise == "secure" and options.get("sampling_seed") is not None:
-            raise UsageError("Option sampling_seed makes the sampling coins public; leave it out with noise: secure.")
+            raise UsageError(
+                "Option sampling_seed makes the sampling randomness public; leave it out with noise: secure."
+            )
     except UsageError as error:
         raise suite.error(place, str(error)) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))

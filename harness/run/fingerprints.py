@@ -173,7 +173,7 @@ def _file_hash(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; mend that.") from error
+        raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that.") from error
 
 
 def _hash_of(parts: Any) -> str:

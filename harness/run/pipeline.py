@@ -65,7 +65,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     """Runs one cell.
 
     report: called with (done, total, unit) as the release proceeds.
-    Raises Skipped when the mechanism cannot do the task, and DpiclError for what a user can mend; BudgetExceeded when
+    Raises Skipped when the mechanism cannot do the task, and DpiclError for what a user can fix; BudgetExceeded when
     the ledger proves more than the target, in which case there is no result; PluginError for scores and texts that no
     result may hold.
     """

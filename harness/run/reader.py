@@ -23,7 +23,7 @@ from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.base import Broken, LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
-from dpicl.harness.privacy.sampling_schemes import Dealing
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
 from dpicl.harness.run.prompts import SlotPrompts
 
@@ -34,7 +34,8 @@ Prompts = Callable[[], Sequence[str]]
 class SlotReader(Reader):
     """Asks one model for one cell; outputs are kept in ``cache`` by the bytes that were sent.
 
-    dealing: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for all
+    sampling: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for
+    all
         of ``queries``.
     """
 
@@ -43,14 +44,14 @@ class SlotReader(Reader):
         task: PublicTask,
         model: LanguageModel,
         cache: OutputCache,
-        dealing: Dealing,
+        scheme: SamplingScheme,
         queries: Sequence[Query],
         record_tokens: int | None = None,
     ) -> None:
         self._task, self._model, self._cache = task, model, cache
         self._texts = tuple(query.text for query in queries)
-        self._single = dealing.single
-        self._prompts = SlotPrompts(task, model, dealing.shown, record_tokens)
+        self._single = scheme.single
+        self._prompts = SlotPrompts(task, model, scheme.shown, record_tokens)
         identity = model.identity
         self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device)
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))

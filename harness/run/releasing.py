@@ -141,14 +141,14 @@ def release(
         raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
-    coins, noise = _coins(mechanism, randomness), randomness.source("noise")
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, coins=coins, noise=noise)
+    sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise)
 
     def released() -> tuple[list[Demonstration], dict[str, str] | None]:
         seen, public = task.public_view(), randomness.public
         if isinstance(mechanism, AnswerMechanism):
             cache = OutputCache(None) if config.secure else outputs()
-            reader = SlotReader(seen, model, cache, mechanism.dealing, asked, mechanism.record_tokens)
+            reader = SlotReader(seen, model, cache, mechanism.scheme, asked, mechanism.record_tokens)
             context = AnswerContext(seen, reader, knob, public)
             answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
             _close(mechanism, private, config, list(answers.values()))
@@ -187,7 +187,7 @@ def answer_all(
     budget: int,
     report: Report = silent,
 ) -> dict[str, str]:
-    """Query id -> answer. The public prompts are read before any record is dealt.
+    """Query id -> answer. The public prompts are read before any record is assigned to slots.
 
     budget: Q, how many queries are charged; all of them before the first is answered. What the model still has to write
     from released things is written at the end, for all queries together.
@@ -199,7 +199,7 @@ def answer_all(
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
     context.reader.read_public()
-    samples = mechanism.dealing.samples(private, mechanism.release(context.knob), budget)
+    samples = mechanism.scheme.samples(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
         said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
@@ -227,13 +227,13 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger) -> Boun
     return bounds
 
 
-def _coins(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
-    """The sampling coins: of the release's seed, or of the mechanism's own."""
+def _sampling(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
+    """The sampling randomness: of the release's seed, or of the mechanism's own."""
     own = mechanism.sampling_seed if isinstance(mechanism, AnswerMechanism) else None
     if own is None:
         return randomness.source("sampling")
     if randomness.secure:
         raise UsageError(
-            "Option sampling_seed makes the sampling coins public, and noise: secure keeps them secret; drop one."
+            "Option sampling_seed makes the sampling randomness public, and noise: secure keeps them secret; drop one."
         )
     return streams(own).source("sampling")

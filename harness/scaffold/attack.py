@@ -28,7 +28,7 @@ from dpicl import (
 @dataclass(frozen=True)
 class MyAttack(Attack):
     name = "my_attack"
-    # Decide: black-box (sees what was released) or white-box (sees what leaves the mechanism's doors as well).
+    # Decide: black-box (sees what was released) or white-box (sees what leaves the mechanism's noisy releases as well).
     access = "black-box"
     source = "an example"
     summary = "takes a text whose words were released for a member"

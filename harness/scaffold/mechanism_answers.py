@@ -1,6 +1,6 @@
 """my_method: every query is answered by the noisy plurality vote of prompts with private records.
 
-1. records are sampled and dealt into M slots; a slot's records are the examples of its prompt (the harness does it);
+1. records are sampled and assigned to M slots; a slot's records are the examples of its prompt (the harness does it);
 2. every slot votes for the label that the model finds likeliest after its examples and the query;
 3. the label with the most votes after Gaussian noise is the answer.
 

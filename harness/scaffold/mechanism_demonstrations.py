@@ -1,7 +1,7 @@
 """my_method: every token of a synthetic demonstration is the noisy plurality vote of prompts with private records.
 
 1. the public prompt (instruction, label, text so far) allows its `top_k` likeliest tokens;
-2. records of the label are sampled and dealt into `slots` prompts, each of which votes for its favourite of these;
+2. records of the label are sampled and assigned to `slots` prompts, each of which votes for its favourite of these;
 3. the token with the most votes after Gaussian noise is released, and so on until the text ends.
 
 Privacy (unit: one record; neighbours: add/remove). A record is in one slot at most, so it moves one vote: the counts

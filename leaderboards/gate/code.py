@@ -234,7 +234,7 @@ def _short(result: Result, answer: Any) -> str:
     try:
         wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
     except UnsupportedEvent as error:
-        return f"the mechanism declares no event ({error}); mend its `events`."
+        return f"the mechanism declares no event ({error}); fix its `events`."
     if wanted == charged:
         return ""
     return "its ledger is not what the mechanism declares for these sizes and this noise; send what `dpicl run` wrote."

@@ -24,7 +24,7 @@ from dpicl.leaderboards.gate.settings import seeds_check, suite_check
 from dpicl.leaderboards.gate.table import Line, lines_of
 from dpicl.leaderboards.model.text import visible
 
-_REFUSED = "its files are refused, so nothing is started for it; mend the size first"
+_REFUSED = "its files are refused, so nothing is started for it; fix the size first"
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def _scores_before(contents: Contents, base: history.Base | None) -> Mapping[str
 def _by_running(contents: Contents, request: Request, reference: Sequence[Result], suite: Finding) -> Sequence[Finding]:
     """The checks that load records, and those that run the mechanism; none where its cells may not even exist."""
     if suite.status != "ok":
-        why = "the results are none of the suite; mend that first" if contents.results else "there is no result"
+        why = "the results are none of the suite; fix that first" if contents.results else "there is no result"
         return [not_checked(name, why) for name in ("private records", "ledger", "conformance")]
     found = [records.records_check(contents, reference)]
     if contents.size:
@@ -168,7 +168,7 @@ def _by_running(contents: Contents, request: Request, reference: Sequence[Result
 
 def _again(contents: Contents, request: Request, findings: list[Finding]) -> tuple[int | None, list[Again]]:
     if any(finding.status == "failed" for finding in findings):
-        findings.append(not_checked("rerun", "another check failed; mend that first"))
+        findings.append(not_checked("rerun", "another check failed; fix that first"))
         return None, []
     if reason := code.may_run(contents, request.run_code):
         findings.append(not_checked("rerun", reason))

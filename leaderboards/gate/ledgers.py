@@ -86,7 +86,7 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
 
 
 def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and the public coins of its seed.
+    """The public sizes of a run, from the file and the public randomness of its seed.
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """

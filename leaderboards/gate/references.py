@@ -1,8 +1,8 @@
 """Was a submission measured on the same records, prompts, test records and model as the results of record?
 
-The reference is what both ends of the scale were measured on (`zero_shot`, `real_demonstrations`): every recovery on
-the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.fingerprints): one
-reference serves all.
+The reference is what the reference baselines of the scale were measured on (`zero_shot`, `real_demonstrations`): every
+recovery on the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.fingerprints):
+one reference serves all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def load_reference(results: Path, suite: str, version: object, suite_hash: str |
 
 
 def data_check(contents: Contents, reference: Sequence[Result]) -> Finding:
-    """Every result against the newest result of an end of the scale on its task and model."""
+    """Every result against the newest result of a reference baseline on its task and model."""
     if not contents.results:
         return not_checked("data", "there is no result")
     ends: dict[tuple[str, str], Result] = {}

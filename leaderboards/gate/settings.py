@@ -51,7 +51,7 @@ def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -
             mixed = [
                 (
                     name,
-                    f"it is of version {result.suite.version}, and the card says {card.suite_version}; mend the card.",
+                    f"it is of version {result.suite.version}, and the card says {card.suite_version}; fix the card.",
                 )
                 for name, result in contents.results.items()
                 if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
@@ -86,7 +86,7 @@ def _misfit(result: Result, suite: Suite) -> str:
             f"the suite's settings differ from those of {suite.name}, version {suite.version}; run the shipped suite."
         )
     if cell.mechanism in (ZERO_SHOT, REAL_DATA) or cell.label in (ZERO_SHOT, REAL_DATA):
-        return f"{cell.label} is an end of the scale, which all rows share; remove it."
+        return f"{cell.label} is a reference baseline, which all rows share; remove it."
     if not _LABEL.fullmatch(cell.label):
         return "its row's label is not made of letters, digits and _ . + = -; give it another."
     if cell.task not in suite.tasks:
@@ -158,7 +158,7 @@ def by_row(results: Iterable[Result]) -> dict[Key, list[Result]]:
 def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | None = None) -> Finding:
     """At least `SEEDS` seeds, the same everywhere, each with noise of its own, and nobody chooses them.
 
-    All seeds of the suite are there, and further ones only where both ends of the scale have them.
+    All seeds of the suite are there, and further ones only where the reference baselines of the scale have them.
     """
     rows = by_row(contents.results.values())
     if not rows:
@@ -208,6 +208,6 @@ def _ends_without(contents: Contents, reference: Sequence[Result], seeds: set[in
             if lacking:
                 problems.append(
                     f"{end} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"
-                    " of the suite, and further ones only where both ends have them."
+                    " of the suite, and further ones only where the reference baselines have them."
                 )
     return problems

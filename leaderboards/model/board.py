@@ -66,7 +66,7 @@ def build_board(
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
-    submissions: methods that were sent in; of their results only those stand here that belong to a group of ours.
+    submissions: methods that were submitted; of their results only those stand here that belong to a group of ours.
     retired: results of versions of the suite that are no longer its current one.
     """
     evidence = evidence or Evidence()

@@ -50,7 +50,7 @@ _HINTS = {
     "score": "mean of the main metric over seeds",
     "score_low": "over seeds and test records",
     "recovery": "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
-    "recovery_low": "of the recovery, over seeds and test records that the row and both ends share",
+    "recovery_low": "of the recovery, over seeds and test records that the row and the reference baselines share",
     "proved": "upper bound from the ledger of what the run really did, for all Q queries together",
     "per_query": "what one answer alone would cost",
     "claimed": "what the authors' own formula gives for the same noise",
@@ -82,7 +82,7 @@ class Column:
 
 
 _ALL = (
-    Column("epsilon", "ε", lambda row: epsilon_text(row.epsilon), "ε asked for"),
+    Column("epsilon", "ε", lambda row: epsilon_text(row.epsilon), "target ε"),
     Column("score", "score", lambda row: score_text(row.score)),
     Column("score_low", "95% interval", lambda row: f"{row.low:.3f}–{row.high:.3f}", "95% interval of the score", True),
     Column("recovery", "recovery", lambda row: recovery_text(row.recovery)),

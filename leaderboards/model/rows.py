@@ -76,8 +76,8 @@ class Row:
         return tuple(result.cell.seed for result in self.results)
 
     @property
-    def is_end(self) -> bool:
-        """Whether this is zero-shot or real demonstrations, the two ends of the scale."""
+    def is_baseline(self) -> bool:
+        """Whether this is zero-shot or real demonstrations, the two reference baselines."""
         return self.mechanism in ENDS
 
     @property
@@ -136,7 +136,8 @@ def recover(
 
 
 def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
-    """The row of these results, one a seed. ends: results of both ends of the scale, with the same documents."""
+    """The row of these results, one a seed. ends: results of the reference baselines of the scale, with the same
+    documents."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
@@ -191,7 +192,7 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _unranked(result: Result, proved: float) -> str:
     cell = result.cell
     if cell.mechanism in ENDS:
-        return "an end of the scale"
+        return "a reference baseline"
     if cell.mode != "proved":
         return "accounted as its authors do"
     if math.isinf(cell.epsilon):
@@ -214,7 +215,8 @@ def _secure(by_seed: BySeed, ends: Mapping[str, BySeed]) -> bool:
 def _recovery(
     by_seed: BySeed, ends: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
-    """Recovery over the row's own seeds; both ends must have every one of them. None with secure noise."""
+    """Recovery over the row's own seeds; the reference baselines must have every one of them. None with secure
+    noise."""
     if _secure(by_seed, ends):
         return None, SECURE_NOTE
     if zero_shot is None or real_data is None:
@@ -224,7 +226,7 @@ def _recovery(
 
 
 def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float, float] | None:
-    """Paired by seed and document: the row and both ends are drawn together, since they share both."""
+    """Paired by seed and document: the row and the reference baselines are drawn together, since they share both."""
     if next(iter(by_seed.values())).cell.mechanism in ends:
         return None
     row, zero_shot, real_data = (

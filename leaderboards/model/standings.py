@@ -97,7 +97,7 @@ class Standing:
     score: None too where lower is better on some of the tasks and not on others.
 
     proved: the largest over all of its tasks. seeds: those behind the means (without one: all). submitted: whether it
-    was sent in. signs: of its marks.
+    was submitted. signs: of its marks.
     """
 
     rank: int | None
@@ -111,7 +111,7 @@ class Standing:
     signs: str = ""
 
     @property
-    def is_end(self) -> bool:
+    def is_baseline(self) -> bool:
         """Whether this is zero-shot or real demonstrations."""
         return self.label in ENDS
 
@@ -183,13 +183,13 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
 
 
 def recovery_notes(table: TaskTable) -> list[str]:
-    """The scores of both ends from which recoveries are made where other seeds stand in the table, and why rows have
-    none."""
+    """The scores of the reference baselines from which recoveries are made where other seeds stand in the table, and
+    why rows have none."""
     rows = table.all_rows
     ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
     notes: dict[str, None] = {}
     for row in rows:
-        if row.is_end or row.recovery is None or ends == {row.seeds}:
+        if row.is_baseline or row.recovery is None or ends == {row.seeds}:
             continue
         if row.zero_shot is not None and row.real_data is not None:
             ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
@@ -273,7 +273,7 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
     """Means over the common tasks, where the row has a recovery on each of them; the rank comes later."""
-    whole = all(task in rows and (rows[task].is_end or rows[task].recovery is not None) for task in common)
+    whole = all(task in rows and (rows[task].is_baseline or rows[task].recovery is not None) for task in common)
     own = [rows[task] for task in common] if whole else []
     recoveries = [row.recovery for row in own if row.recovery is not None]
     comparable = len({row.lower_is_better(row.metric) for row in own}) == 1  # else their mean score has no direction

@@ -1,4 +1,4 @@
-"""Submissions as the board knows them: the results of a method that somebody sent in, and what was found about it.
+"""Submissions as the board knows them: the results of a method that somebody submitted, and what was found about it.
 
 On the board such a method is called ``team/method``, which no row of a suite can be (no slash in those). Its results
 are compared like all others; `dpicl.leaderboards.gate` decides whether they may be there at all, and reads the folders.
@@ -35,7 +35,7 @@ class Reproduction:
 
 @dataclass(frozen=True)
 class Submission:
-    """A method that was sent in.
+    """A method that was submitted.
 
     team, method: its two folders. rows: labels of its results, most often one. authors, licence, paper, code,
     public_data, tuning: as submission.yaml says. reported: (task, ε) -> the score that the paper reports, in [0, 1].
@@ -80,7 +80,7 @@ class Submission:
 def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
     """(the results of all submissions, each under its title; title -> submission).
 
-    The ends of the scale are never taken from a submission: all recoveries would move with them.
+    The reference baselines are never taken from a submission: all recoveries would move with them.
     """
     results, owners = [], {}
     for submission in submissions:

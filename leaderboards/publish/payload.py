@@ -130,7 +130,7 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
         row=content_hash({**stands_for, "noise": cell.noise})[:16],
         name=visible(f"{first.label} {first.task}", _NAME) + ("" if first.mode == "proved" else f" ({first.mode} ε)"),
         group=group_name(group),
-        job_type="end of the scale" if first.is_end else "submission" if first.submission else "mechanism",
+        job_type="end of the scale" if first.is_baseline else "submission" if first.submission else "mechanism",
         tags=_tags(group, (first.task, table.kind), (f"mechanism:{first.mechanism}",)),
         config=finite(config),
         rows=[_line(result, row, table) for row in rows for result in row.results],
@@ -190,7 +190,8 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
 
 
 def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
-    """The scores of both ends at the seed of a result, and its recovery where both are; nothing with secure noise."""
+    """The scores of the reference baselines at the seed of a result, and its recovery where both are; nothing with
+    secure noise."""
     if result.cell.secure:
         return {}
     zero_shot, real_data = (

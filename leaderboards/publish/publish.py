@@ -54,9 +54,9 @@ def publish(what: Plan, sink: Sink, outcomes: Counter[Outcome]) -> list[str]:
 class Live:
     """Publishes the rows of a run as their cells finish, and everything else at its end.
 
-    A row is sent when all its cells and both ends on its task are over, since its recovery needs them. So it is sent
-    once, whatever the order of the cells; a run that is killed and started again sends what is missing. After a first
-    error nothing more is tried: `failure` has the reason, and the results are on disk.
+    A row is sent when all its cells and the reference baselines on its task are over, since its recovery needs them. So
+    it is sent once, whatever the order of the cells; a run that is killed and started again sends what is missing.
+    After a first error nothing more is tried: `failure` has the reason, and the results are on disk.
 
     cells: those of this invocation that are still to be done. load: the results that are there now. connect: makes the
     sink, anew for every step, so that others may publish while cells are run; an error of it is a failure like any
@@ -87,16 +87,18 @@ class Live:
             return
         task = (cell.model, cell.task)
         waiting = [one for one in self._waiting.values() if (one.model, one.task) == task]
-        is_end = cell.mechanism in (ZERO_SHOT, REAL_DATA)
+        is_baseline = cell.mechanism in (ZERO_SHOT, REAL_DATA)
         open_rows = {one.label for one in waiting}
-        if any(one.mechanism in (ZERO_SHOT, REAL_DATA) for one in waiting) or (cell.label in open_rows and not is_end):
+        if any(one.mechanism in (ZERO_SHOT, REAL_DATA) for one in waiting) or (
+            cell.label in open_rows and not is_baseline
+        ):
             return
 
         def send(sink: Sink) -> None:
             own = [one for one in self._load() if (one.cell.model, one.cell.task) == task]
             for row in plan(own, self._evidence).rows:
                 label = row.config["row"]
-                if label not in open_rows and (is_end or label == cell.label):
+                if label not in open_rows and (is_baseline or label == cell.label):
                     self.outcomes[sink.send(row)] += 1
 
         self._try(send)

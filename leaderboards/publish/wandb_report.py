@@ -74,7 +74,7 @@ def markdown_table(table: TaskTable) -> str:
 def _cells(row: Row) -> tuple[str, ...]:
     label = "".join(f"\\{one}" if one in "\\`*[]<>|#" else one for one in visible(row.label, 300))
     return (
-        label + (" (not ranked)" if row.unranked and not row.is_end else ""),
+        label + (" (not ranked)" if row.unranked and not row.is_baseline else ""),
         epsilon_text(row.epsilon),
         epsilon_text(row.proved),
         bound_text(row.audit.epsilon),

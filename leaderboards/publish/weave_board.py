@@ -59,7 +59,7 @@ def _board(section: Section) -> WeaveBoard:
             name = visible(f"{group_name(group)}: {table.task} at epsilon {epsilon_text(epsilon)}", 200)
             shared = {**settings, "task": table.task, "documents": table.documents, "evaluation": name}
             for row in table.in_order:
-                if row.is_end or row.epsilon == epsilon:
+                if row.is_baseline or row.epsilon == epsilon:
                     label = visible(row.label, 100)
                     model = {
                         "name": re.sub(r"\W", "_", label),
@@ -81,7 +81,7 @@ def _board(section: Section) -> WeaveBoard:
 
 
 def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
-    numbers = {main_metric: row.score, "recovery": row.recovery, _PROVED: None if row.is_end else row.proved}
+    numbers = {main_metric: row.score, "recovery": row.recovery, _PROVED: None if row.is_baseline else row.proved}
     numbers |= {name: value for name, value in row.numbers.items() if row.lower_is_better(name)}
     return {name: {"mean": value} for name, value in numbers.items() if value is not None and math.isfinite(value)}
 

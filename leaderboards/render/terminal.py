@@ -71,7 +71,7 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
 
 
 def _rows(console: Console, rows: Sequence[Row], absent: Mapping[str, str]) -> None:
-    """The main table. absent: ends of the scale that have no result, with their ε."""
+    """The main table. absent: reference baselines that have no result, with their ε."""
     shown = columns(rows, TERMINAL)
     names = ["mechanism", *(column.name for column in shown)]
     lines = [[labelled(row), *(_cell(column, row) for column in shown)] for row in rows]
@@ -79,7 +79,7 @@ def _rows(console: Console, rows: Sequence[Row], absent: Mapping[str, str]) -> N
         names.append("")
         lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
     lines += [[name, epsilon, "missing", *["–"] * (len(names) - 3)] for name, epsilon in absent.items()]
-    styles = ["bold red" if row.audit.flag else "dim" if row.is_end else None for row in rows]
+    styles = ["bold red" if row.audit.flag else "dim" if row.is_baseline else None for row in rows]
     console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
 
 
@@ -97,7 +97,7 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
             for row in rows
         ]
         head = ["mechanism", "ε", *(_heading(table, name) for name in names)]
-        console.print(grid(head, lines, ["dim" if row.is_end else None for row in rows]))
+        console.print(grid(head, lines, ["dim" if row.is_baseline else None for row in rows]))
     notes = [
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
     ]

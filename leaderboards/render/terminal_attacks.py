@@ -40,7 +40,7 @@ def row_attacks(console: Console, table: TaskTable) -> None:
         console.print()
         console.print(Text(f"{table.task}: attacks", style="bold"))
         names = ["mechanism", "ε", "attack", "access", "proved ε", "audited ε", "confidence", "trials", "AUC"]
-        console.print(grid(names, lines, ["dim" if row.is_end else None for row in rows for _ in _lines(row)]))
+        console.print(grid(names, lines, ["dim" if row.is_baseline else None for row in rows for _ in _lines(row)]))
         where = [
             (row.audit.settings[one.id], f"{attack_name(one)} of {row.label}")
             for row in rows

@@ -33,8 +33,8 @@ class Points:
 
     def install(self) -> None:
         for name in _CALLS:
-            setattr(os, name, self._watched(getattr(os, name)))
-        fcntl.flock = self._watched(fcntl.flock)
+            setattr(os, name, self._observed(getattr(os, name)))
+        fcntl.flock = self._observed(fcntl.flock)
         real = io.open
 
         def opened(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
@@ -54,13 +54,13 @@ class Points:
                 os.killpg(0, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _watched(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def watched(first: Any, *rest: Any, **more: Any) -> Any:
+    def _observed(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def observed(first: Any, *rest: Any, **more: Any) -> Any:
             if self._concerns(first):
                 return self._around(call, first, *rest, **more)
             return call(first, *rest, **more)
 
-        return watched
+        return observed
 
     def _around(self, call: Callable[..., Any], *words: Any, **more: Any) -> Any:
         self.passed()

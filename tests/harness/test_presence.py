@@ -56,7 +56,7 @@ def statuses(answer) -> list[str]:
     [
         ({"train": [*TRAIN, *OTHER]}, "train"),
         ({"train": TRAIN[1:]}, "train"),
-        ({"train": [*TRAIN[1:], TRAIN[0]]}, "train"),  # another order is dealt in another way
+        ({"train": [*TRAIN[1:], TRAIN[0]]}, "train"),  # another order is assigned to slots in another way
         ({"train": [{**TRAIN[0], "label": "Sports"}, *TRAIN[1:]]}, "train"),
         ({"test": rows_of("check", 2)}, "test"),
         ({"train": [*TRAIN, *OTHER], "test": rows_of("check", 2)}, "test"),

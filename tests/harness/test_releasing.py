@@ -15,7 +15,7 @@ from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import WAYS, Dealing
+from dpicl.harness.privacy.sampling_schemes import SCHEMES, SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 from dpicl.harness.run.releasing import answer_all, release
@@ -41,7 +41,7 @@ def released(mechanism, task, config=CONFIG, queries=None, cache=None):
     return release(mechanism, task, models.load("sim"), config, queries, outputs=lambda: outputs)
 
 
-@pytest.mark.parametrize("partition", WAYS)
+@pytest.mark.parametrize("partition", SCHEMES)
 def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews, partition):
     mechanism = Parrot(slots=8, examples_per_slot=2, partition=partition)
     made = released(mechanism, agnews)
@@ -52,54 +52,56 @@ def test_the_ledger_holds_what_was_declared_and_costs_at_most_the_target(agnews,
     assert set(made.answers.values()) <= set(agnews.labels)
 
 
-def test_each_way_of_dealing_has_its_event():
+def test_each_sampling_scheme_has_its_event():
     inner = dp.GaussianDpEvent(3.0)
     sampled = dp.PoissonSampledDpEvent
-    assert Dealing(10, 2, "per_query").event(inner, 1000, 50) == dp.SelfComposedDpEvent(sampled(0.02, inner), 50)
-    one = Dealing(10, 2, "one_sample").event(inner, 1000, 50)
+    assert SamplingScheme(10, 2, "per_query").event(inner, 1000, 50) == dp.SelfComposedDpEvent(sampled(0.02, inner), 50)
+    one = SamplingScheme(10, 2, "one_sample").event(inner, 1000, 50)
     assert one == sampled(0.02, dp.SelfComposedDpEvent(inner, 50))
-    assert Dealing(10, 2, "once").event(inner, 1000, 50) == dp.SelfComposedDpEvent(inner, 50)
+    assert SamplingScheme(10, 2, "once").event(inner, 1000, 50) == dp.SelfComposedDpEvent(inner, 50)
     with pytest.raises(UsageError, match="Unknown partition 'twice'"):
-        Dealing(10, 2, "twice")
+        SamplingScheme(10, 2, "twice")
     with pytest.raises(UsageError, match="expected sample of 20"):
-        Dealing(10, 2, "per_query").event(inner, 19, 1)
+        SamplingScheme(10, 2, "per_query").event(inner, 19, 1)
 
 
 def test_noise_needed_grows_from_per_query_to_one_sample_to_once(agnews):
-    knobs = [released(Parrot(slots=8, partition=way), agnews).calibration.knob for way in WAYS]
+    knobs = [released(Parrot(slots=8, partition=way), agnews).calibration.knob for way in SCHEMES]
     assert knobs == sorted(knobs) and len(set(knobs)) == 3
 
 
 def private_set(records, ledger, seed=0):
-    coins, noise = StableCoins(seed), Streams(0).source("noise")
-    return PrivateSet(records, ledger, sizes={None: len(records)}, coins=coins, noise=noise)
+    sampling, noise = StableCoins(seed), Streams(0).source("noise")
+    return PrivateSet(records, ledger, sizes={None: len(records)}, sampling=sampling, noise=noise)
 
 
 def test_once_deals_every_record_and_the_others_a_sample(agnews):
-    def dealt(way, queries=3):
+    def assigned(way, queries=3):
         private = private_set(agnews.train, Ledger(None, float("inf")))
-        drawn = Dealing(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries)
+        drawn = SamplingScheme(8, 2, way).samples(private, dp.GaussianDpEvent(1.0), queries)
         both = [(sample, contents(sample.slots)) for sample in drawn]
         return [[record for slot in slots for record in slot] for _, slots in both], [sample for sample, _ in both]
 
-    (all_records, *others), samples = dealt("once")
+    (all_records, *others), samples = assigned("once")
     assert sorted(r.text for r in all_records) == sorted(r.text for r in agnews.train)
     assert samples[0] is samples[1] is samples[2] and others[0] == all_records
-    (sample, *_), samples = dealt("one_sample")
+    (sample, *_), samples = assigned("one_sample")
     assert samples[0] is samples[2] and 0 < len(sample) < len(agnews.train)
-    fresh, samples = dealt("per_query")
+    fresh, samples = assigned("per_query")
     assert len({tuple(r.text for r in records) for records in fresh}) == 3
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
     for seed in range(30):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
             ledger = Ledger(None, float("inf"))
-            coins, noise = StableCoins(seed), Streams(0).source("noise")
-            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, coins=coins, noise=noise)
-            pair.append([contents(s.slots) for s in Dealing(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)])
+            sampling, noise = StableCoins(seed), Streams(0).source("noise")
+            private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, sampling=sampling, noise=noise)
+            pair.append(
+                [contents(s.slots) for s in SamplingScheme(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)]
+            )
         for without, with_it in zip(*pair, strict=True):
             changed = [(a, b) for a, b in zip(without, with_it, strict=True) if a != b]
             assert len(changed) <= 1
@@ -109,7 +111,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
 
 def test_records_of_a_slot_come_in_random_order(agnews):
     private = private_set(agnews.train, Ledger(None, float("inf")))
-    (sample,) = Dealing(1, 1, "once").samples(private, dp.GaussianDpEvent(1.0), 1)
+    (sample,) = SamplingScheme(1, 1, "once").samples(private, dp.GaussianDpEvent(1.0), 1)
     places = [agnews.train.index(record) for record in contents(sample.slots)[0]]
     first_half = sum(place < len(places) / 2 for place in places[: len(places) // 2])
     assert abs(first_half - len(places) / 4) < 4 * (len(places) / 16) ** 0.5  # hypergeometric, 4 standard deviations
@@ -119,7 +121,7 @@ def run_parrot(task, queries, budget, allowance=None, limit=float("inf"), mechan
     mechanism = mechanism or Parrot(slots=4, examples_per_slot=2)
     ledger = Ledger(allowance, limit)
     model = models.load("sim")
-    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
     context = AnswerContext(task.public_view(), reader, 1.0, Streams(0).public)
     return answer_all(mechanism, queries, private_set(task.train, ledger), context, budget), ledger
 
@@ -159,7 +161,7 @@ def test_a_final_prompt_is_answered_by_the_model(agnews):
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
     ledger = Ledger(None, float("inf"))
     model = models.load("sim")
-    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
     context = AnswerContext(task.public_view(), reader, 0.0, Streams(0).public)
     private = private_set([Labelled(f"text {i}") for i in range(40)], ledger)
     answers = answer_all(mechanism, queries, private, context, len(queries))
@@ -187,7 +189,7 @@ def test_a_release_that_was_not_declared_is_refused(agnews):
         run_parrot(agnews, agnews.queries(), 10, mechanism=Greedy(slots=4, examples_per_slot=2))
 
 
-def test_the_same_coins_deal_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
+def test_the_same_coins_assign_the_same_records_at_every_epsilon_and_noise_seed(agnews, monkeypatch):
     seen, answer = [], Parrot.answer
 
     def noting(self, query, sample, context):
@@ -208,7 +210,7 @@ def declared(task):
 
 
 def test_public_coins_and_secret_noise_do_not_go_together(agnews):
-    with pytest.raises(UsageError, match="sampling_seed makes the sampling coins public"):
+    with pytest.raises(UsageError, match="sampling_seed makes the sampling randomness public"):
         released(
             Parrot(slots=4, sampling_seed=5), declared(agnews), ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")
         )

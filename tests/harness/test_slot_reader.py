@@ -11,13 +11,13 @@ from dpicl.harness.data.task import CONTENT_FREE, Record, Task
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.models.embeddings import load_embeddings
-from dpicl.harness.privacy.sampling_schemes import Dealing
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import SlotPrompts
 from dpicl.harness.run.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
-PER_QUERY = Dealing(3, 2, "per_query")
+PER_QUERY = SamplingScheme(3, 2, "per_query")
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +42,8 @@ def tiny_with_bos(tmp_path):
     return models.load(f"hf:{folder}", device="cpu", dtype="float32")
 
 
-def reader(task, dealing=PER_QUERY, queries=(), model=None, cache=None, **options):
-    return SlotReader(task, model or models.load("sim"), cache or OutputCache(None), dealing, queries, **options)
+def reader(task, scheme=PER_QUERY, queries=(), model=None, cache=None, **options):
+    return SlotReader(task, model or models.load("sim"), cache or OutputCache(None), scheme, queries, **options)
 
 
 def queries_of(task):
@@ -88,7 +88,7 @@ def test_slots_that_are_read_once_say_the_same(agnews, partition, name):
     model = models.load(name, dtype="float32" if name == "embedded" else None)
     queries = queries_of(agnews)
     slots = [agnews.train[:2], agnews.train[5:7], ()]
-    together = reader(agnews, Dealing(3, 2, partition), queries, model)
+    together = reader(agnews, SamplingScheme(3, 2, partition), queries, model)
     apart = reader(agnews, PER_QUERY, queries, model)
     for query in queries:
         np.testing.assert_allclose(
@@ -156,13 +156,13 @@ def test_a_prompt_that_breaks_the_model_abstains_and_the_public_ones_are_an_erro
 
 @pytest.mark.parametrize("partition", ["per_query", "one_sample"])
 def test_empty_slots_ask_nothing_because_public_prompts_were_read_first(agnews, samsum, partition):
-    dealing = Dealing(3, 2, partition)
+    scheme = SamplingScheme(3, 2, partition)
     for task, ask in (
         (agnews, lambda r, q: r.label_scores(q, [(), ()], calibrated=True)),
         (samsum, lambda r, q: r.texts(q, [(), ()])),
     ):
         model = models.load("sim")
-        public = reader(task, dealing, queries_of(task), model)
+        public = reader(task, scheme, queries_of(task), model)
         public.read_public()
         calls = model.usage.forward_calls
         for query in queries_of(task):

@@ -165,7 +165,7 @@ def _manifest(source: str, fingerprint: str, documents: int, dtype: str) -> Mani
 def ends(
     task: str = "agnews", zero_shot: float = 0.4, real_data: float = 0.8, seed: int = 0, **more: Any
 ) -> list[Result]:
-    """Both ends of the scale for one task and seed."""
+    """The reference baselines of the scale for one task and seed."""
     return [
         make_result("zero_shot", zero_shot, task=task, seed=seed, **more),
         make_result("real_demonstrations", real_data, task=task, seed=seed, **more),

@@ -88,7 +88,7 @@ def plain_results() -> list[Any]:
 
 
 def submission(text: str = "", **changes: Any) -> Submission:
-    """A method that was sent in, with one row on agnews; text: stands for every text of its card."""
+    """A method that was submitted, with one row on agnews; text: stands for every text of its card."""
     result = make_result("private_icl", 0.65, options={"slots": 3})
     words: dict[str, Any] = {
         "team": "team",

@@ -122,7 +122,7 @@ def test_names_cannot_move_the_cursor_of_a_terminal():
 
 
 def answering(task="samsum", **more):
-    """Both ends and an answer mechanism on a text task with six metrics."""
+    """The reference baselines and an answer mechanism on a text task with six metrics."""
     text = {
         "task": task,
         "metric": "rougeL",

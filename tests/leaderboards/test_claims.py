@@ -180,7 +180,7 @@ def test_the_list_of_suites_says_of_every_epsilon_who_is_best_or_why_nobody_is(s
     assert line["best"] or line["nobody"]
     for ranking in section.rankings:
         for one in ranking.standings:
-            above = one.recovery is not None and one.recovery > 0 and not one.is_end and one.epsilon > 0
+            above = one.recovery is not None and one.recovery > 0 and not one.is_baseline and one.epsilon > 0
             if above:
                 assert f"ε = {one.epsilon:g}: no mean recovery is above 0% ({ranking.scope})" not in said
                 assert any(
@@ -216,7 +216,7 @@ def test_counts_in_notes_are_counts_of_rows(seed):
         count = sum(mark in row.marks for row in own_rows)
         said = "1 row is" if count == 1 else f"{count} rows are"
         assert [note for note in section.notes if note.startswith(f"{mark.sign} {said} marked")]
-    for reason in {row.unranked for row in own_rows if row.unranked and not row.is_end and row.mode == "proved"}:
+    for reason in {row.unranked for row in own_rows if row.unranked and not row.is_baseline and row.mode == "proved"}:
         count = sum(row.unranked == reason and row.mode == "proved" for row in own_rows)
         said = f" is not ranked: {reason}." if count == 1 else f"{count} rows are not ranked: {reason} ("
         assert any(said in note for note in section.notes)

@@ -68,7 +68,7 @@ def test_filters_offer_what_occurs():
     for value in ("agnews", "samsum", "classification", "text", "embedded", "0", "1", "8", "∞", "answers", "finite"):
         assert offered.count(value) == 1
     rows = [attributes for tag, attributes in tags if tag == "tr" and "data-row" in attributes]
-    assert {row["data-kind"] for row in rows} == {"answers", "demonstrations", "ends of the scale"}
+    assert {row["data-kind"] for row in rows} == {"answers", "demonstrations", "reference baselines"}
     assert {row["data-origin"] for row in rows} == {"ours"}
 
 
@@ -183,7 +183,7 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     words = Page(files["index.html"]).words
     assert "team/method unreliable †" in words
     assert "† team/method : a smaller prompt than in the paper" in words
-    assert "0.710 reported in its paper , seed 0 run again by a maintainer : 0.640 (sent in: 0.650)" in words.replace(
+    assert "0.710 reported in its paper , seed 0 run again by a maintainer : 0.640 (submitted: 0.650)" in words.replace(
         "paper,", "paper ,"
     )
 

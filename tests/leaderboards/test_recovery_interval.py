@@ -21,7 +21,7 @@ def simulated(generator: np.random.Generator, chance: float) -> tuple[np.ndarray
     """(row - zero-shot, real - zero-shot), each float64[S, D]; chance: share of outcomes that are luck.
 
     The other outcomes are right when the document is easy enough, which seeds and mechanisms share. A seed that is
-    better or worse is so for the row and for both ends.
+    better or worse is so for the row and for the reference baselines.
     """
     ease = generator.random(DOCUMENTS)
     seeds = generator.normal(0, 0.03, (SEEDS, 1))

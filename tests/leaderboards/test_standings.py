@@ -35,7 +35,7 @@ def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real
 
 
 def test_row_is_the_mean_over_seeds_and_recovers_against_the_same_seeds():
-    # Seed 2 of both ends would change the answer, and must not count for a row with seeds 0 and 1.
+    # Seed 2 of the reference baselines would change the answer, and must not count for a row with seeds 0 and 1.
     results = [*ends(seed=0), *ends(zero_shot=0.5, real_data=0.9, seed=1), *ends(zero_shot=0.1, real_data=0.2, seed=2)]
     results += [make_result("tang", 0.6, seed=0), make_result("tang", 0.8, seed=1)]
     (row,) = only_table(results).rows

@@ -1,4 +1,4 @@
-"""The suites that ship: readable, and with both ends of the scale."""
+"""The suites that ship: readable, and with the reference baselines of the scale."""
 
 import pytest
 

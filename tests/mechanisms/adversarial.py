@@ -125,6 +125,6 @@ def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=N
     records = [Record(text=t, label="a") for t in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, coins=StableCoins(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=StableCoins(seed), noise=noise)
     context = Context(task, model, tuple(shots), knob, streams.public)
     return mechanism.release(private, context), ledger, model

@@ -123,7 +123,7 @@ class HashReader:
 
 
 def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
-    """Records with the given texts, dealt for ``budget`` queries and paid for: (samples, context, ledger).
+    """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (samples, context, ledger).
 
     Coins are those of `StableCoins`: a record that is added at the end changes nobody else's slot.
     """
@@ -131,9 +131,9 @@ def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task
     records = [Record(text, "") for text in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, coins=StableCoins(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=StableCoins(seed), noise=noise)
     context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
-    return mechanism.dealing.samples(private, mechanism.release(knob), budget), context, ledger
+    return mechanism.scheme.samples(private, mechanism.release(knob), budget), context, ledger
 
 
 def run_answers(mechanism, texts, *, queries=QUERIES, **options):
@@ -143,7 +143,7 @@ def run_answers(mechanism, texts, *, queries=QUERIES, **options):
 
 
 def slots_of(mechanism, texts, **options):
-    """The slots that `run_answers` deals for each query."""
+    """The slots that `run_answers` samples for each query."""
     samples = setting(mechanism, texts, **options)[0]
     return [contents(sample.slots) for sample in samples]
 

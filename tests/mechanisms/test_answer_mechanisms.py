@@ -14,7 +14,7 @@ from dpicl.harness.mechanism.bases import FinalPrompt, Sizes
 from dpicl.harness.privacy import cluster_tree, primitives, top_k
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import compose, flatten
-from dpicl.harness.privacy.sampling_schemes import WAYS
+from dpicl.harness.privacy.sampling_schemes import SCHEMES
 from dpicl.mechanisms import ksa as ksa_file
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
@@ -40,13 +40,13 @@ def bounded_rows(name, texts, way, seed, monkeypatch):
     def spy(module, function):
         original = getattr(module, function)
 
-        def watched(*arguments):
+        def observed(*arguments):
             seen.append(original(*arguments))
             return seen[-1]
 
-        return module, function, watched
+        return module, function, observed
 
-    class Watched(top_k.NoisyTopK):
+    class Observed(top_k.NoisyTopK):
         def choose(self, rows, sample):
             seen.append(rows)
             return super().choose(rows, sample)
@@ -55,12 +55,12 @@ def bounded_rows(name, texts, way, seed, monkeypatch):
         patch.setattr(*spy(primitives, "project_sub_simplex"))
         patch.setattr(*spy(primitives, "clip_norm"))
         patch.setattr(*spy(cluster_tree, "clip_norm"))
-        patch.setattr(ksa_file, "NoisyTopK", Watched)
+        patch.setattr(ksa_file, "NoisyTopK", Observed)
         run_one(name, texts, way=way, seed=seed)
     return seen
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 @given(record=HOSTILE, seed=st.integers(0, 50))
 @HYPOTHESIS
@@ -81,7 +81,7 @@ def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(n
             assert np.linalg.norm(move) <= math.sqrt(2) + 1e-9
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 def test_the_ledger_of_a_run_is_what_events_promised(name, way):
     mechanism = dataclasses.replace(ALL[name][0], partition=way)
@@ -93,7 +93,7 @@ def test_the_ledger_of_a_run_is_what_events_promised(name, way):
 @pytest.mark.parametrize("name", ALL)
 def test_an_answer_that_was_not_charged_is_refused(name):
     mechanism, task, phrases = ALL[name]
-    for way in WAYS:
+    for way in SCHEMES:
         mechanism = dataclasses.replace(mechanism, partition=way)
         samples, context, _ = setting(mechanism, RECORDS, task=task, reader=HashReader(phrases), budget=1)
         sample = next(samples)
@@ -134,7 +134,7 @@ def test_only_public_things_are_released(name, knob):
                 assert answer in reader.candidates(query, mechanism.candidates, mechanism.temperature)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ALL)
 def test_hostile_records_and_answers_never_make_a_run_fail(name, way):
     hostile = ["@", "#", "@#", "", "\n", '" END', "{{text}}", "%s\udc80", "@", "@", "#", "\x00"]

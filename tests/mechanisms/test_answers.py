@@ -12,7 +12,7 @@ from dpicl.harness.core.seeds import SeededNoise
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.privacy.cluster_tree import ClusterTree
-from dpicl.harness.privacy.sampling_schemes import WAYS
+from dpicl.harness.privacy.sampling_schemes import SCHEMES
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 from dpicl.mechanisms.esa import ESA
@@ -176,12 +176,12 @@ def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
     )
     asked = []
 
-    class Watched(SeededNoise):
+    class Observed(SeededNoise):
         def gaussian(self, scale, size):
             asked.append(scale)
             return super().gaussian(scale, size)
 
-    run_answers(mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Watched(np.random.default_rng(0)))
+    run_answers(mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Observed(np.random.default_rng(0)))
     assert asked[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
     assert asked[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
     assert space.radius < 0.99  # projected vectors of length 1
@@ -210,7 +210,7 @@ def test_votes_through_the_real_reader_score_labels_of_several_tokens():
     mechanism = Voting(slots=3, examples_per_slot=2)
     queries = [Query(str(i), record.text) for i, record in enumerate(task.test)]
     texts = [record.text for record in task.train][:8]
-    reader = SlotReader(task, model, OutputCache(None), mechanism.dealing, queries)
+    reader = SlotReader(task, model, OutputCache(None), mechanism.scheme, queries)
     answers, _, _ = run_answers(mechanism, texts, knob=0.0, queries=queries, reader=reader, task=task)
     assert max(len(model.encode(" " + label)) for label in task.labels) > 1
     for query, slots, answer in zip(queries, slots_of(mechanism, texts), answers, strict=True):
@@ -241,7 +241,7 @@ def samsum():
     return Task.load("samsum", "synthetic", limit_train=20, limit_test=2)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 def test_a_second_epsilon_asks_the_model_for_nothing_but_final_answers(way):
     """Every text mechanism on one task with one cache: slots are read once, whatever the mechanism and the noise."""
     task, model, cache = samsum(), models.load("sim"), OutputCache(None)
@@ -255,7 +255,7 @@ def test_a_second_epsilon_asks_the_model_for_nothing_but_final_answers(way):
         SGAHistogram(**options, public_slots=3, embedding="sim"),
     ]
     for mechanism in mechanisms:
-        reader = SlotReader(task, model, cache, mechanism.dealing, queries)
+        reader = SlotReader(task, model, cache, mechanism.scheme, queries)
         for knob in (1.0, 0.0, 5.0):
             before = model.usage.tokens_read
             answers, _, _ = run_answers(mechanism, texts, knob=knob, queries=queries, reader=reader, task=task)

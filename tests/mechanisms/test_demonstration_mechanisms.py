@@ -250,10 +250,10 @@ def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
 @pytest.mark.parametrize("name", ["tang", "pta"])
 def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
     samples = []
-    deal = private_set._dealt
+    assign = private_set._assigned
 
     def spy(*given):
-        samples.append(deal(*given))
+        samples.append(assign(*given))
         return samples[-1]
 
     monkeypatch.setattr(private_set, "_dealt", spy)
@@ -265,12 +265,12 @@ def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
 def test_prisms_public_prompt_is_read_apart_from_the_private_ones():
     batches = []
 
-    class Watched(AdversarialModel):
+    class Observed(AdversarialModel):
         def decoder(self, prompts):
             batches.append(len(prompts))
             return super().decoder(prompts)
 
-    run(ALL["prism"], RECORDS, model=Watched())
+    run(ALL["prism"], RECORDS, model=Observed())
     assert batches[0] == 1 and len(batches) == 2
 
 

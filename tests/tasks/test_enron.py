@@ -199,7 +199,7 @@ def test_plausible_texts_have_five_words_of_their_own_and_do_not_loop(text, plau
 
 
 def test_word_distance_by_hand():
-    records = ["the gas the price", "The deal"]  # the 3/6, gas, price, deal 1/6
+    records = ["the gas the price", "The sample"]  # the 3/6, gas, price, sample 1/6
     texts = ["the THE pump", "gas!"]  # the 2/4, gas 1/4, another word 1/4
     assert mail.word_distance(texts, records) == pytest.approx((0 + 1 / 12 + 1 / 6 + 1 / 6 + 1 / 4) / 2)
     assert mail.word_distance(records, records) == 0.0

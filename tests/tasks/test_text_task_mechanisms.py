@@ -56,7 +56,7 @@ def release(
         task.train,
         ledger,
         sizes=task.sizes(plan).records,
-        coins=randomness.source("sampling"),
+        sampling=randomness.source("sampling"),
         noise=randomness.source("noise"),
     )
     context = Context(task.public_view(), model or SimulatedLM(), plan, 1.0, randomness.public)
@@ -124,9 +124,9 @@ def test_public_demonstrations_say_why_they_cannot(tasks):
     assert all(mechanism.skip(tasks[name]) is None for name in (*GENERATION, "trec"))
     few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
     context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, Streams(0).public)
-    coins = Streams(0).source("sampling")
+    sampling = Streams(0).source("sampling")
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
-        mechanism.release(PrivateSet([], Ledger(None, 1.0), sizes={}, coins=coins, noise=coins), context)
+        mechanism.release(PrivateSet([], Ledger(None, 1.0), sizes={}, sampling=sampling, noise=sampling), context)
 
 
 @pytest.mark.parametrize("name", WRITERS)

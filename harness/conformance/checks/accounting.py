@@ -42,13 +42,16 @@ def ledger(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     if bench.unbounded:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
-    if bench.fixed and (evidence.plain.passages or evidence.plain.samples):
+    if bench.fixed and (evidence.plain.observed_releases or evidence.plain.samples):
         return failed("It declares that it costs nothing (NoOp) but samples or releases; declare its events.")
-    return passed(f"{sum(len(run.passages) for run in evidence.runs)} releases, each with a permit of a charged sample")
+    return passed(
+        f"{sum(len(run.observed_releases) for run in evidence.runs)} releases, each with a permit of a charged sample"
+    )
 
 
 def claimed_rhos(event: dp.DpEvent) -> list[tuple[str, float, int]]:
-    """(kind of door or 'any', zCDP rho, count) of every leaf of a spent event; rho is infinite without noise."""
+    """(kind of noisy release or 'any', zCDP rho, count) of every leaf of a spent event; rho is infinite without
+    noise."""
     found = []
     for leaf, count in flatten(event).items():
         match leaf:

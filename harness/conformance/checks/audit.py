@@ -3,14 +3,14 @@
 Exactly: with the releases given, the zCDP cost of every release on the worst neighbours found is known in closed form;
 per spent event it must not exceed the event's own. A Gaussian release whose sum moves by D under noise of scale s costs
 D^2/(2 s^2); a choice whose scores move within a range R at temperature t costs (R/t)^2/8 a draw (Cesar & Rogers 2021,
-lemma 3.4). This adds up what several doors release for one event.
+lemma 3.4). This adds up what several noisy releases release for one event.
 
 By experiment: many runs with and without one record, which is in every sample, with the coins of all others fixed; only
 the noise is new in each. So the claim to refute is the composition of the spent events *without* amplification. Noise
-is raised until this claim is small, so that a way around the doors shows in few runs. The record is one that changed
-the outcome though the releases were given, if there is one; else the one that moves the first release most. Two scores:
-the likelihood ratio of the first release (white box), and how often each label and text is released with the record and
-without (black box).
+is raised until this claim is small, so that a way around the noisy releases shows in few runs. The record is one that
+changed the outcome though the releases were given, if there is one; else the one that moves the first release most. Two
+scores: the likelihood ratio of the first release (white box), and how often each label and text is released with the
+record and without (black box).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dpicl.harness.conformance.bench import DELTA
 from dpicl.harness.conformance.checks.accounting import claimed_rhos
 from dpicl.harness.conformance.checks.neighbours import move
 from dpicl.harness.conformance.evidence import CheckEvidence, Pair
-from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import compose
@@ -46,8 +46,8 @@ def audit(evidence: CheckEvidence) -> Verdict:
     """See above."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
-    if not evidence.plain.passages:
-        return not_applicable("nothing passes a door; see `noise`")
+    if not evidence.plain.observed_releases:
+        return not_applicable("nothing passes a noisy release; see `noise`")
     shares = [share for pair in evidence.pairs for share in _shares(pair)]
     worst = max(shares, default=0.0)
     if worst > 1 + _SLACK:
@@ -63,12 +63,14 @@ def audit(evidence: CheckEvidence) -> Verdict:
         return passed(f"{exact}; none moves a first release, so no experiment was made")
     found = _experiment(evidence, pair)
     if found is None:
-        return failed("Some runs pass no door and others do, with the same public inputs; see `no-crash` and `seeds`.")
+        return failed(
+            "Some runs pass no noisy release and others do, with the same public inputs; see `no-crash` and `seeds`."
+        )
     claim, bounds = found
     if max(bounds) > claim:
         return failed(
             f"Neighbours can be told apart at epsilon = {max(bounds):.3g} (confidence {1 - FALSE_ALARM:.2%}), and"
-            f" {claim:.3g} is charged; something besides the doors depends on records."
+            f" {claim:.3g} is charged; something besides the noisy releases depends on records."
         )
     return passed(f"{exact}; {2 * RUNS} runs show epsilon = {max(bounds):.3g} of {claim:.3g}")
 
@@ -76,7 +78,7 @@ def audit(evidence: CheckEvidence) -> Verdict:
 def _shares(pair: Pair) -> list[float]:
     """For each spent event of a pair: zCDP of what it released, over what it pays for."""
     cost: dict[int, float] = {}
-    for before, after in pair.passages:
+    for before, after in pair.observed_releases:
         if after.spend is not None and after.shape.scale > 0:
             ratio = move(before, after) / after.shape.scale
             rho = ratio**2 / 2 if after.shape.kind == "gaussian" else after.shape.count * ratio**2 / 8
@@ -89,9 +91,9 @@ def _worth(pair: Pair) -> float:
     """How much an experiment may show: how far the record moves the first release, as a share of the bound, and far
     more where it changes the outcome of given releases (most, the first text: the experiment makes one alone); 0 where
     there is nothing to compare."""
-    if not pair.passages:
+    if not pair.observed_releases:
         return 0.0
-    before, after = pair.passages[0]
+    before, after = pair.observed_releases[0]
     moved = move(before, after)
     share = moved / before.shape.bound if before.shape.bound and np.isfinite(moved) else 0.0
     first = (pair.without.released or ())[:1] != (pair.with_it.released or ())[:1]
@@ -100,7 +102,7 @@ def _worth(pair: Pair) -> float:
 
 def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]] | None:
     """(epsilon charged for one query or shot, without amplification; lower bounds by both scores); None where a run
-    passes no door."""
+    passes no noisy release."""
     bench = evidence.bench
     assert bench.mechanism.knob is not None
     without = replace(pair.base, script=None, single=True, knob=bench.single_knob)
@@ -111,7 +113,7 @@ def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]
     with_it = replace(without, records=pair.records, presence=pair.presence)
     outside = [bench.run(replace(without, noise=seed)) for seed in range(1, RUNS + 1)]
     inside = [bench.run(replace(with_it, noise=seed)) for seed in range(RUNS + 1, 2 * RUNS + 1)]
-    if not all(run.passages for run in (*inside, *outside)):
+    if not all(run.observed_releases for run in (*inside, *outside)):
         return None
     confidence = 1 - FALSE_ALARM / 2
     scores = (_first_release(inside, outside), _answers(inside, outside))
@@ -124,17 +126,20 @@ def _claim(run: Transcript) -> float:
 
 
 def _first_release(inside: Sequence[Transcript], outside: Sequence[Transcript]) -> Scores:
-    """Log-likelihood ratio (up to a factor) of what left the first door; what went in is the same in all runs."""
-    before, after = outside[0].passages[0], inside[0].passages[0]
+    """Log-likelihood ratio (up to a factor) of what left the first noisy release; what went in is the same in all
+    runs."""
+    before, after = outside[0].observed_releases[0], inside[0].observed_releases[0]
 
-    def score(passage: Passage) -> float:
-        if passage.shape.kind == "gaussian":
-            return float(((after.clean - before.clean) * passage.released).sum())
-        scale = passage.shape.scale
+    def score(observed: ObservedRelease) -> float:
+        if observed.shape.kind == "gaussian":
+            return float(((after.clean - before.clean) * observed.released).sum())
+        scale = observed.shape.scale
         ratio = log_softmax(after.clean / scale) - log_softmax(before.clean / scale)
-        return float(ratio[int(passage.released[0])])
+        return float(ratio[int(observed.released[0])])
 
-    return np.array([score(run.passages[0]) for run in inside]), np.array([score(run.passages[0]) for run in outside])
+    return np.array([score(run.observed_releases[0]) for run in inside]), np.array(
+        [score(run.observed_releases[0]) for run in outside]
+    )
 
 
 def _answers(inside: Sequence[Transcript], outside: Sequence[Transcript]) -> Scores:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from dpicl.harness.conformance.evidence import CheckEvidence, Pair
-from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
 
 
-def move(before: Passage, after: Passage) -> float:
+def move(before: ObservedRelease, after: ObservedRelease) -> float:
     """How far one record moves what goes in: in L2, or the range of the moves of all scores (choice)."""
     difference = after.clean - before.clean
     if not np.isfinite(difference).all():
@@ -25,14 +25,14 @@ def move(before: Passage, after: Passage) -> float:
 
 
 def sensitivity(evidence: CheckEvidence) -> Verdict:
-    """No neighbour moves what goes into a door by more than the door states."""
+    """No neighbour moves what goes into a noisy release by more than the noisy release states."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
-    if not evidence.plain.passages:
-        return not_applicable("nothing passes a door; see `noise`")
+    if not evidence.plain.observed_releases:
+        return not_applicable("nothing passes a noisy release; see `noise`")
     compared, worst = 0, 0.0
     for pair in evidence.pairs:
-        for before, after in pair.passages:
+        for before, after in pair.observed_releases:
             moved, bound = move(before, after), before.shape.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
                 how = "L2 norm" if before.shape.kind == "gaussian" else "range"
@@ -80,7 +80,7 @@ def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
 
 def _moved_from_outside(pair: Pair) -> str | None:
     """What a record does to releases whose sample does not hold it."""
-    for before, after in pair.passages:
+    for before, after in pair.observed_releases:
         if not pair.holds(after) and not np.array_equal(before.clean, after.clean, equal_nan=True):
             return (
                 "A record moved a release though it is not in the sample that paid for it; make each release from its"

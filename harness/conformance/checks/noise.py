@@ -1,4 +1,5 @@
-"""`noise`: at every door fresh noise of the stated scale on every coordinate, from the source that was given."""
+"""`noise`: at every noisy release fresh noise of the stated scale on every coordinate, from the source that was
+given."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from dpicl.harness.conformance.evidence import CheckEvidence
-from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
@@ -22,66 +23,66 @@ def noise(evidence: CheckEvidence) -> Verdict:
     for run in evidence.runs:
         for problem in _problems(run, seen):
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
-    if not any(run.passages for run in evidence.runs):
+    if not any(run.observed_releases for run in evidence.runs):
         return failed(
-            "Epsilon is finite but nothing passed a door: release through the primitives of dpicl.harness.privacy (or"
-            " dpicl.harness.privacy.release_hooks), so that noise is added where it can be checked."
+            "Epsilon is finite but there was no noisy release: release through the primitives of dpicl.harness.privacy"
+            " (or with permits, dpicl.harness.privacy.release_hooks), so that noise is added where it can be checked."
         )
     return _distribution(evidence)
 
 
 def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
     """Whatever is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
-    drawn_from = {run.sample_of(passage) for passage in run.passages}
+    drawn_from = {run.sample_of(observed) for observed in run.observed_releases}
     for spend in run.spends:
         if spend.sample not in drawn_from:
             yield f"{spend.event!r} was spent and nothing was drawn with its permit; release through a primitive."
-    for passage in run.passages:
-        yield from _wrong_values(passage, seen)
+    for observed in run.observed_releases:
+        yield from _wrong_values(observed, seen)
 
 
-def _wrong_values(passage: Passage, seen: set[bytes]) -> Iterator[str]:
+def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
     """Whether what came out is what went in plus the noise that was drawn meanwhile, used for the first time."""
-    if len(passage.noise) == 1 and _explains(passage):
-        key = passage.noise[0].values.tobytes()
+    if len(observed.noise) == 1 and _explains(observed):
+        key = observed.noise[0].values.tobytes()
         if key and key in seen:
             yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
         seen.add(key)
         return
-    if passage.shape.kind == "choice":
+    if observed.shape.kind == "choice":
         yield f"A choice was made without one fresh Gumbel draw for each score; {_SOURCE}."
         return
-    added = (passage.released - passage.clean).ravel()
+    added = (observed.released - observed.clean).ravel()
     untouched = np.flatnonzero(added == 0)
     if len(untouched):
         yield f"Coordinate {untouched[0]} of a noisy sum of {added.size} has no noise; {_SOURCE}."
-    elif not passage.noise:
+    elif not observed.noise:
         yield f"The noise of a release was not drawn for it: it is older, or comes from elsewhere; {_SOURCE}."
     else:
         yield f"The noise of a release was changed between its source and the sum; {_SOURCE}."
 
 
-def _explains(passage: Passage) -> bool:
-    values = passage.noise[0].values
-    if values.size != passage.clean.size:
+def _explains(observed: ObservedRelease) -> bool:
+    values = observed.noise[0].values
+    if values.size != observed.clean.size:
         return False
-    if passage.shape.kind == "gaussian":
-        return bool(np.array_equal(passage.released, passage.clean + values.reshape(passage.clean.shape)))
-    if passage.shape.scale == 0:
+    if observed.shape.kind == "gaussian":
+        return bool(np.array_equal(observed.released, observed.clean + values.reshape(observed.clean.shape)))
+    if observed.shape.scale == 0:
         return False
-    order = np.argsort(-(passage.clean / passage.shape.scale + values), kind="stable")
-    return order[: passage.shape.count].tolist() == passage.released.tolist()
+    order = np.argsort(-(observed.clean / observed.shape.scale + values), kind="stable")
+    return order[: observed.shape.count].tolist() == observed.released.tolist()
 
 
 def _distribution(evidence: CheckEvidence) -> Verdict:
     """Kolmogorov-Smirnov against the standard normal, and the standard Gumbel, distribution."""
-    passages = [passage for run in evidence.runs for passage in run.passages]
+    observed_releases = [observed for run in evidence.runs for observed in run.observed_releases]
     sums = [
-        (passage.released - passage.clean).ravel() / passage.shape.scale
-        for passage in passages
-        if passage.shape.kind == "gaussian"
+        (observed.released - observed.clean).ravel() / observed.shape.scale
+        for observed in observed_releases
+        if observed.shape.kind == "gaussian"
     ]
-    draws = [passage.noise[0].values for passage in passages if passage.shape.kind == "choice"]
+    draws = [observed.noise[0].values for observed in observed_releases if observed.shape.kind == "choice"]
     said = []
     for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
         if not values:

@@ -1,9 +1,9 @@
-"""`post-processing`, `public-labels` and `no-crash`: the doors are the only way by which a record can matter.
+"""`post-processing`, `public-labels` and `no-crash`: the noisy releases are the only way by which a record can matter.
 
-A script says what leaves the doors. Then everything that an outsider sees must be the same whatever the private set is:
-how many doors are passed, their shapes, bounds and scales, the release and all that goes with it, and whether the run
-fails. Sets that differ in one record must not be told apart, nor such as share nothing, nor such as repeat the release
-itself word for word.
+A script says what leaves the noisy releases. Then everything that an outsider sees must be the same whatever the
+private set is: how many noisy releases are passed, their shapes, bounds and scales, the release and all that goes with
+it, and whether the run fails. Sets that differ in one record must not be told apart, nor such as share nothing, nor
+such as repeat the release itself word for word.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def post_processing(evidence: CheckEvidence) -> Verdict:
         if run.error is None and expected.error is None and run.public != expected.public:
             return failed(_difference(expected, run, name, kind))
         compared += 1
-    return passed(f"{compared} replays on other private sets; nothing but the doors depends on records")
+    return passed(f"{compared} replays on other private sets; nothing but the noisy releases depends on records")
 
 
 def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Transcript]]:
@@ -39,10 +39,10 @@ def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Trans
 
 
 def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> str:
-    doors, expected_doors = len(run.passages), len(expected.passages)
+    noisy_releases, expected_releases = len(run.observed_releases), len(expected.observed_releases)
     pairs = list(zip(run.released or (), expected.released or (), strict=False))
-    if doors != expected_doors:
-        what = f"{doors} doors are passed in place of {expected_doors}"
+    if noisy_releases != expected_releases:
+        what = f"{noisy_releases} noisy releases are passed in place of {expected_releases}"
     elif run.asked != expected.asked:
         what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
     elif run.released != expected.released:
@@ -51,7 +51,7 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
     elif run.progress != expected.progress:
         what = "other progress is reported"
     else:
-        what = "a door states another shape, sensitivity or scale"
+        what = "a noisy release states another shape, sensitivity or scale"
     ties = " (all noisy values equal)" if kind == "ties" else ""
     return (
         f"With the same noisy releases{ties} but {name}, {what}; whatever follows a release, and what it is chosen"
@@ -67,7 +67,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
     records = planted(bench.task.train, labels=not bench.task.partitioned)
     for at in range(6):
         script = scripted(SCRIPTS[at % 3], at) if at % 2 else None
-        run = bench.run(Run(records=records, coins=at, noise=at, script=script))
+        run = bench.run(Run(records=records, sampling=at, noise=at, script=script))
         released = run.released or ()
         if any(PLANTED in part for item in released for part in item):
             return failed(
@@ -105,6 +105,6 @@ def no_crash(evidence: CheckEvidence) -> Verdict:
 def _everything(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
     """All runs but those on ordinary records; some sets are run with true noise as well."""
     for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
-        yield name, evidence.bench.run(Run(records=records, coins=at, noise=at))
+        yield name, evidence.bench.run(Run(records=records, sampling=at, noise=at))
     for name, _, _, run in twins(evidence):
         yield name, run

@@ -6,33 +6,33 @@ import numpy as np
 
 from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.evidence import CheckEvidence
-from dpicl.harness.conformance.transcript import Passage, Transcript
+from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 
 def seeds(evidence: CheckEvidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
     bench, plain = evidence.bench, evidence.plain
-    bench.run(Run(records=evidence.other_records, coins=5))  # which must leave no trace
+    bench.run(Run(records=evidence.other_records, sampling=5))  # which must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
     if not _same(plain, again):
         return failed(
             "Two runs with the same seeds differ; release through the primitives, take public randomness from"
             " `context.streams`, and keep nothing between runs."
         )
-    first, second = plain.passages[:1], other.passages[:1]
+    first, second = plain.observed_releases[:1], other.observed_releases[:1]
     if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
         return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")
     return passed("the same seeds, the same run; another noise seed, other noise")
 
 
 def _same(one: Transcript, other: Transcript) -> bool:
-    pairs = zip(one.passages, other.passages, strict=False)
+    pairs = zip(one.observed_releases, other.observed_releases, strict=False)
     return one.public == other.public and all(np.array_equal(a.released, b.released) for a, b in pairs)
 
 
 def non_private(evidence: CheckEvidence) -> Verdict:
-    """At epsilon = infinity there is no noise: what leaves a door is what went in."""
+    """At epsilon = infinity there is no noise: what leaves a noisy release is what went in."""
     bench = evidence.bench
     if bench.mechanism.knob is None:
         return not_applicable("it has no knob")
@@ -44,22 +44,22 @@ def non_private(evidence: CheckEvidence) -> Verdict:
                 f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, it raises"
                 f" {type(run.error).__name__}; make it the method without noise."
             )
-        if not all(map(_clean, run.passages)):
+        if not all(map(_clean, run.observed_releases)):
             return failed(
                 f"At {bench.mechanism.knob.name} = {knob:g}, its own `non_private`, releases still have noise; let the"
                 " knob turn all of it off."
             )
     if runs[0].public != runs[1].public:
         return failed("At epsilon = infinity the noise seed changes the release; all noise must hang on the knob.")
-    if not runs[0].passages:
-        return not_applicable("nothing passes a door; see `noise`")
-    return passed(f"{len(runs[0].passages)} releases are the true sums and choices, whatever the noise seed")
+    if not runs[0].observed_releases:
+        return not_applicable("nothing passes a noisy release; see `noise`")
+    return passed(f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed")
 
 
-def _clean(passage: Passage) -> bool:
-    if passage.noise or passage.shape.scale != 0:
+def _clean(observed: ObservedRelease) -> bool:
+    if observed.noise or observed.shape.scale != 0:
         return False
-    if passage.shape.kind == "gaussian":
-        return bool(np.array_equal(passage.released, passage.clean))
-    best = np.argsort(-passage.clean, kind="stable")[: passage.shape.count]
-    return best.tolist() == passage.released.tolist()
+    if observed.shape.kind == "gaussian":
+        return bool(np.array_equal(observed.released, observed.clean))
+    best = np.argsort(-observed.clean, kind="stable")[: observed.shape.count]
+    return best.tolist() == observed.released.tolist()

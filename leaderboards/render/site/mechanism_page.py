@@ -1,4 +1,4 @@
-"""The page of a mechanism, or of a method that was sent in: what it is, and all of its rows over tasks and ε."""
+"""The page of a mechanism, or of a method that was submitted: what it is, and all of its rows over tasks and ε."""
 
 from __future__ import annotations
 

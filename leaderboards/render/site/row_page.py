@@ -53,7 +53,7 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
 
 
 def command(group: Group, row: Row) -> str:
-    """The command that makes a row again. That of a submitted row runs the code that was sent in.
+    """The command that makes a row again. That of a submitted row runs the code that was submitted.
 
     Options from the command line are part of the label, as 'row+name=value' (see dpicl.harness.run.expand).
     """
@@ -67,7 +67,7 @@ def command(group: Group, row: Row) -> str:
         if submission.plugin is not None:
             said += ["--plugin", f"leaderboards/submissions/{submission.name}/{submission.plugin.name}"]
     said += ["--task", cell.task, "--mechanism", label, "--model", cell.model, "--source", group.source]
-    said += [] if row.is_end else ["--epsilon", f"{cell.epsilon:g}"]
+    said += [] if row.is_baseline else ["--epsilon", f"{cell.epsilon:g}"]
     said += [] if cell.test_records is None else ["--limit", str(cell.test_records)]
     return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 

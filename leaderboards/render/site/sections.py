@@ -18,7 +18,7 @@ from dpicl.leaderboards.render.charts import key
 from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
 
 #: Kinds of row, as a filter names them.
-DEMONSTRATIONS, ANSWERS, ENDS = "demonstrations", "answers", "ends of the scale"
+DEMONSTRATIONS, ANSWERS, ENDS = "demonstrations", "answers", "reference baselines"
 
 
 def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def facets(row: Row) -> dict[str, str]:
     """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
     return {
         "epsilon": epsilon_text(row.epsilon),
-        "kind": ENDS if row.is_end else DEMONSTRATIONS if row.queries is None else ANSWERS,
+        "kind": ENDS if row.is_baseline else DEMONSTRATIONS if row.queries is None else ANSWERS,
         "queries": "any" if row.queries is None else "finite",
         "origin": "ours" if row.submission is None else "submitted",
     }
@@ -65,7 +65,7 @@ def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
         "task": "Task",
         "taskkind": "Kind of task",
         "model": "Model",
-        "epsilon": "ε asked for",
+        "epsilon": "target ε",
         "kind": "Kind of row",
         "queries": "Q, queries covered",
         "origin": "From",

@@ -70,7 +70,7 @@ def _nobody(ranking: Ranking) -> Iterator[str]:
     if not ranking.tasks:
         yield f"{ranking.title}: {ranking.says}"
         return
-    for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_end and one.epsilon > 0):
+    for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_baseline and one.epsilon > 0):
         placed = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
         if not any(map(_recovers, placed)):
             what = "no mean recovery is above 0%" if placed else "no row has a mean recovery"

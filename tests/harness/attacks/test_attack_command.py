@@ -245,7 +245,7 @@ def planted(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     for split, part in (("train", words[:50]), ("test", words[50:])):
         rows = [
-            {"text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} deal."}
+            {"text": f"Dear {word}, call 415-555-01{at:02d} or write to {word}@example.org about the {word} sample."}
             for at, word in enumerate(part)
         ]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -15,8 +15,8 @@ from dpicl.harness.attacks.audit import AuditJob, audit, check
 from dpicl.harness.attacks.audit_runs import AnswerRuns
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import FAR_TEXTS, canary, held_out
+from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import attack_from_text, to_text
-from dpicl.harness.attacks.watchers import CoupledCoins
 from dpicl.harness.cli.audit import failure
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import SeededNoise, streams
@@ -164,7 +164,7 @@ def test_the_label_that_won_leaks_less_than_the_noisy_votes() -> None:
     assert accountants.epsilon(GaussianSum(multiplier).event, 1e-5).upper == pytest.approx(4, abs=0.01)
 
 
-def test_noise_that_is_not_what_the_doors_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
+def test_noise_that_is_not_what_the_releases_state_is_seen(own_cache, news, sim, monkeypatch) -> None:
     sound = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40)
     gaussian = SeededNoise.gaussian
     monkeypatch.setattr(SeededNoise, "gaussian", lambda self, scale, size: gaussian(self, scale / 2, size))
@@ -195,7 +195,7 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
     runs = AnswerRuns(mechanism, asked, private, sim, OutputCache(None), seed=3)
     deals = []
     for run in range(20):
-        with_it, without = (contents(runs.deal(run, present)) for present in (True, False))
+        with_it, without = (contents(runs.assign(run, present)) for present in (True, False))
         changed = [i for i in range(5) if with_it[i] != without[i]]
         assert len(changed) == 1
         at = changed[0]
@@ -206,10 +206,10 @@ def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -
 
 
 def test_longer_coins_begin_with_the_shorter_ones_and_calls_differ() -> None:
-    short, long = CoupledCoins(1, 2), CoupledCoins(1, 2)
+    short, long = CoupledSampling(1, 2), CoupledSampling(1, 2)
     for _ in range(3):
         assert np.array_equal(short.uniform(10), long.uniform(11)[:10])
-    assert not np.array_equal(CoupledCoins(1, 2).uniform(10), CoupledCoins(1, 3).uniform(10))
+    assert not np.array_equal(CoupledSampling(1, 2).uniform(10), CoupledSampling(1, 3).uniform(10))
     assert not np.array_equal(short.uniform(10), short.uniform(10))
 
 

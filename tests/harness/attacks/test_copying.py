@@ -122,10 +122,10 @@ VOCABULARY = [
 
 @pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5, 0.7, 0.9])
 def test_overlap_agrees_with_rouge_score_on_all_pairs(threshold):
-    coins = random.Random(int(threshold * 10))
+    sampling = random.Random(int(threshold * 10))
 
     def texts(count):
-        return [" ".join(coins.choices(VOCABULARY, k=coins.randrange(25))) for _ in range(count)] + ["", "?!"]
+        return [" ".join(sampling.choices(VOCABULARY, k=sampling.randrange(25))) for _ in range(count)] + ["", "?!"]
 
     released, records = texts(12), texts(25)
     expected = slow_overlaps(released, records, threshold)
@@ -174,16 +174,18 @@ def test_no_text_is_kept():
 
 def test_fifty_texts_and_three_thousand_records_find_the_planted_ones():
     """Full size; all pairs through rouge-score would take an hour."""
-    coins = random.Random(5)
+    sampling = random.Random(5)
     words = [f"word{i}" for i in range(3000)]
 
     def text(size):
-        return coins.choices(words, k=size)
+        return sampling.choices(words, k=size)
 
     records = [text(110) for _ in range(3000)]
     released = [text(60) for _ in range(46)]
     released += [text(20) + records[i][40:65] + text(15) for i in (7, 8)]  # 25 words of a record: a copy
-    released += [[w for w in records[i] if coins.random() < 0.7] for i in (7, 9)]  # most of it, with gaps: a retelling
+    released += [
+        [w for w in records[i] if sampling.random() < 0.7] for i in (7, 9)
+    ]  # most of it, with gaps: a retelling
     sides = [[" ".join(each) for each in side] for side in (released, records)]
     spans, near = copied_spans(*sides), overlaps(*sides)
     assert (spans.copying, spans.records) == (2, 2)

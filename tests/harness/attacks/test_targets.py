@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dpicl.harness.attacks.games import deal
+from dpicl.harness.attacks.games import assign
 from dpicl.harness.attacks.targets import target
 from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
 from dpicl.harness.core.cell import ReleaseConfig
@@ -138,20 +138,20 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_ca
     assert len(knobs) == 1
 
 
-def test_a_deal_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
-    game = deal(agnews, 10, 10, 2, seed=4)
+def test_a_assign_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
+    game = assign(agnews, 10, 10, 2, seed=4)
     shots = agnews.plan_shots(2, streams(4).stream("shots"))
     assert not set(game.members) & set(game.others)
     assert len(game.members) + len(game.others) == len(game.canaries) == 20
     assert {record.label for record in game.canaries} == set(shots)
     assert dict(game.sizes) == dict.fromkeys(shots, 5)
-    assert game == deal(agnews, 10, 10, 2, seed=4)
-    assert game != deal(agnews, 10, 10, 2, seed=5)
+    assert game == assign(agnews, 10, 10, 2, seed=4)
+    assert game != assign(agnews, 10, 10, 2, seed=5)
 
 
 @pytest.mark.parametrize(("members", "others", "sure_in", "sure_out"), [(20, 8, 12, 0), (8, 20, 0, 12), (10, 0, 10, 0)])
 def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_out):
-    game = deal(samsum, members, others, 1, seed=0)
+    game = assign(samsum, members, others, 1, seed=0)
     assert len(set(game.members) - game.canaries) == sure_in
     assert len(set(game.others) - game.canaries) == sure_out
     assert len(game.canaries) == 2 * min(members, others)
@@ -159,8 +159,8 @@ def test_a_surplus_is_in_or_out_for_sure(samsum, members, others, sure_in, sure_
 
 
 def test_coins_are_fair_and_independent(samsum):
-    """200 deals of 60 records: every record's share, and the spread of the number of members, are binomial (1e-4)."""
-    games = [deal(samsum, 30, 30, 1, seed) for seed in range(200)]
+    """200 samples of 60 records: every record's share, and the spread of the number of members, are binomial (1e-4)."""
+    games = [assign(samsum, 30, 30, 1, seed) for seed in range(200)]
     counts = Counter(record for game in games for record in game.members)
     statistic = sum((counts[record] - 100) ** 2 / 50 for record in samsum.train[:60])
     assert stats.chi2.isf(1 - 5e-5, 60) < statistic < stats.chi2.isf(5e-5, 60)
@@ -173,4 +173,4 @@ def test_coins_are_fair_and_independent(samsum):
 )
 def test_deals_that_do_not_fit_are_refused(agnews, members, others, shots, message):
     with pytest.raises(UsageError, match=message):
-        deal(agnews, members, others, shots, 0)
+        assign(agnews, members, others, shots, 0)

@@ -117,8 +117,8 @@ class CoinsSeededByARecord(SoundVoting):
     def winner(self, counts, sample, context):
         noisy = np.round(self.noisy(counts, sample, context))
         texts = "".join(record.text for slot in sample.slots for record in slot)
-        coins = np.random.default_rng(zlib.crc32(texts.encode("utf-8", "replace")))
-        return int(coins.choice(np.flatnonzero(noisy == noisy.max())))
+        sampling = np.random.default_rng(zlib.crc32(texts.encode("utf-8", "replace")))
+        return int(sampling.choice(np.flatnonzero(noisy == noisy.max())))
 
 
 class ConfidenceInTheAnswer(SoundVoting):
@@ -266,7 +266,7 @@ class NoiseMissingOnOneLabel(SoundVoting):
         return np.concatenate([counts[:1], others])
 
 
-class NoiseOutsideTheDoors(SoundVoting):
+class NoiseOutsideTheReleases(SoundVoting):
     """The right noise, added by hand from a public stream: everybody can subtract it."""
 
     def noisy(self, counts, sample, context):
@@ -293,7 +293,7 @@ class PerQueryBudgetSpentQTimes(SoundVoting):
     """Epsilon is 'per query': the events are those of one answer, whatever the number of queries."""
 
     def events(self, knob, sizes):
-        return self.dealing.event(self.release(knob), sizes.records[None], queries=1)
+        return self.scheme.event(self.release(knob), sizes.records[None], queries=1)
 
 
 class PrivateCountInTokens(SoundTokens):

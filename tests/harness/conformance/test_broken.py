@@ -19,7 +19,7 @@ MOVED, READ = {"audit", "private-reads", "sensitivity"}, {"post-processing", "pr
 #: Mistake -> (the check that names it, part of its sentence, other checks that a full run fails as well)
 BROKEN: dict[str, tuple[str, str, set[str]]] = {
     "noise_missing_on_one_label": ("post-processing", "is released in place of", set()),
-    "noise_outside_the_doors": ("noise", "nothing was drawn with its permit", {"budget", "post-processing"}),
+    "noise_outside_the_releases": ("noise", "nothing was drawn with its permit", {"budget", "post-processing"}),
     "noise_from_the_global_generator": (
         "noise",
         "nothing was drawn with its permit",
@@ -36,7 +36,7 @@ BROKEN: dict[str, tuple[str, str, set[str]]] = {
     "ties_broken_by_true_counts": ("post-processing", "is released in place of", set()),
     "sensitivity_one_for_root_two": ("sensitivity", "by 1.414 (L2 norm), and 1 is stated", {"audit"}),
     "normalising_after_averaging": ("sensitivity", "and 0.2828 is stated", {"audit"}),
-    "stopping_on_a_private_eos": ("post-processing", "doors are passed in place of", set()),
+    "stopping_on_a_private_eos": ("post-processing", "noisy releases are passed in place of", set()),
     "data_dependent_vocabulary": (
         "post-processing",
         "what it is chosen from",

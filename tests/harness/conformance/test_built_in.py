@@ -6,7 +6,7 @@ from dpicl.harness.conformance.bench import set_up
 from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy.sampling_schemes import WAYS
+from dpicl.harness.privacy.sampling_schemes import SCHEMES
 
 BUILT_IN = {name: found.cls for name, found in load_mechanisms().items() if found.origin == "built in"}
 ENDS = ("zero_shot", "public_demonstrations", "real_demonstrations")
@@ -42,8 +42,8 @@ def test_a_built_in_mechanism_passes_everything_on_every_kind_of_task(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", SCHEMES)
 @pytest.mark.parametrize("name", ["voting", "esa", "ksa", "sga", "sga_histogram"])
-def test_every_way_of_dealing_passes(name, way):
+def test_every_sampling_scheme_passes(name, way):
     findings = check_mechanism(BUILT_IN[name], options={"partition": way})
     assert {f.check: f.why for f in findings if f.status == "failed"} == {}

@@ -14,8 +14,8 @@ from dpicl.harness.conformance.checks.sampling import _chi_square
 from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
+from dpicl.harness.conformance.observed import StableCoins
 from dpicl.harness.conformance.transcript import Drawn
-from dpicl.harness.conformance.watched import StableCoins
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.run.releasing import release
@@ -52,7 +52,7 @@ def test_a_release_that_was_not_charged_is_named_by_the_budget():
     assert findings["budget"].status == "failed" and "was not charged" in findings["budget"].why
 
 
-def test_nothing_that_passes_a_door_is_a_failure_not_a_pass():
+def test_nothing_that_is_a_noisy_release_is_a_failure_not_a_pass():
     class Constant(SoundVoting):
         name = "constant"
 
@@ -60,7 +60,7 @@ def test_nothing_that_passes_a_door_is_a_failure_not_a_pass():
             return context.task.labels[0]
 
     findings = {f.check: f for f in check_mechanism(Constant, task="agnews")}
-    assert findings["noise"].status == "failed" and "nothing passed a door" in findings["noise"].why
+    assert findings["noise"].status == "failed" and "nothing passed a noisy release" in findings["noise"].why
     assert findings["sensitivity"].status == findings["audit"].status == "not applicable"
 
 
@@ -89,23 +89,23 @@ def test_a_knob_without_an_end_is_named():
 
 
 def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
-    """Noise that every other test takes for fresh: drawn at the door, by the source that was given."""
+    """Noise that every other test takes for fresh: drawn at the noisy release, by the source that was given."""
     evidence = CheckEvidence(bench)
     assert noise(evidence).status == "passed"
     generator, forged = np.random.default_rng(0), []
     for run in evidence.runs:
-        passages = []
-        for passage in run.passages:
-            values = generator.laplace(0, passage.shape.scale / np.sqrt(2), passage.clean.size)
-            drawn = (replace(passage.noise[0], values=values),)
-            passages.append(replace(passage, noise=drawn, released=passage.clean + values))
-        forged.append(replace(run, passages=passages))
+        observed_releases = []
+        for observed in run.observed_releases:
+            values = generator.laplace(0, observed.shape.scale / np.sqrt(2), observed.clean.size)
+            drawn = (replace(observed.noise[0], values=values),)
+            observed_releases.append(replace(observed, noise=drawn, released=observed.clean + values))
+        forged.append(replace(run, observed_releases=observed_releases))
     evidence.runs = forged
     verdict = noise(evidence)
     assert verdict.status == "failed" and "Kolmogorov-Smirnov" in verdict.why
 
 
-def test_a_run_under_watch_answers_as_a_release_does():
+def test_a_run_under_observation_answers_as_a_release_does():
     """At q = 1 the coins decide only the slots; with one slot they decide nothing but the order."""
     bench = set_up(SoundVoting, "agnews", {"partition": "once", "slots": 1, "examples_per_slot": 200}, seed=0)
     task = replace(bench.task, train=bench.task.train[:1])
@@ -119,8 +119,8 @@ def test_a_run_under_watch_answers_as_a_release_does():
 def test_the_added_record_is_where_it_was_put_and_changes_nobody_elses_coin(bench):
     base = list(bench.task.train)
     for present in (True, False):
-        without = bench.run(Run(coins=3))
-        with_it = bench.run(Run(coins=3, records=[*base, base[0]], presence=lambda at, present=present: present))
+        without = bench.run(Run(sampling=3))
+        with_it = bench.run(Run(sampling=3, records=[*base, base[0]], presence=lambda at, present=present: present))
         for a, b in zip(without.samples, with_it.samples, strict=True):
             added = {len(base)} if present else set()
             assert set(b.members) == set(a.members) | added
@@ -218,7 +218,7 @@ def test_a_task_that_a_mechanism_cannot_do_is_one_sentence():
         check_mechanism(SoundTokens, task="samsum")
 
 
-def test_an_event_without_a_door_is_named():
+def test_an_event_without_a_noisy_release_is_named():
     @dataclass(frozen=True)
     class Charges(SoundVoting):
         name = "charges"

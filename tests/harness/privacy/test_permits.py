@@ -36,8 +36,8 @@ class Scales(SeededNoise):
 def private_set(noise=None, observer=None):
     ledger = Ledger(None, math.inf)
     noise = noise or SeededNoise(np.random.default_rng(0))
-    coins = SeededNoise(np.random.default_rng(1))
-    return PrivateSet(RECORDS, ledger, sizes={"a": 12}, coins=coins, noise=noise, observer=observer)
+    sampling = SeededNoise(np.random.default_rng(1))
+    return PrivateSet(RECORDS, ledger, sizes={"a": 12}, sampling=sampling, noise=noise, observer=observer)
 
 
 def sampler(private, releases=None, times=3):

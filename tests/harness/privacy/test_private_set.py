@@ -1,4 +1,4 @@
-"""Private records come out only through doors that charge; sampling is Poisson; one record touches one slot."""
+"""Private records come out only through noisy releases that charge; samples are Poisson; a record touches one slot."""
 
 import math
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Row:
     label: str = "a"
 
 
-def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True, coins=None):
+def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True, sampling=None):
     ledger = Ledger(None, epsilon)
     rows = [Row(str(i)) for i in range(n)]
     sizes = {"a" if partitioned else None: n}
-    source = coins or SeededNoise(np.random.default_rng(seed))
-    return PrivateSet(rows, ledger, sizes=sizes, coins=source, noise=source), ledger
+    source = sampling or SeededNoise(np.random.default_rng(seed))
+    return PrivateSet(rows, ledger, sizes=sizes, sampling=source, noise=source), ledger
 
 
 def test_every_sample_is_on_the_ledger_with_its_rate():
@@ -54,7 +54,7 @@ def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
         def uniform(self, size):
             pytest.fail("coins were flipped")
 
-    private, _ = private_set(50, epsilon=0.001, coins=NoCoins())
+    private, _ = private_set(50, epsilon=0.001, sampling=NoCoins())
     with pytest.raises(BudgetExceeded):
         private.poisson_slots(5, 2, partition="a", releases=GAUSS).draw()
 
@@ -121,8 +121,8 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
 def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     rows = [Row(str(i)) for i in range(51)]
     ledger = Ledger(None, math.inf)
-    coins = SeededNoise(np.random.default_rng(0))
-    private = PrivateSet(rows, ledger, sizes={"a": 50}, coins=coins, noise=coins)
+    sampling = SeededNoise(np.random.default_rng(0))
+    private = PrivateSet(rows, ledger, sizes={"a": 50}, sampling=sampling, noise=sampling)
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
     assert ledger.to_json()[0]["event"]["rate"] == 0.1
 

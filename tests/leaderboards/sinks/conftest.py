@@ -33,7 +33,7 @@ def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def results() -> list[Result]:
-    """Both ends and one mechanism at two epsilons, two seeds each: 8 results, 3 rows."""
+    """The reference baselines and one mechanism at two epsilons, two seeds each: 8 results, 3 rows."""
     found = []
     for seed in (0, 1):
         found += ends(seed=seed)

@@ -119,7 +119,7 @@ def test_the_table_has_the_columns_that_are_promised_and_ranks_of_the_board(resu
         ("real_demonstrations", "∞"),
     ]
     assert [line["rank"] for line in lines] == [None, 1, 1, None]
-    assert lines[3]["epsilon"] is None and lines[0]["not_ranked_because"] == "an end of the scale"
+    assert lines[3]["epsilon"] is None and lines[0]["not_ranked_because"] == "a reference baseline"
 
 
 def test_simulated_results_never_stand_beside_real_ones(results: list[Result]) -> None:

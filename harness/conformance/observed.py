@@ -1,4 +1,5 @@
-"""The private set, the noise and the doors of a run under watch: they work as ever, and write a transcript."""
+"""The private set, the noise and the noisy releases of a run under observation: they work as ever, and write a
+transcript."""
 
 from __future__ import annotations
 
@@ -7,18 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.transcript import Drawn, Noise, Passage, Script, Shape, Spend, Transcript
+from dpicl.harness.conformance.transcript import Drawn, Noise, ObservedRelease, Script, Shape, Spend, Transcript
 from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
 from dpicl.harness.core.vocabulary import Partition, Record
-from dpicl.harness.privacy.private_set import Dealt
-from dpicl.harness.privacy.release_hooks import Door, Permit
+from dpicl.harness.privacy.private_set import Assigned
+from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 from dpicl.harness.run.reader import SlotReader
 
 #: Whether the added record is in the sample of that number.
 Presence = Callable[[int], bool]
 
 
-class WatchedRecord:
+class ObservedRecord:
     """A record that notes when somebody reads it whom no sample gave it to."""
 
     def __init__(self, number: int, record: Record, ward: Ward) -> None:
@@ -41,13 +42,13 @@ class Ward:
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
         self._handed: set[int] = set()
-        self.watching = False
+        self.observing = False
 
     def hand_out(self, numbers: Iterable[int]) -> None:
         self._handed.update(numbers)
 
     def read(self, number: int, text: bool = False) -> None:
-        if not self.watching:
+        if not self.observing:
             return
         if text:
             self._transcript.texts_read.setdefault(len(self._transcript.samples), set()).add(number)
@@ -68,10 +69,10 @@ class StableCoins(SeededNoise):
 
     def uniform(self, size: int) -> np.ndarray:
         self._calls += 1
-        coins = np.random.default_rng((self._seed, self._calls)).random(size)
+        sampling = np.random.default_rng((self._seed, self._calls)).random(size)
         if self.last is not None:
-            coins[-1], self.last = self.last, None
-        return coins
+            sampling[-1], self.last = self.last, None
+        return sampling
 
 
 class SampleNotes:
@@ -82,26 +83,28 @@ class SampleNotes:
 
     def __init__(
         self,
-        records: Sequence[WatchedRecord],
+        records: Sequence[ObservedRecord],
         labels: Sequence[str],
-        coins: StableCoins,
+        sampling: StableCoins,
         transcript: Transcript,
         ward: Ward,
         presence: Presence | None,
     ) -> None:
         self._last = (len(records) - 1, labels[-1]) if records else None
-        self._coins, self._transcript, self._ward, self._presence = coins, transcript, ward, presence
+        self._sampling, self._transcript, self._ward, self._presence = sampling, transcript, ward, presence
 
     def drawing(self, partition: Partition) -> None:
         if self._presence is not None and self._last is not None and partition in (None, self._last[1]):
             at = len(self._transcript.samples)
-            self._coins.last = 0.0 if self._presence(at) else float(np.nextafter(1.0, 0.0))
+            self._sampling.last = 0.0 if self._presence(at) else float(np.nextafter(1.0, 0.0))
 
-    def drawn(self, dealt: Dealt) -> None:
-        held = [(r.number, slot) for slot, rows in enumerate(dealt.slots) for r in rows if isinstance(r, WatchedRecord)]
+    def drawn(self, assigned: Assigned) -> None:
+        held = [
+            (r.number, slot) for slot, rows in enumerate(assigned.slots) for r in rows if isinstance(r, ObservedRecord)
+        ]
         members = tuple(record for record, _ in held)
-        places = () if dealt.number is None else tuple(slot for _, slot in held)
-        drawn = Drawn(dealt.partition, members, places, dealt.size, dealt.rate, dealt.number)
+        places = () if assigned.number is None else tuple(slot for _, slot in held)
+        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number)
         self._transcript.samples.append(drawn)
         self._ward.hand_out(members)
 
@@ -112,7 +115,7 @@ class SampleNotes:
         self._transcript.revealed = True
 
 
-class WatchedReader(SlotReader):
+class ObservedReader(SlotReader):
     """Notes the public prompts that the model is asked to answer."""
 
     asked: list[str]
@@ -123,7 +126,7 @@ class WatchedReader(SlotReader):
 
 
 class RecordingNoise:
-    """A noise source that keeps what it gave until a door, or the end, asks for it."""
+    """A noise source that keeps what it gave until a noisy release, or the end, asks for it."""
 
     seeded = True
 
@@ -152,21 +155,24 @@ class UnseededNoise(RecordingNoise, SecureNoise):
     seeded = False
 
 
-class DoorKeeper:
-    """Stands at the doors: notes every passage, and answers by the script in the noise's place where there is one."""
+class ReleaseKeeper:
+    """Stands at the noisy releases: notes every release, and answers by the script in the noise's place where there is
+    one."""
 
     def __init__(self, transcript: Transcript, given: list[Noise], script: Script | None) -> None:
         self._transcript, self._given, self._script = transcript, given, script
 
-    def passes(self, door: Door, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        shape = Shape.of(door)
-        clean = np.array(door.clean, dtype=np.float64)
+    def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+        shape = Shape.of(noisy_release)
+        clean = np.array(noisy_release.clean, dtype=np.float64)
         if self._script is None:
             released = draw()
         else:
-            released = self._script(len(self._transcript.passages), shape)
-        spend = next((at for at, each in enumerate(self._transcript.spends) if each.permit is door.permit), None)
-        passage = Passage(shape, clean, released.copy(), tuple(self._given), spend)
+            released = self._script(len(self._transcript.observed_releases), shape)
+        spend = next(
+            (at for at, each in enumerate(self._transcript.spends) if each.permit is noisy_release.permit), None
+        )
+        observed = ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend)
         self._given.clear()
-        self._transcript.passages.append(passage)
+        self._transcript.observed_releases.append(observed)
         return released
