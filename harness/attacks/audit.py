@@ -31,7 +31,7 @@ from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.lower_bounds import split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from dpicl.harness.attacks.paired import paired_bounds
-from dpicl.harness.attacks.results import AttackResult, Decision, LowerBound, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, LowerBound, Subject, attack_id
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report, Sizes, silent
@@ -164,23 +164,14 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
         confidence=settings.confidence,
         method="gaussian" if gaussian else "rates",
         mu=found.mu if gaussian else None,
-        decision=Decision(
-            threshold=found.threshold,
-            side="above" if found.above else "below",
-            tpr=found.tpr,
-            tpr_lower=found.tpr_lower,
-            fpr=found.fpr,
-            fpr_upper=found.fpr_upper,
-            trials_in=found.trials_in,
-            trials_out=found.trials_out,
-        ),
+        decision=found.decision,
     )
     return bound, {
         "score": rule.chosen,
         "noise_std": rule.sd,
         "limits": "pairs of runs" if evidence.probabilities else "Clopper-Pearson",
         "noise_p_value": evidence.noise_p,
-        "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.pure.epsilon},
+        "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.approximate.epsilon},
     }
 
 
@@ -198,7 +189,7 @@ def _as_they_are(evidence: AuditEvidence, bound: LowerBound, settings: AuditSett
     exact = exact_bound(*seen).valid(evidence.gaussian)
     boot = bootstrap_bound(*seen, TRIALS, settings.confidence, REPEATS, settings.seed)
     found: dict[str, Any] = {
-        "exact": {"epsilon": exact.epsilon, "mu": exact.mu, "tpr": exact.tpr, "fpr": exact.fpr},
+        "exact": {"epsilon": exact.epsilon, "mu": exact.mu, "tpr": exact.decision.tpr, "fpr": exact.decision.fpr},
         "bootstrap": {
             "trials": boot.trials,
             "mean_epsilon": boot.mean_epsilon,

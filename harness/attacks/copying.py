@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import takewhile
 
 from nltk.stem.porter import PorterStemmer
 from rouge_score import tokenize
@@ -76,7 +77,10 @@ def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SP
         for at, (number, start) in hits:
             copying.add(number)
             if not (at and start and words[at - 1] == texts[number][start - 1]):  # a longer span starts earlier
-                longest = max(longest, _common_start(words[at:], texts[number][start:]))
+                shared = takewhile(
+                    lambda pair: pair[0] == pair[1], zip(words[at:], texts[number][start:], strict=False)
+                )
+                longest = max(longest, sum(1 for _ in shared))
     return _copies(released, copying, copied_records, longest)
 
 
@@ -125,14 +129,6 @@ def common_subsequence(left: Sequence[str], right: Sequence[str]) -> int:
 
 def _windows(words: Sequence[str], span: int) -> Iterator[tuple[str, ...]]:
     return (tuple(words[start : start + span]) for start in range(len(words) - span + 1))
-
-
-def _common_start(left: Sequence[str], right: Sequence[str]) -> int:
-    """How many first words the two share."""
-    return next(
-        (i for i, (one, other) in enumerate(zip(left, right, strict=False)) if one != other),
-        min(len(left), len(right)),
-    )
 
 
 def _copies(released: Sequence[str], copying: set[int], records: int, longest: int = 0) -> Copies:

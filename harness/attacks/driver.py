@@ -15,7 +15,8 @@ from typing import Any, Final
 from dpicl.harness.attacks.base import Attack, AttackSetup
 from dpicl.harness.attacks.games import assign
 from dpicl.harness.attacks.results import Access, AttackResult, Subject, attack_id
-from dpicl.harness.attacks.targets import Target, target
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Partition, Record, Report, silent
@@ -70,9 +71,12 @@ class AttackJob:
     def settings(self) -> dict[str, Any]:
         """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
         attack: Any = self.common.attack
-        options = {each.name: getattr(attack, each.name) for each in dataclasses.fields(attack)}
         others = {"others": self.common.others} if self.common.attack.membership else {}
-        return {**options, **others, **({"plugin": self.common.plugin} if self.common.plugin else {})}
+        return {
+            **dataclasses.asdict(attack),
+            **others,
+            **({"plugin": self.common.plugin} if self.common.plugin else {}),
+        }
 
     @property
     def id(self) -> str:
@@ -191,25 +195,23 @@ def result_of(
 def setup_of(
     job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
 ) -> AttackSetup:
-    """What the attack of a job works with. number: which of its setups, each with coins of its own."""
+    """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
     common, subject = job.common, job.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
     others = common.others if common.attack.membership else 0
     game = assign(common.task, subject.members, others, subject.shots, config.seed)
 
     def make_target(records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
-        return target(job.mechanism, common.task, records, model, config, bench.outputs, report, sizes)
+        task = with_records(common.task, records, sizes)
+        return Target(job.mechanism, task, model, config, bench.outputs, report)
 
     return AttackSetup(
         task=common.task,
         model=model,
         mechanism=job.mechanism,
-        members=game.members,
-        others=game.others,
         config=config,
         make_target=make_target,
-        canaries=game.canaries,
-        sizes=game.sizes,
+        **vars(game),
         resample=lambda at: setup_of(job, model, bench, report, number + at),
         report=report,
     )

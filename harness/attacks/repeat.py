@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from dpicl.harness.attacks.views import free_text
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
+from dpicl.harness.attacks.views import first_words, free_text
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.models.embeddings import check_name, load_embeddings

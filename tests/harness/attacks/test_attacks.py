@@ -13,9 +13,10 @@ from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack, se
 from dpicl.harness.attacks.gap import Gap, rightness
 from dpicl.harness.attacks.inquiry import Inquiry, said_yes
 from dpicl.harness.attacks.likelihood import Likelihood
-from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN, first_words
+from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.harness.attacks.pii import Pii
 from dpicl.harness.attacks.repeat import Repeat
+from dpicl.harness.attacks.views import first_words
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Query

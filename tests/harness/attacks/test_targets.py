@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpicl.harness.attacks.games import assign
-from dpicl.harness.attacks.targets import target
+from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import DataError, UsageError
@@ -41,7 +41,8 @@ def model():
 
 def made_target(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
-    return target(MECHANISMS[mechanism].cls(**options), task, task.train[:records], model, config, sizes=sizes)
+    private = with_records(task, task.train[:records], sizes)
+    return Target(MECHANISMS[mechanism].cls(**options), private, model, config)
 
 
 def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, model, own_cache):
