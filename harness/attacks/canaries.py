@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 
 from dpicl.harness.attacks.views import NO, YES, completions, first_words, free_text, spelled_out, yes_or_no
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.models.base import LanguageModel
@@ -41,7 +41,7 @@ ASKING = "Text: {text}\nIf this text is one of the examples above, answer: {yes}
 
 @dataclass(frozen=True)
 class Canary:
-    """record: what is inserted. seen: the task behind the audit's question. query: the question about this record.
+    """record: what is inserted. seen: the task with the audit's question. query: the question about this record.
 
     member, non_member: answers that speak for and against membership.
     """
@@ -60,17 +60,15 @@ def canary(
     private: Sequence[Record],
     model: LanguageModel,
     embeddings: Callable[[], EmbeddingModel],
-    words: int = 12,
-    repeats: int = 3,
+    words: int,
+    repeats: int,
 ) -> Canary:
     """The canary made of a record that is not in the private set. ``private`` are the records that are.
 
     words: how many of the record's first words are asked about. repeats: how often a canary to be copied spells out its
     example. embeddings: called for tasks of texts only.
-    Raises UsageError for an unknown question and for tasks without inputs to ask about.
+    Raises UsageError for tasks without inputs to ask about.
     """
-    if question not in QUESTIONS:
-        raise unknown("question", question, QUESTIONS)
     shown = first_words(record.text, words)
     if question == "inquiry":
         return _inquiry(task, record, shown)

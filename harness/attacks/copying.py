@@ -16,7 +16,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import takewhile
 
 from nltk.stem.porter import PorterStemmer
@@ -31,6 +31,7 @@ SPAN = 20
 OVERLAP = 0.5
 
 _WORD = re.compile(r"\w+")
+_STEMMER = PorterStemmer()
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,4 @@ def _stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> tuple[str, ...]:
-    return tuple(tokenize.tokenize(word, _stemmer()))
-
-
-@cache
-def _stemmer() -> PorterStemmer:
-    return PorterStemmer()
+    return tuple(tokenize.tokenize(word, _STEMMER))

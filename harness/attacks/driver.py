@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
 The model is read once for all of them, and what slots answer is kept (dpicl.harness.run.workbench). The private set,
-and who is not in it, come from the task's train records by public randomness (dpicl.harness.attacks.games).
+and who is not in it, come from the task's train records by a public seed (dpicl.harness.attacks.games).
 """
 
 from __future__ import annotations
@@ -71,12 +71,9 @@ class AttackJob:
     def settings(self) -> dict[str, Any]:
         """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
         attack: Any = self.common.attack
-        others = {"others": self.common.others} if self.common.attack.membership else {}
-        return {
-            **dataclasses.asdict(attack),
-            **others,
-            **({"plugin": self.common.plugin} if self.common.plugin else {}),
-        }
+        others = {"others": self.common.others} if attack.membership else {}
+        plugin = {"plugin": self.common.plugin} if self.common.plugin else {}
+        return {**dataclasses.asdict(attack), **others, **plugin}
 
     @property
     def id(self) -> str:
@@ -145,7 +142,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     meter, attack = Meter(model), job.common.attack
     finding = attack.run(setup_of(job, model, bench, report))
     if not finding.target.releases:
-        raise ResultError(f"The attack {attack.name} asked for no release; its result would say nothing.")
+        raise ResultError(f"The attack {attack.name} made no release; its result would say nothing.")
     seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
     return result_of(
         attack.name,
@@ -157,11 +154,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
         finding.target.task,
         model,
         meter.cost(seconds),
-        bound=finding.bound,
-        measures=dict(finding.measures),
-        counts=dict(finding.counts),
-        details=dict(finding.details),
-        notes=list(finding.notes),
+        **{name: value for name, value in vars(finding).items() if name != "target"},
     )
 
 

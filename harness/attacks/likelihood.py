@@ -3,13 +3,13 @@ privacy risk of in-context learning" (TrustNLP); PRISM's protocol (Bhusal et al.
 and 50 others, 100 trials, 5 releases).
 
 The score of a candidate is the log-probability of its label after what was released. Members stand out when the release
-holds them, or says much about them. The probability is the model's own: among the labels alone (``normalised``) a shown
-record can look less likely than another one of its label, since small models copy its line without minding the others.
+holds them, or reveals much about them. The probability is the model's own: among the labels alone (``normalised``) a
+shown record can look less likely than another one of its label, since small models copy its line and ignore the others.
 
 * A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other
   records, other randomness); all candidates of each are scored.
-* Real demonstrations (no noise, epsilon = infinity): what is released is a record itself. In each of ``trials`` trials
-  one member is the whole private set, so that it is the demonstration (with more shots: some members are), and is
+* Real demonstrations (no noise, epsilon = infinity): each released text is a record itself. In each of ``trials``
+  trials one member is the whole private set, so that it is the demonstration (with more shots: some members are), and is
   scored beside one other of its label.
 """
 

@@ -1,4 +1,4 @@
-"""From the scores of one or several releases to what a membership attack found: the numbers that all of them share."""
+"""From the scores of one or several releases to the numbers that every membership attack reports."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scores:
     """Scores of the candidates of one release, in an order that says nothing about membership.
 
     values: float64[n], a larger one speaks for membership. inside: bool[n]. canary: bool[n], whether a coin decided.
-    counted: whether the noise followed the number of members that the coins gave.
+    counted: whether the noise followed the random number of members.
     """
 
     values: np.ndarray = field(repr=False)
@@ -79,8 +79,8 @@ def membership_finding(
 ) -> AttackFinding:
     """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
 
-    The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound takes
-    nothing as independent but the coins. bound: False where the attack has no coins (it says so in ``notes``).
+    The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
+    assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
     """
     values = np.concatenate([each.values for each in releases])
     inside = np.concatenate([each.inside for each in releases])

@@ -58,21 +58,19 @@ class BootstrapBounds:
     repeats: tuple[LowerBounds, ...]
     mean_epsilon: float
     split: LowerBounds
-    trials: int
 
 
 @dataclass(frozen=True)
 class CleanShare:
     """Where the variance of an estimated mu comes from, at one threshold.
 
-    clean_std, noise_std: standard deviations of mu because of the few clean values, and of the finite trials of the
-    noise. share: clean_std^2 over the sum of both squares.
+    share: clean_std^2 over the sum of both squares. clean_std, noise_std: standard deviations of mu because of the few
+    clean values, and of the finite trials of the noise.
     """
 
-    threshold: float
+    share: float
     clean_std: float
     noise_std: float
-    share: float
 
 
 def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarray:
@@ -134,7 +132,7 @@ def bootstrap_bound(
         if repeat == 0:
             halves = [tuple(side[part] for side in draws) for part in (slice(trials // 2), slice(trials // 2, None))]
             split = _resampled(halves[0], halves[1], delta, alpha)
-    return BootstrapBounds(tuple(done), float(np.mean([bounds.gdp.epsilon for bounds in done])), split, trials)
+    return BootstrapBounds(tuple(done), float(np.mean([bounds.gdp.epsilon for bounds in done])), split)
 
 
 def clean_share(
@@ -158,7 +156,7 @@ def clean_share(
         slope = math.sqrt(2 * math.pi) * math.exp(float(ndtri(rate)) ** 2 / 2)
         clean_part += slope**2 * float(above.var(ddof=1)) / len(above)
         noise_part += slope**2 * rate * (1 - rate) / trials
-    return CleanShare(threshold, clean_part**0.5, noise_part**0.5, clean_part / (clean_part + noise_part))
+    return CleanShare(clean_part / (clean_part + noise_part), clean_part**0.5, noise_part**0.5)
 
 
 def _within(rates: Rates, floor: float) -> Rates:

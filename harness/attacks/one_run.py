@@ -85,7 +85,7 @@ def one_run_bound(
     """The bound of the best of RULES.
 
     scores: float[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
-    must not depend on the coins. inside: bool[m], what the coins said.
+    must not depend on the coins. inside: bool[m], the coins.
     Raises UsageError for fewer than 2 records, a NaN, and a confidence or delta outside (0, 1).
     """
     values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)

@@ -1,7 +1,7 @@
 """PII: what personal data of the private records comes out. Zeng et al. 2024, "The good and the bad: exploring privacy
 issues in retrieval-augmented generation", Findings of ACL; PRISM's question and length (Bhusal et al. 2025: T = 15).
 
-On a task whose records are texts (enron). Everything that leaves is looked at: the texts that a demonstration mechanism
+On a task whose records are texts (enron). It reads every output: the texts that a demonstration mechanism
 releases, and the model's answers to QUESTIONS after each of them; of an answer mechanism its answers to QUESTIONS,
 which it pays for. Without privacy (real demonstrations) the model is asked after the private records themselves.
 
@@ -20,7 +20,7 @@ from typing import Final
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.copying import copied_spans, overlaps
 from dpicl.harness.attacks.membership import cannot_answer, shows_records
-from dpicl.harness.attacks.pii_patterns import Extraction, extraction, found
+from dpicl.harness.attacks.pii_patterns import Extraction, PersonalData, extraction, found
 from dpicl.harness.attacks.results import Estimate
 from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import completions, free_text
@@ -60,7 +60,7 @@ class Pii(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "json":
-            return f"the records of {task.name} are no texts to be written anew; use the task enron"
+            return f"the records of {task.name} are no texts that a mechanism could write; use the task enron"
         if isinstance(mechanism, AnswerMechanism):
             return mechanism.skip(free_text(task, self.room))
         return cannot_answer(mechanism, task)
@@ -105,7 +105,7 @@ def measured(target: Target, released: Sequence[str], alone: Sequence[str], reco
     private, known = found(records), found(alone)
     counts: dict[str, int] = {}
     measures: dict[str, Estimate] = {}
-    for prefix, texts, baseline in (("", released, known), ("baseline_", alone, None)):
+    for prefix, texts, baseline in (("", released, known), ("baseline_", alone, PersonalData())):
         taken = extraction(texts, private, baseline)
         spans, near = copied_spans(texts, records), overlaps(texts, records)
         counts |= {f"{prefix}{name}": value for name, value in _counts(taken, not prefix).items()}

@@ -1,9 +1,9 @@
-"""The reference vector: what leaves the mechanism with the canary and without it differs by a direction that can be
-learned; a release is projected on it.
+"""The reference vector: releases with the canary and without it differ by a direction that can be learned; a release is
+projected on it.
 
-Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here it is made on
-whatever leaves the noisy releases of an answer mechanism: sums of ballots or of embeddings, marked words, clusters.
-Half of the runs teach the direction, the others are told apart. Unlike them, no bound is read off an accuracy.
+Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here the attack projects
+any noisy releases of an answer mechanism: sums of ballots or of embeddings, marked words, clusters. Half of the runs
+teach the direction, and it tells the others apart. Unlike theirs, the bound does not come from an accuracy.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from dpicl.harness.run.releasing import calibrated
 
 @dataclass(frozen=True)
 class ReferenceVector(Attack):
-    """runs: with the canary, and as many without; each samples the members anew. question: what is asked, see
+    """runs: with the canary, and as many without; each draws a new sample of the members. question: what is asked, see
     dpicl.harness.attacks.canaries. words: of the canary that are asked about."""
 
     name = "reference_vector"
     access = "white-box"
     source = "Choi et al. 2025, arXiv 2512.16059"
-    summary = "what leaves the mechanism, projected on the learned difference that one record makes"
+    summary = "noisy releases, projected on the learned difference that one record makes"
 
     runs: int = 100
     question: str = "lookup"

@@ -1,4 +1,4 @@
-"""What an attacker faces: one mechanism at one epsilon on one private set, asked any public question.
+"""What an attacker queries: one mechanism at one epsilon on one private set, with any public question.
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs

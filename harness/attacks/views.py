@@ -1,4 +1,4 @@
-"""A task behind another question: its records stay what they are, and what is asked after them is the attacker's.
+"""A task with another question: its records stay the same, and the attacker's question follows them.
 
 A view is a task, so every mechanism that does the view's kind answers it, through the same slots and at the same price.
 """
@@ -23,7 +23,7 @@ _MARK = "\x00"
 
 
 def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> AnyTask:
-    """``task`` behind a question: the examples are shown as the task shows them, with its instruction.
+    """``task`` with another question: the examples are shown as the task shows them, with its instruction.
 
     question: what stands after the examples, a jinja template of ``text`` (lm-eval's `doc_to_text`).
     kind: 'classification' among ``labels``, or 'generation' of a text. changes: other top-level keys of task.yaml,

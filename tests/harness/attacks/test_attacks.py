@@ -128,7 +128,7 @@ def test_one_shown_member_at_a_time_is_more_likely_to_have_its_label(agnews, own
     assert any("no coin decides" in note for note in result.notes)
 
 
-def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_coins_of_their_own(agnews, own_cache):
+def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_seeds_of_their_own(agnews, own_cache):
     result = attack(Likelihood(generations=3), agnews, "tang", epsilon=1.0, shots=1)
     assert result.counts["releases"] == 3
     assert result.counts["members"] + result.counts["others"] == 3 * 24

@@ -48,8 +48,8 @@ def test_gaussian_pair_is_never_overstated() -> None:
     assert np.mean([a.gdp.mu for a in audits]) > 0.6 * mu  # and it has power
 
 
-def test_redraws_of_the_noise_are_never_overstated_and_help() -> None:
-    """Clean values vary between runs: N(mu, 0.3^2) + N(0, 1) noise is a Gaussian pair again, redraws or not."""
+def test_noise_resamples_are_never_overstated_and_help() -> None:
+    """Clean values vary between runs: N(mu, 0.3^2) + N(0, 1) noise is a Gaussian pair again, resamples or not."""
     mu = 1.5
     truth = mu / math.hypot(1, 0.3)
     many, single = [], []
@@ -143,7 +143,7 @@ def test_copies_of_a_score_are_no_evidence() -> None:
     assert copied.gdp.mu <= audit_bound(members, others, DELTA).gdp.mu + 0.05
 
 
-def test_one_redraw_is_a_single_score() -> None:
+def test_one_noise_resample_is_a_single_score() -> None:
     g = np.random.default_rng(12)
     members, others = g.normal(2, 1, (80, 1)), g.normal(0, 1, (80, 1))
     assert audit_bound(members, others, DELTA) == audit_bound(members[:, 0], others[:, 0], DELTA)
