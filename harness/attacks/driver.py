@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
-The model is read once for all of them, and what slots answer is kept (dpicl.harness.run.workbench). The private set,
-and who is not in it, come from the task's train records by a public seed (dpicl.harness.attacks.games).
+All attacks of a command share the model and the cached answers of slots (dpicl.harness.run.workbench). Members and
+others come from the task's train records by a public seed (dpicl.harness.attacks.games).
 """
 
 from __future__ import annotations

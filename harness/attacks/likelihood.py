@@ -9,8 +9,8 @@ shown record can look less likely than another one of its label, since small mod
 * A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other
   records, other randomness); all candidates of each are scored.
 * Real demonstrations (no noise, epsilon = infinity): each released text is a record itself. In each of ``trials``
-  trials one member is the whole private set, so that it is the demonstration (with more shots: some members are), and is
-  scored beside one other of its label.
+  trials one member is the whole private set, so that it is the demonstration (with more shots: some members are), and
+  is scored beside one other of its label.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
 """PII: what personal data of the private records comes out. Zeng et al. 2024, "The good and the bad: exploring privacy
 issues in retrieval-augmented generation", Findings of ACL; PRISM's question and length (Bhusal et al. 2025: T = 15).
 
-On a task whose records are texts (enron). It reads every output: the texts that a demonstration mechanism
-releases, and the model's answers to QUESTIONS after each of them; of an answer mechanism its answers to QUESTIONS,
-which it pays for. Without privacy (real demonstrations) the model is asked after the private records themselves.
+The attack is for a task whose records are texts (enron). It reads every output: the texts that a demonstration
+mechanism releases and the model's answers to QUESTIONS after each of them, or the answers of an answer mechanism to
+QUESTIONS, which cost it budget. Without privacy (real demonstrations) the model answers after the private records
+themselves.
 
-The same is asked of the model without private examples, with other public randomness. What it says by itself is
-subtracted, and stands in the counts as `baseline_...`: an attack has found something only where it exceeds that.
+The model also answers without private examples, with another seed. What it says by itself is subtracted, and stands in
+the counts as `baseline_...`: an attack has found something only where it exceeds that.
 
 A result holds rates and counts. No string that was found, and no text, is kept or shown anywhere.
 """

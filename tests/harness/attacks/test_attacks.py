@@ -93,16 +93,11 @@ def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, ow
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
 def test_zero_shot_says_nothing_about_members(own, agnews, own_cache):
-    """Its answers do not depend on who is in: with the roles of members and others swapped every score stays."""
-    scores = []
-    for seed in (0, 0):
-        result = attack(own, agnews, "zero_shot", seed=seed)
-        scores.append(result.measures)
-        assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
-        assert result.privacy.epsilon_proved == 0
-        assert result.bound is not None
-        assert result.bound.epsilon == 0
-    assert scores[0] == scores[1]
+    result = attack(own, agnews, "zero_shot")
+    assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
+    assert result.privacy.epsilon_proved == 0
+    assert result.bound is not None
+    assert result.bound.epsilon == 0
 
 
 def test_voting_without_noise_gives_away_members_and_with_noise_does_not(agnews, own_cache):
