@@ -1,8 +1,16 @@
-"""What runs of an answer mechanism show an auditor: noisy sums and choices, or the released answers."""
+"""What runs of an answer mechanism show an auditor: noisy sums and choices, or the released answers.
+
+A run assigns the records to slots and answers one question from two neighbouring private sets, one of which holds the
+canary. Both sets of a run are sampled with the same randomness, so they differ in one slot; runs are independent of
+each other. The model's answers do not depend on the noise: they are read once, and the noise is drawn as often as
+wanted.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,27 +25,42 @@ from dpicl.harness.attacks.audit_rules import (
     reference_vector,
     table,
 )
-from dpicl.harness.attacks.audit_runs import AnswerRuns, Seen
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import canary
+from dpicl.harness.attacks.observers import CoupledSampling, Observation, Recording
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import FinalPrompt, Report
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import FinalPrompt, Report, Sizes
 from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism
+from dpicl.harness.mechanism.outputs import checked_answer
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
+from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.reader import SlotReader
+
+Slots = tuple[tuple[PrivateRecord, ...], ...]
+
+
+@dataclass(frozen=True)
+class AuditRun:
+    """One run: its noisy releases in order, and the answer that was released."""
+
+    observed_releases: list[Observation] = field(repr=False)
+    released: str | FinalPrompt
 
 
 class AnswerEvidence:
     """Answers to one question (Q = 1) from ``settings.runs`` samples on each side, assigned to slots once for all
     epsilons.
 
-    private: the private set. other: the record that the canary is made of.
-    sizes: public ones. records: n. notes: what a reader of a result must know.
+    private: the private set; its size n is public, so the sampling rate is the same on both sides. other: the record
+    that the canary is made of. sizes: public ones. notes: what a reader of a result must know.
     """
 
     def __init__(
@@ -51,70 +74,93 @@ class AnswerEvidence:
         outputs: OutputCache,
         report: Report,
     ) -> None:
-        self._mechanism, self._settings, self._report = mechanism, settings, report
-        expected, self.records = mechanism.slots * mechanism.examples_per_slot, len(private)
-        self._canary = canary(
+        self._mechanism, self._private, self._settings, self._report = mechanism, tuple(private), settings, report
+        self.canary = canary(
             settings.question, task, other, private, model, self._embeddings, settings.words, settings.repeats
         )
-        if reason := mechanism.skip(self._canary.seen):
+        if reason := mechanism.skip(self.canary.seen):
             raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
-        self._runs = AnswerRuns(mechanism, self._canary, private, model, outputs, settings.seed)
-        self.sizes = self._runs.sizes
-        self._slots = {side: [self._runs.assign(i, side) for i in range(settings.runs)] for side in SIDES}
-        self._runs.reader.read_public()
-        rate = 1.0 if mechanism.partition == "once" else expected / self.records
-        self.notes = [f"one query, question {settings.question}, {self.records} records, sampling rate {rate:.3g}"]
+        self.sizes = Sizes.of_queries(len(private), 1)
+        self._seen = self.canary.seen.public_view()
+        self._reader = SlotReader(
+            self._seen, model, outputs, mechanism.scheme, [self.canary.query], mechanism.record_tokens
+        )
+        self._slots = {side: [self.assign(run, side) for run in range(settings.runs)] for side in SIDES}
+        self._reader.read_public()
+        expected = mechanism.slots * mechanism.examples_per_slot
+        rate = 1.0 if mechanism.partition == "once" else expected / len(private)
+        self.notes = [f"one query, question {settings.question}, {len(private)} records, sampling rate {rate:.3g}"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
-        """The runs at one epsilon."""
-        knob, ledger = calibration.knob, self._runs.charged(calibration)
-        seen = {side: [rows[0] for rows in self._redrawn(knob, side, 1)] for side in SIDES}
+        """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
+        knob = calibration.knob
+        ledger = Ledger(calibration.event, calibration.epsilon)
+        private = self._private_set(self._private, ledger, CoupledSampling(self._settings.seed))
+        self._mechanism.scheme.samples(private, self._mechanism.release(knob), 1)
+        seen = {side: [draws[0] for draws in self._runs(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
         gaussian = is_gaussian(ledger.event())
         if not all(run.observed_releases for run in runs):
             raise UsageError(
-                f"{self._mechanism.name} released nothing through a noisy release in some runs; `dpicl check` says what"
-                " that is."
+                f"{self._mechanism.name} made no noisy release in some runs; `dpicl check` says what that is."
             )
         if self._settings.access == "black-box":
             return self._black_box(knob, ledger)
         if all([observed.noisy_release.kind for observed in run.observed_releases] == ["gaussian"] for run in runs):
-            clean = [
-                np.array([run.observed_releases[0].noisy_release.clean.ravel() for run in seen[side]]) for side in SIDES
-            ]
-            rule = Rule(self._directions(clean[0].shape[1]), sd=runs[0].observed_releases[0].noisy_release.scale)
-            return AuditEvidence(
-                clean[0], clean[1], rule, gaussian, ledger, noise_p_value([run.observed_releases[0] for run in runs])
-            )
+            first = {side: [run.observed_releases[0] for run in seen[side]] for side in SIDES}
+            clean = [np.array([observed.noisy_release.clean.ravel() for observed in first[side]]) for side in SIDES]
+            rule = Rule(self._directions(clean[0].shape[1]), sd=first[True][0].noisy_release.scale)
+            noise_p = noise_p_value([*first[True], *first[False]])
+            return AuditEvidence(clean[0], clean[1], rule, gaussian, ledger, noise_p)
         drawn = [
-            np.array([[_features(one) for one in rows] for rows in self._redrawn(knob, side, self._settings.redraws)])
+            np.array([[_features(run) for run in draws] for draws in self._runs(knob, side, self._settings.redraws)])
             for side in SIDES
         ]
         return AuditEvidence(drawn[0], drawn[1], Rule({"reference vector": reference_vector}, None), gaussian, ledger)
 
-    def _redrawn(self, knob: float, present: bool, times: int) -> Iterator[list[Seen]]:
-        """Each run with so many draws of the noise."""
-        slots, seed = self._slots[present], self._settings.seed
+    def assign(self, run: int, present: bool) -> Slots:
+        """The slots of a run, with or without the canary."""
+        records = (*self._private, self.canary.record) if present else self._private
+        release = self._mechanism.release(self._mechanism.knob.non_private if self._mechanism.knob else 0.0)
+        # An auditor's own runs have no budget.
+        private = self._private_set(records, Ledger(None, math.inf), CoupledSampling(self._settings.seed, run))
+        return next(self._mechanism.scheme.samples(private, release, 1)).slots
+
+    def _private_set(self, records: Sequence[Record], ledger: Ledger, sampling: CoupledSampling) -> PrivateSet:
+        noise = streams(self._settings.seed).source("noise")
+        return PrivateSet(records, ledger, sizes=self.sizes.records, sampling=sampling, noise=noise)
+
+    def _runs(self, knob: float, present: bool, times: int) -> Iterator[list[AuditRun]]:
+        """Each run, with ``times`` draws of the noise."""
+        slots = self._slots[present]
         for run, assigned in enumerate(slots):
-            yield [self._runs.observe(assigned, knob, (seed, int(present), run, draw)) for draw in range(times)]
+            yield [self._observe(assigned, knob, f"audit:{int(present)}:{run}:{draw}") for draw in range(times)]
             self._report(run + 1, len(slots), f"runs {'with' if present else 'without'} the canary")
+
+    def _observe(self, slots: Slots, knob: float, noise: str) -> AuditRun:
+        """Answers the query from these slots, with the noise of that name."""
+        randomness, recording = streams(self._settings.seed), Recording()
+        context = AnswerContext(self._seen, self._reader, knob, randomness.public)
+        sample = Sample(slots, self._mechanism.release(knob), randomness.source(noise))
+        with observing(recording):
+            answer = checked_answer(self._mechanism, self._mechanism.answer(self.canary.query, sample, context))
+        return AuditRun(recording.observed_releases, answer)
 
     def _directions(self, size: int) -> dict[str, Fit]:
         """The published direction, where the sum has a coordinate for each answer or lies among embeddings, and the
         learned one."""
-        found: dict[str, Fit] = {}
-        labels = self._canary.seen.labels
+        labels, words = self.canary.seen.labels, [self.canary.member, self.canary.non_member]
         if size == len(labels):
-            ends = [np.eye(size)[labels.index(word)] for word in (self._canary.member, self._canary.non_member)]
-            found["answers"] = linear(ends[0] - ends[1])
+            ends = np.eye(size)[[labels.index(word) for word in words]]
         elif not labels and size == self._embeddings().dimension:
-            ends = list(self._embeddings().encode([self._canary.member, self._canary.non_member]))
-            found["answers"] = linear(ends[0] - ends[1])
-        return {**found, "reference vector": reference_vector}
+            ends = self._embeddings().encode(words)
+        else:
+            return {"reference vector": reference_vector}
+        return {"answers": linear(ends[0] - ends[1]), "reference vector": reference_vector}
 
     def _black_box(self, knob: float, ledger: Ledger) -> AuditEvidence:
         said = [
-            [self._texts([one.released for one in rows]) for rows in self._redrawn(knob, side, self._settings.redraws)]
+            [self._texts([run.released for run in draws]) for draws in self._runs(knob, side, self._settings.redraws)]
             for side in SIDES
         ]
         answers = list(dict.fromkeys(text for side in said for row in side for text in row))
@@ -125,14 +171,14 @@ class AnswerEvidence:
 
     def _texts(self, released: Sequence[str | FinalPrompt]) -> list[str]:
         prompts = list(dict.fromkeys(one.prompt for one in released if isinstance(one, FinalPrompt)))
-        written = dict(zip(prompts, self._runs.reader.write(prompts), strict=True))
+        written = dict(zip(prompts, self._reader.write(prompts), strict=True))
         return [written[one.prompt] if isinstance(one, FinalPrompt) else one for one in released]
 
     def _towards(self, answers: list[str]) -> list[float]:
         """How much each answer speaks for membership by the published rule: the label, or a difference of distances."""
-        if self._canary.seen.labels:
-            return [float(a == self._canary.member) - float(a == self._canary.non_member) for a in answers]
-        rows = self._embeddings().encode([*answers, self._canary.member, self._canary.non_member])
+        if self.canary.seen.labels:
+            return [float(a == self.canary.member) - float(a == self.canary.non_member) for a in answers]
+        rows = self._embeddings().encode([*answers, self.canary.member, self.canary.non_member])
         distances = np.linalg.norm(rows[:-2, None] - rows[None, -2:], axis=2)
         return [float(away) for away in distances[:, 1] - distances[:, 0]]
 
@@ -140,24 +186,19 @@ class AnswerEvidence:
         return load_embeddings(getattr(self._mechanism, "embedding", "embedded"))
 
 
-def _features(seen: Seen) -> np.ndarray:
-    """float64[d] of one run: what left by the first noisy release and, where it is another one, by the last.
+def _features(run: AuditRun) -> np.ndarray:
+    """float64[d] of one run: what its first noisy release released and, where it is another one, its last.
 
     What was chosen is marked among the K that could be, the first with 1 and the others with less and less; sums of
     several clusters are added up. Both have public sizes.
     """
-    ends = (
-        seen.observed_releases[:1]
-        if len(seen.observed_releases) == 1
-        else [seen.observed_releases[0], seen.observed_releases[-1]]
-    )
     parts = []
-    for observed in ends:
-        if observed.noisy_release.kind == "choice":
-            marked = np.zeros(observed.noisy_release.clean.size)
-            count = len(observed.released)
-            marked[observed.released.astype(np.int64)] = 1.0 - np.arange(count) / count
+    for at in sorted({0, len(run.observed_releases) - 1}):
+        noisy_release, released = run.observed_releases[at].noisy_release, run.observed_releases[at].released
+        if noisy_release.kind == "choice":
+            marked = np.zeros(noisy_release.clean.size)
+            marked[released.astype(np.int64)] = 1.0 - np.arange(len(released)) / len(released)
             parts.append(marked)
         else:
-            parts.append(observed.released.reshape(-1, observed.released.shape[-1]).sum(axis=0))
+            parts.append(released.reshape(-1, released.shape[-1]).sum(axis=0))
     return np.concatenate(parts)

@@ -5,9 +5,9 @@ the runs says on the other half which is which. Clopper-Pearson limits, or limit
 known, turn its rates into a lower bound on epsilon that holds at the stated confidence over samples of records and
 noise.
 
-White-box sees what leaves the noisy releases: noisy sums and choices. A sum's clean value is known to the auditor and
-its noise is Gaussian, so the rates given the clean values are exact, and only the samples are random. Black-box sees
-the released answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
+A white-box auditor sees every noisy release: noisy sums and choices. The auditor knows a sum's clean value, and its
+noise is Gaussian, so the rates given the clean values are exact, and only the samples are random. A black-box auditor
+sees the released answer or text. After Xia et al. 2025, whose mistakes docs/attacks-and-audits.md lists; demonstration
 mechanisms are beyond them.
 
 Model, question, number of records: the auditor may choose all of them, and the bound is one for what was run.
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +31,7 @@ from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.lower_bounds import split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from dpicl.harness.attacks.paired import paired_bounds
-from dpicl.harness.attacks.results import AttackResult, Decision, LowerBound, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, LowerBound, Subject, attack_id
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report, Sizes, silent
@@ -61,8 +61,10 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
 
 @dataclass(frozen=True)
 class AuditJob:
-    """What is audited and how; known before the model is read. model: as the user named it. options: all of the
-    mechanism's. plugin: its hash."""
+    """What is audited and how; known before the model is read: so are the subject and the id of each result.
+
+    model: as the user named it. options: all of the mechanism's. plugin: its hash.
+    """
 
     mechanism: Mechanism
     task: Task
@@ -72,7 +74,6 @@ class AuditJob:
     plugin: str | None = None
 
     def subject(self, epsilon: float) -> Subject:
-        """What stands in the result at this epsilon."""
         return subject_of(
             self.mechanism,
             self.options,
@@ -83,11 +84,15 @@ class AuditJob:
             delta=self.settings.delta,
             seed=self.settings.seed,
             shots=0 if isinstance(self.mechanism, AnswerMechanism) else 1,
-            members=self.settings.records or sample_size(self.mechanism),
+            members=self.records,
         )
 
+    @property
+    def records(self) -> int:
+        """How many private records there are."""
+        return self.settings.records or sample_size(self.mechanism)
+
     def id(self, epsilon: float) -> str:
-        """The id of the result at this epsilon."""
         own = self.settings
         return attack_id("audit", own.access, own.described(self.mechanism), self.subject(epsilon))
 
@@ -131,12 +136,11 @@ def _runs(
     job: AuditJob, model: LanguageModel, outputs: OutputCache, report: Report
 ) -> AnswerEvidence | DemonstrationEvidence:
     mechanism, task, settings = job.mechanism, job.task, job.settings
-    count = settings.records or sample_size(mechanism)
     if isinstance(mechanism, AnswerMechanism):
-        private, other = held_out(task.train, count, streams(settings.seed).stream("audit:records"))
+        private, other = held_out(task.train, job.records, streams(settings.seed).stream("audit:records"))
         return AnswerEvidence(mechanism, task, private, other, model, settings, outputs, report)
     if isinstance(mechanism, DemonstrationMechanism):
-        return DemonstrationEvidence(mechanism, task, count, model, settings, report)
+        return DemonstrationEvidence(mechanism, task, job.records, model, settings, report)
     raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 
@@ -149,8 +153,8 @@ def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evi
 def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:
     """The bound, and those of both methods from limits of TPR and FPR on their own.
 
-    Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of redraws of the
-    noise, pairs of runs say more (dpicl.harness.attacks.paired).
+    Decisions get Clopper-Pearson limits. Where the decision of a run is a probability, or a share of noise
+    resamples, pairs of runs say more (dpicl.harness.attacks.paired).
     """
     rule, gaussian = evidence.rule, evidence.gaussian
     if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):
@@ -164,23 +168,14 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
         confidence=settings.confidence,
         method="gaussian" if gaussian else "rates",
         mu=found.mu if gaussian else None,
-        decision=Decision(
-            threshold=found.threshold,
-            side="above" if found.above else "below",
-            tpr=found.tpr,
-            tpr_lower=found.tpr_lower,
-            fpr=found.fpr,
-            fpr_upper=found.fpr_upper,
-            trials_in=found.trials_in,
-            trials_out=found.trials_out,
-        ),
+        decision=found.decision,
     )
     return bound, {
         "score": rule.chosen,
         "noise_std": rule.sd,
         "limits": "pairs of runs" if evidence.probabilities else "Clopper-Pearson",
         "noise_p_value": evidence.noise_p,
-        "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.pure.epsilon},
+        "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.approximate.epsilon},
     }
 
 
@@ -198,15 +193,14 @@ def _as_they_are(evidence: AuditEvidence, bound: LowerBound, settings: AuditSett
     exact = exact_bound(*seen).valid(evidence.gaussian)
     boot = bootstrap_bound(*seen, TRIALS, settings.confidence, REPEATS, settings.seed)
     found: dict[str, Any] = {
-        "exact": {"epsilon": exact.epsilon, "mu": exact.mu, "tpr": exact.tpr, "fpr": exact.fpr},
+        "exact": {"epsilon": exact.epsilon, "mu": exact.mu, "tpr": exact.decision.tpr, "fpr": exact.decision.fpr},
         "bootstrap": {
-            "trials": boot.trials,
+            "trials": TRIALS,
             "mean_epsilon": boot.mean_epsilon,
             "epsilons": [one.gdp.epsilon for one in boot.repeats],
             "split_epsilon": boot.split.valid(evidence.gaussian).epsilon,
         },
     }
     if rule.sd > 0 and bound.decision is not None and 0 < bound.decision.tpr < 1 and 0 < bound.decision.fpr < 1:
-        share = clean_share(members, others, rule.sd, bound.decision.threshold, TRIALS)
-        found["clean_share"] = {"share": share.share, "clean_std": share.clean_std, "noise_std": share.noise_std}
+        found["clean_share"] = asdict(clean_share(members, others, rule.sd, bound.decision.threshold, TRIALS))
     return found

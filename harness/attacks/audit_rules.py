@@ -1,5 +1,5 @@
-"""How an auditor turns what was seen of a run into a score: rules that are fitted on the runs that choose, and used as
-they are on the runs that judge (dpicl.harness.attacks.lower_bounds).
+"""How an auditor turns an observed run into a score: rules are fitted on the runs that choose, and stay unchanged
+for the runs that judge (dpicl.harness.attacks.lower_bounds).
 
 A rule may try several scores, published ones and learned ones. Which of them is used is decided inside the choosing
 runs too: half of these fit, the others compare.
@@ -52,7 +52,7 @@ class Rule:
         return np.linspace(found[0] - reach, found[-1] + reach, 101)
 
     def decide(self, runs: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-        """[n, k]: the probability, or the share of redraws, of a score above each threshold; or decisions."""
+        """[n, k]: the probability, or the share of noise resamples, of a score above each threshold; or decisions."""
         scores = self.score(runs)
         return shares_above(scores, thresholds) if self.sd is None else exceedance(scores, self.sd, thresholds)
 
@@ -81,7 +81,7 @@ def linear(direction: np.ndarray) -> Fit:
 
 
 def reference_vector(members: np.ndarray, others: np.ndarray) -> Score:
-    """The score along the difference of the means of both sides (runs [n, d], or [n, m, d] with redraws)."""
+    """The score along the difference of the means of both sides (runs [n, d], or [n, m, d] with noise resamples)."""
     axes = tuple(range(members.ndim - 1))
     moved = members.mean(axis=axes) - others.mean(axis=axes)
     length = np.linalg.norm(moved)
@@ -110,9 +110,9 @@ def frequencies(answers: int) -> Fit:
 class AuditEvidence:
     """What the runs showed at one epsilon.
 
-    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether what is seen
-    are Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (What is made of them, such as
-    the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
+    members, others: [n, ...], runs with and without the canary, as ``rule`` reads them. gaussian: whether the auditor
+    sees Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (Their post-processing, such
+    as the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
     ledger: what one run charged. noise_p: see `noise_p_value`; None where no noise was drawn, or none is known.
     """
 
@@ -125,13 +125,13 @@ class AuditEvidence:
 
     @property
     def probabilities(self) -> bool:
-        """Whether a run gives the probability of a decision, or a share of redraws, and not one decision."""
+        """Whether a run gives the probability of a decision, or a share of noise resamples, and not one decision."""
         return self.members.ndim > 1 if self.rule.sd is None else self.rule.sd > 0
 
 
 def noise_p_value(observed_releases: Sequence[Observation]) -> float | None:
     """p-value that released - clean is N(0, scale^2) at these noisy releases (Kolmogorov-Smirnov): the closed forms of
-    an audit take the noise as the noisy releases state it. None without noise."""
+    an audit rely on the stated scale. None without noise."""
     if not observed_releases[0].noisy_release.scale > 0:
         return None
     noise = [

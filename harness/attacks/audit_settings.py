@@ -33,7 +33,8 @@ DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """How to audit. runs: on each side, one deal of records each. redraws: noise draws of a run without a formula.
+    """How to audit. runs: on each side, each with one sample of records. redraws: noise resamples of a run without a
+    closed form.
 
     records: private records (None: as many as a sample expects, so that every record is in it: q = 1). words: of the
     canary that are asked about. repeats: how often a canary to be copied spells out its example. rank: of the canary's

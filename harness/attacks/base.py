@@ -1,4 +1,4 @@
-"""What an attack is: it asks a target about members and others, and scores each; or it counts what came out.
+"""What an attack is: it asks a target about members and others and scores each, or it counts what was released.
 
 An attack is one file with one class, found by its name. It sees no private record but the candidates that it is asked
 about, except where its `access` is white-box.
@@ -34,9 +34,9 @@ class AttackSetup:
 
     members: the private set. others: records of the same distribution that are not in it.
     canaries: those of both whose membership an independent fair coin decided (see dpicl.harness.attacks.one_run).
-    sizes: n_y of each group that is released from, as public constants: what the coins give on average.
+    sizes: n_y of each group that is released from, as public constants: the expected number of members.
     make_target: makes a target from any private set (`target` makes it from the members).
-    resample: the same setup with other coins: other records, another sample, other noise.
+    resample: the same setup with another seed: other records, another sample, other noise.
     """
 
     task: Task

@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
+from dpicl.harness.attacks.views import first_words, spelled_out
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
-
-#: Stands for the text where the task's own words around it are wanted.
-_MARK = "\x00"
 
 
 @dataclass(frozen=True)
@@ -56,10 +54,7 @@ class Brainwash(Attack):
         """The text of a query that shows the record ``times`` times with the label that follows its own in the task's
         order, and then asks for its label."""
         wrong = task.labels[(task.labels.index(record.label) + 1) % len(task.labels)]
-        head, _, tail = task.query(_MARK).partition(_MARK)
-        own = first_words(record.text, self.words)
-        told = own + tail + task.config["target_delimiter"] + wrong + task.config["fewshot_delimiter"] + head
-        return told * times + own
+        return spelled_out(task, first_words(record.text, self.words), wrong, times)
 
 
 def flips_after(answers: Sequence[str], label: str) -> int:

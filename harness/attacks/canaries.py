@@ -15,8 +15,8 @@ from typing import Final
 
 import numpy as np
 
-from dpicl.harness.attacks.views import NO, YES, free_text, yes_or_no
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.attacks.views import NO, YES, completions, first_words, free_text, spelled_out, yes_or_no
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.models.base import LanguageModel
@@ -36,14 +36,12 @@ FAR_TEXTS: Final = (
 FOR, AGAINST = FAR_TEXTS[0], FAR_TEXTS[1]
 #: Prompts of two private examples that the unlikely label is found with, at most.
 _PROMPTS: Final = 8
-#: Stands for a text while a template is taken apart.
-_MARK: Final = "\x00"
 ASKING = "Text: {text}\nIf this text is one of the examples above, answer: {yes}\nIf it is not, answer: {no}\nAnswer:"
 
 
 @dataclass(frozen=True)
 class Canary:
-    """record: what is inserted. seen: the task behind the audit's question. query: the question about this record.
+    """record: what is inserted. seen: the task with the audit's question. query: the question about this record.
 
     member, non_member: answers that speak for and against membership.
     """
@@ -62,67 +60,57 @@ def canary(
     private: Sequence[Record],
     model: LanguageModel,
     embeddings: Callable[[], EmbeddingModel],
-    words: int = 12,
-    repeats: int = 3,
+    words: int,
+    repeats: int,
 ) -> Canary:
     """The canary made of a record that is not in the private set. ``private`` are the records that are.
 
     words: how many of the record's first words are asked about. repeats: how often a canary to be copied spells out its
     example. embeddings: called for tasks of texts only.
-    Raises UsageError for an unknown question and for tasks without inputs to ask about.
+    Raises UsageError for tasks without inputs to ask about.
     """
-    if question not in QUESTIONS:
-        raise unknown("question", question, QUESTIONS)
+    shown = first_words(record.text, words)
     if question == "inquiry":
-        return _inquiry(task, record, words)
+        return _inquiry(task, record, shown)
     if task.kind == "classification":
-        return _label_lookup(task, Record(_shown(record, words), record.label), model, private, repeats)
+        return _label_lookup(task, shown, model, private, repeats)
     if task.kind == "generation":
-        return _text_lookup(task, Record(_shown(record, words), record.label), model, embeddings(), repeats)
+        return _text_lookup(task, shown, model, embeddings(), repeats)
     raise UsageError(f"The question lookup needs records with a label or an output; ask {task.name} by inquiry.")
 
 
-def _inquiry(task: Task, record: Record, words: int) -> Canary:
-    shown = _shown(record, words)
+def _inquiry(task: Task, record: Record, shown: str) -> Canary:
     if task.kind != "generation":
         return Canary(record, yes_or_no(task), Query("audit", shown), YES, NO)
     text = ASKING.format(text=shown, yes=FOR, no=AGAINST)
     return Canary(record, free_text(task), Query("audit", text), FOR, AGAINST)
 
 
-def _label_lookup(task: Task, record: Record, model: LanguageModel, private: Sequence[Record], repeats: int) -> Canary:
+def _label_lookup(task: Task, shown: str, model: LanguageModel, private: Sequence[Record], repeats: int) -> Canary:
     """The canary has the label that the model finds least likely for its text after other private examples (the auditor
     knows all records but the canary)."""
-    query, endings = task.query(record.text), label_endings(task, model)
-    shown = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
-    prompts = [model.encode(task.icl_prefix(pair) + query) for pair in shown]
+    query, endings = task.query(shown), label_endings(task, model)
+    pairs = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
+    prompts = [model.encode(task.icl_prefix(pair) + query) for pair in pairs]
     scores = np.array(model.score(model.prefix([]), [(prompt, endings) for prompt in prompts]))
     order = np.argsort(scores.mean(axis=0), kind="stable")
     unlikely, likely = (task.labels[int(order[at])] for at in (0, -1))
-    text = _spelled_out(task, record.text, unlikely, repeats)
-    return Canary(Record(text, unlikely), task, Query("audit", record.text), unlikely, likely)
+    return _copied(task, shown, unlikely, likely, repeats)
 
 
-def _text_lookup(task: Task, record: Record, model: LanguageModel, embeddings: EmbeddingModel, repeats: int) -> Canary:
+def _text_lookup(task: Task, shown: str, model: LanguageModel, embeddings: EmbeddingModel, repeats: int) -> Canary:
     """The canary's output is the fixed text that is farthest from the model's answer without examples."""
-    kwargs = task.config["generation_kwargs"]
-    prompt = model.encode(task.icl_prefix(()) + task.query(record.text))
-    own = model.generate([prompt], int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))[0].strip()
-    rows = embeddings.encode([own or task.name, *FAR_TEXTS])
+    own = completions(task, model, [task.icl_prefix(()) + task.query(shown)])[0] or task.name
+    rows = embeddings.encode([own, *FAR_TEXTS])
     far = FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))]
-    text = _spelled_out(task, record.text, far, repeats)
-    return Canary(Record(text, far), task, Query("audit", record.text), far, own or task.name)
+    return _copied(task, shown, far, own, repeats)
 
 
-def _shown(record: Record, words: int) -> str:
-    return " ".join(record.text.split()[:words])
-
-
-def _spelled_out(task: Task, text: str, output: str, repeats: int) -> str:
-    """A text that, shown as an example of the task, reads like ``repeats`` examples of ``text`` with that output."""
-    before, after = task.query(_MARK).split(_MARK)
-    again = after + task.config["target_delimiter"] + output + task.config["fewshot_delimiter"] + before
-    return again.join([text] * repeats)
+def _copied(task: Task, shown: str, output: str, usual: str, repeats: int) -> Canary:
+    """A canary whose text spells out ``repeats`` examples of ``shown`` with that output (shown as one, it ends with
+    that output itself)."""
+    text = spelled_out(task, shown, output, repeats - 1)
+    return Canary(Record(text, output), task, Query("audit", shown), output, usual)
 
 
 def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:

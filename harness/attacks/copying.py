@@ -16,7 +16,8 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import takewhile
 
 from nltk.stem.porter import PorterStemmer
 from rouge_score import tokenize
@@ -30,6 +31,7 @@ SPAN = 20
 OVERLAP = 0.5
 
 _WORD = re.compile(r"\w+")
+_STEMMER = PorterStemmer()
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,10 @@ def copied_spans(released: Sequence[str], records: Sequence[str], span: int = SP
         for at, (number, start) in hits:
             copying.add(number)
             if not (at and start and words[at - 1] == texts[number][start - 1]):  # a longer span starts earlier
-                longest = max(longest, _common_start(words[at:], texts[number][start:]))
+                shared = takewhile(
+                    lambda pair: pair[0] == pair[1], zip(words[at:], texts[number][start:], strict=False)
+                )
+                longest = max(longest, sum(1 for _ in shared))
     return _copies(released, copying, copied_records, longest)
 
 
@@ -127,14 +132,6 @@ def _windows(words: Sequence[str], span: int) -> Iterator[tuple[str, ...]]:
     return (tuple(words[start : start + span]) for start in range(len(words) - span + 1))
 
 
-def _common_start(left: Sequence[str], right: Sequence[str]) -> int:
-    """How many first words the two share."""
-    return next(
-        (i for i, (one, other) in enumerate(zip(left, right, strict=False)) if one != other),
-        min(len(left), len(right)),
-    )
-
-
 def _copies(released: Sequence[str], copying: set[int], records: int, longest: int = 0) -> Copies:
     return Copies(len(released), len(copying), records, wilson_interval(len(copying), len(released)), longest)
 
@@ -151,9 +148,4 @@ def _stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=100_000)
 def _stem(word: str) -> tuple[str, ...]:
-    return tuple(tokenize.tokenize(word, _stemmer()))
-
-
-@cache
-def _stemmer() -> PorterStemmer:
-    return PorterStemmer()
+    return tuple(tokenize.tokenize(word, _STEMMER))

@@ -1,8 +1,14 @@
-"""What runs of a demonstration mechanism show an auditor: the releases of every token, or the released text."""
+"""What runs of a demonstration mechanism show an auditor: the releases of every token, or the released text.
+
+The canary's text is made of what the mechanism could release but hardly would: at every token the one of a fixed rank
+among the public candidates. It shows what one record can do to these tokens at worst. Both sets of a run, with and
+without the canary, are sampled with the same randomness; runs are independent of each other.
+"""
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -10,30 +16,39 @@ import numpy as np
 from scipy.special import softmax
 
 from dpicl.harness.attacks.audit_rules import SIDES, AuditEvidence, Fit, Rule, as_it_is, linear, reference_vector
-from dpicl.harness.attacks.audit_runs import DemonstrationRuns
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import held_out
+from dpicl.harness.attacks.observers import CoupledSampling, Forcing, Recording
+from dpicl.harness.attacks.views import with_records
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Report
+from dpicl.harness.core.vocabulary import Partition, Report, Sizes
 from dpicl.harness.data.task import NEUTRAL_LABEL, Record, Task
-from dpicl.harness.mechanism.bases import DemonstrationMechanism
+from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
+from dpicl.harness.mechanism.outputs import checked_demonstrations
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.release_hooks import NoisyRelease
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import NoisyRelease, Observer, observing
 
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
 _MOST_COORDINATES: Final = 5_000
 #: Probabilities below this count as this in a likelihood ratio.
 _TINY: Final = 1e-12
+#: How many ranks are tried until a forced text is as long as it may be.
+_MOST_TRIES: Final = 40
+
+#: The noisy releases of each run, with and without the canary.
+Runs = dict[bool, list[list[NoisyRelease]]]
 
 
 class DemonstrationEvidence:
     """One demonstration of the first label from ``settings.runs`` samples on each side.
 
     White-box, the mechanism is made to release the canary's tokens (teacher forcing), so the clean values depend on no
-    noise: they are read once for all epsilons. Black-box, every run releases its own text, for every epsilon anew.
+    noise: they are read once for all epsilons. Black-box, every run releases its own text at every epsilon.
     """
 
     def __init__(
@@ -46,47 +61,101 @@ class DemonstrationEvidence:
         report: Report,
     ) -> None:
         self._mechanism, self._settings, self._report, self._model = mechanism, settings, report, model
-        label = task.labels[0] if task.labels else NEUTRAL_LABEL
-        group = [record for record in task.train if record.label == label] if task.partitioned else list(task.train)
-        self.records = records
-        private, _ = held_out(group, self.records, streams(settings.seed).stream("audit:records"))
-        self._runs = DemonstrationRuns(mechanism, task, private, label, model, settings.seed)
-        self.sizes = self._runs.sizes
-        self._noisy_releases: dict[bool, list[list[NoisyRelease]]] | None = None
+        self._label = task.labels[0] if task.labels else NEUTRAL_LABEL
+        group: Partition = self._label if task.partitioned else None
+        candidates = [record for record in task.train if group is None or record.label == group]
+        self._private, _ = held_out(candidates, records, streams(settings.seed).stream("audit:records"))
+        self._task = with_records(task, self._private).public_view()
+        self.sizes = Sizes({group: records}, {group: 1})
+        self._forced_runs: Runs | None = None
         self._canary: Record | None = None
         self._indices: list[int] = []
-        self.notes = [f"one demonstration of the first label, {self.records} records"]
+        self.notes = [f"one demonstration of the first label, {records} records"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
-        """The runs at one epsilon."""
+        """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
         knob = calibration.knob
         if self._canary is None:
-            text, self._indices = self._runs.worst_text(knob, self._settings.rank, self._settings.runs)
-            self._canary = Record(text, self._runs.label)
-        ledger = self._runs.charged(calibration)
+            self._canary = self._worst_case(knob)
+        ledger = Ledger(calibration.event, calibration.epsilon)
+        self._release(False, knob, 0, Recording(), ledger=ledger)
         gaussian = is_gaussian(ledger.event())
         if self._settings.access == "black-box":
             texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
             return AuditEvidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
         first = self._forced(knob, False, 0)
-        if self._noisy_releases is None or not _same_clean(first, self._noisy_releases[False][0]):
-            self._noisy_releases = {
-                side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES
-            }
+        if self._forced_runs is None or not _same_clean(first, self._forced_runs[False][0]):
+            self._forced_runs = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
         scales = [noisy_release.scale for noisy_release in first]
-        if self._noisy_releases[True][0][0].kind == "gaussian":
-            return self._sums(self._noisy_releases, scales, gaussian, ledger)
-        return self._choices(self._noisy_releases, scales, ledger)
+        if self._forced_runs[True][0][0].kind == "gaussian":
+            return self._sums(self._forced_runs, scales, gaussian, ledger)
+        return self._choices(self._forced_runs, scales, ledger)
 
-    def _sums(
-        self, noisy_releases: dict[bool, list[list[NoisyRelease]]], scales: list[float], gaussian: bool, ledger: Ledger
-    ) -> AuditEvidence:
+    def _release(
+        self,
+        present: bool,
+        knob: float,
+        run: int,
+        observer: Observer,
+        noise_seed: int = 0,
+        ledger: Ledger | None = None,
+    ) -> str:
+        """The text of one demonstration from the sample of a run. ledger: None for the auditor's own runs, which have
+        no budget."""
+        assert self._canary is not None or not present
+        randomness, seed = streams(noise_seed), self._settings.seed
+        private = PrivateSet(
+            [*self._private, self._canary] if present and self._canary else self._private,
+            ledger or Ledger(None, math.inf),
+            sizes=self.sizes.records,
+            sampling=CoupledSampling(seed, run),
+            noise=randomness.source(f"audit:{seed}:{run}"),
+        )
+        context = Context(self._task, self._model, (self._label,), knob, randomness.public)
+        with observing(observer):
+            given = self._mechanism.release(private, context)
+        return checked_demonstrations(self._mechanism, given, context.shots, self._model)[0].text
+
+    def _worst_case(self, knob: float) -> Record:
+        """The canary; `_indices` is then what each noisy release was made to release.
+
+        The rank is, of a sum, the position in the public order of its coordinates; of a choice, the rank of the score
+        without the canary in a sample that no run has. Where a token ends the text, the next better rank takes its
+        place. Raises UsageError when no text is released by a choice among public tokens.
+        """
+        ranks: dict[int, int] = {}
+        rank, longest = self._settings.rank, 0
+        for _ in range(_MOST_TRIES):
+            forcing = Forcing(lambda t, noisy_release: _at_rank(noisy_release, ranks.get(t, rank)))
+            text = self._release(False, knob, self._settings.runs, forcing)
+            length = len(forcing.forced)
+            longest = max(longest, length)
+            last = ranks.get(length - 1, rank)
+            if not length or length >= getattr(self._mechanism, "tokens", longest) or last == 0:
+                break
+            ranks[length - 1] = last - 1
+        if not forcing.forced:
+            raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
+        self._indices = forcing.forced
+        return Record(text, self._label)
+
+    def _forced(self, knob: float, present: bool, run: int) -> list[NoisyRelease]:
+        """The noisy releases of one run that is made to release the canary's tokens: worst case, white-box."""
+        forcing = Forcing(lambda t, _: self._indices[t] if t < len(self._indices) else 0)
+        self._release(present, knob, run, forcing)
+        return forcing.noisy_releases
+
+    def _free(self, knob: float, present: bool, run: int) -> str:
+        """The text that one run releases with its own noise: black-box."""
+        return self._release(present, knob, run, Recording(), noise_seed=2 * run + present)
+
+    def _sums(self, runs: Runs, scales: list[float], gaussian: bool, ledger: Ledger) -> AuditEvidence:
         """Noisy sums of all tokens side by side, each in units of its noise."""
         units = np.array([scale or 1.0 for scale in scales])
-        sizes = [noisy_release.clean.size for noisy_release in noisy_releases[True][0]]
+        sizes = [noisy_release.clean.size for noisy_release in runs[True][0]]
         whole = sum(sizes) <= _MOST_COORDINATES
-        clean = [np.array([self._coordinates(run, units, whole) for run in noisy_releases[side]]) for side in SIDES]
+        clean = [np.array([self._coordinates(run, units, whole) for run in runs[side]]) for side in SIDES]
         own = np.ones(len(sizes))
         if whole:
             own = np.concatenate([np.eye(size)[at] for size, at in zip(sizes, self._indices, strict=True)])
@@ -94,27 +163,22 @@ class DemonstrationEvidence:
         return AuditEvidence(clean[0], clean[1], Rule(fits, sd=1.0 if scales[0] > 0 else 0.0), gaussian, ledger)
 
     def _coordinates(self, run: list[NoisyRelease], units: np.ndarray, whole: bool) -> np.ndarray:
-        parts = zip(run, self._indices, units, strict=True)
-        return np.concatenate(
-            [
-                (noisy_release.clean.ravel() if whole else noisy_release.clean.ravel()[[at]]) / u
-                for noisy_release, at, u in parts
-            ]
-        )
+        parts = [noisy_release.clean.ravel() for noisy_release in run]
+        if not whole:
+            parts = [part[[at]] for part, at in zip(parts, self._indices, strict=True)]
+        return np.concatenate([part / unit for part, unit in zip(parts, units, strict=True)])
 
-    def _choices(
-        self, noisy_releases: dict[bool, list[list[NoisyRelease]]], scales: list[float], ledger: Ledger
-    ) -> AuditEvidence:
+    def _choices(self, runs: Runs, scales: list[float], ledger: Ledger) -> AuditEvidence:
         """Log-likelihood ratios of the tokens that are chosen, [n, m] for m draws of the noise.
 
         The ratio of every token is learned on the first fifth of the runs, which are then left out.
         """
         pilot = max(4, self._settings.runs // 5)
-        inside, outside = (_mean_chances(noisy_releases[side][:pilot], scales) for side in SIDES)
+        inside, outside = (_mean_chances(runs[side][:pilot], scales) for side in SIDES)
         ratios = np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
         generator = streams(self._settings.seed).stream("audit:choices")
         drawn = [
-            np.array([self._ratios_drawn(run, scales, ratios, generator) for run in noisy_releases[side][pilot:]])
+            np.array([self._ratios_drawn(run, scales, ratios, generator) for run in runs[side][pilot:]])
             for side in SIDES
         ]
         return AuditEvidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
@@ -141,11 +205,12 @@ class DemonstrationEvidence:
             yield run
             self._report(run + 1, self._settings.runs, f"runs {'with' if present else 'without'} the canary")
 
-    def _forced(self, knob: float, present: bool, run: int) -> list[NoisyRelease]:
-        return self._runs.forced(self._canary if present else None, knob, run, self._indices)
 
-    def _free(self, knob: float, present: bool, run: int) -> str:
-        return self._runs.free(self._canary if present else None, knob, run, 2 * run + present)
+def _at_rank(noisy_release: NoisyRelease, rank: int) -> int:
+    flat = noisy_release.clean.ravel()
+    if noisy_release.kind == "gaussian":
+        return min(rank, flat.size - 1)
+    return int(np.argsort(-flat, kind="stable")[min(rank, flat.size - 1)])
 
 
 def _same_clean(left: list[NoisyRelease], right: list[NoisyRelease]) -> bool:

@@ -1,7 +1,7 @@
 """One attack on one mechanism at one epsilon: from its settings to its result.
 
-The model is read once for all of them, and what slots answer is kept (dpicl.harness.run.workbench). The private set,
-and who is not in it, come from the task's train records by public randomness (dpicl.harness.attacks.games).
+All attacks of a command share the model and the cached answers of slots (dpicl.harness.run.workbench). Members and
+others come from the task's train records by a public seed (dpicl.harness.attacks.games).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Final
 from dpicl.harness.attacks.base import Attack, AttackSetup
 from dpicl.harness.attacks.games import assign
 from dpicl.harness.attacks.results import Access, AttackResult, Subject, attack_id
-from dpicl.harness.attacks.targets import Target, target
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Partition, Record, Report, silent
@@ -70,9 +71,9 @@ class AttackJob:
     def settings(self) -> dict[str, Any]:
         """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
         attack: Any = self.common.attack
-        options = {each.name: getattr(attack, each.name) for each in dataclasses.fields(attack)}
-        others = {"others": self.common.others} if self.common.attack.membership else {}
-        return {**options, **others, **({"plugin": self.common.plugin} if self.common.plugin else {})}
+        others = {"others": self.common.others} if attack.membership else {}
+        plugin = {"plugin": self.common.plugin} if self.common.plugin else {}
+        return {**dataclasses.asdict(attack), **others, **plugin}
 
     @property
     def id(self) -> str:
@@ -141,7 +142,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     meter, attack = Meter(model), job.common.attack
     finding = attack.run(setup_of(job, model, bench, report))
     if not finding.target.releases:
-        raise ResultError(f"The attack {attack.name} asked for no release; its result would say nothing.")
+        raise ResultError(f"The attack {attack.name} made no release; its result would say nothing.")
     seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
     return result_of(
         attack.name,
@@ -153,11 +154,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
         finding.target.task,
         model,
         meter.cost(seconds),
-        bound=finding.bound,
-        measures=dict(finding.measures),
-        counts=dict(finding.counts),
-        details=dict(finding.details),
-        notes=list(finding.notes),
+        **{name: value for name, value in vars(finding).items() if name != "target"},
     )
 
 
@@ -191,25 +188,23 @@ def result_of(
 def setup_of(
     job: AttackJob, model: LanguageModel, bench: Workbench, report: Report = silent, number: int = 0
 ) -> AttackSetup:
-    """What the attack of a job works with. number: which of its setups, each with coins of its own."""
+    """What the attack of a job works with. number: which of its setups, each with randomness of its own."""
     common, subject = job.common, job.subject
     config = subject.release.model_copy(update={"seed": subject.seed + _NEXT_SETUP * number})
     others = common.others if common.attack.membership else 0
     game = assign(common.task, subject.members, others, subject.shots, config.seed)
 
     def make_target(records: Sequence[Record], sizes: Mapping[Partition, int] | None = None) -> Target:
-        return target(job.mechanism, common.task, records, model, config, bench.outputs, report, sizes)
+        task = with_records(common.task, records, sizes)
+        return Target(job.mechanism, task, model, config, bench.outputs, report)
 
     return AttackSetup(
         task=common.task,
         model=model,
         mechanism=job.mechanism,
-        members=game.members,
-        others=game.others,
         config=config,
         make_target=make_target,
-        canaries=game.canaries,
-        sizes=game.sizes,
+        **vars(game),
         resample=lambda at: setup_of(job, model, bench, report, number + at),
         report=report,
     )

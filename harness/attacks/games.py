@@ -1,9 +1,9 @@
-"""Who is in and who is out: the public randomness of a membership attack.
+"""Who is in and who is out: the sampling randomness of a membership attack.
 
 Candidates are train records. A canary is in by a fair coin of its own, so that one release already bounds epsilon
-(dpicl.harness.attacks.one_run); where more members than others are asked for, or more others than members, the surplus
-is in, or out, for sure. Where records of different labels are disjoint groups, candidates have the labels of the
-demonstrations to be released: no other group is touched.
+(dpicl.harness.attacks.one_run); with more members than others, or more others than members, the surplus is in, or out,
+for sure. Where records of different labels are disjoint groups, candidates have the labels of the demonstrations to be
+released: no other group is touched.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def assign(task: Task, members: int, others: int, shots: int, seed: int) -> Game
         if len(group) < n_in + n_out:
             raise UsageError(
                 f"{task.name} has {len(group)} train records{'' if label is None else f' of {label!r}'} and"
-                f" {n_in + n_out} are asked for; lower --members and --others."
+                f" {n_in + n_out} are needed; lower --members and --others."
             )
         drawn = [group[at] for at in sampling.permutation(len(group))[: n_in + n_out].tolist()]
         by_coin = 2 * min(n_in, n_out)

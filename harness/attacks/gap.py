@@ -13,7 +13,8 @@ from functools import cache
 from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
+from dpicl.harness.attacks.views import first_words
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 

@@ -12,8 +12,8 @@ import re
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from dpicl.harness.attacks.views import YES, free_text, yes_or_no
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
+from dpicl.harness.attacks.views import YES, first_words, free_text, yes_or_no
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 

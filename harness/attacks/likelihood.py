@@ -3,14 +3,14 @@ privacy risk of in-context learning" (TrustNLP); PRISM's protocol (Bhusal et al.
 and 50 others, 100 trials, 5 releases).
 
 The score of a candidate is the log-probability of its label after what was released. Members stand out when the release
-holds them, or says much about them. The probability is the model's own: among the labels alone (``normalised``) a shown
-record can look less likely than another one of its label, since small models copy its line without minding the others.
+holds them, or reveals much about them. The probability is the model's own: among the labels alone (``normalised``) a
+shown record can look less likely than another one of its label, since small models copy its line and ignore the others.
 
-* A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other coins,
-  other records); all candidates of each are scored.
-* Real demonstrations (no noise, epsilon = infinity): what is released is a record itself. In each of ``trials`` trials
-  one member is the whole private set, so that it is the demonstration (with more shots: some members are), and is
-  scored beside one other of its label.
+* A mechanism with noise, and zero-shot: ``generations`` releases, each from a private set of its own (other
+  records, other randomness); all candidates of each are scored.
+* Real demonstrations (no noise, epsilon = infinity): each released text is a record itself. In each of ``trials``
+  trials one member is the whole private set, so that it is the demonstration (with more shots: some members are), and
+  is scored beside one other of its label.
 """
 
 from __future__ import annotations
@@ -21,16 +21,9 @@ from dataclasses import dataclass
 from scipy.special import log_softmax
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import (
-    Scores,
-    cannot_answer,
-    first_words,
-    membership_finding,
-    scored,
-    shown_finding,
-    shows_records,
-)
+from dpicl.harness.attacks.membership import cannot_answer, finding_of
 from dpicl.harness.attacks.targets import Target
+from dpicl.harness.attacks.views import first_words
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 
@@ -62,18 +55,7 @@ class Likelihood(Attack):
         return cannot_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        if shows_records(setup.mechanism):
-            return shown_finding(setup, self.log_likelihoods, releases=self.trials)
-        found: list[Scores] = []
-        targets: list[Target] = []
-        for number in range(self.generations):
-            own = setup if number == 0 or setup.resample is None else setup.resample(number)
-            target, candidates = own.target(), own.candidates
-            values = self.log_likelihoods(target, candidates)
-            found.append(scored(own, target, dict(zip(candidates, values, strict=True))))
-            targets.append(target)
-            setup.report(number + 1, self.generations, "releases")
-        return membership_finding(targets[0], found, setup.config.delta, setup.config.seed)
+        return finding_of(setup, self.log_likelihoods, releases=self.generations, shown=self.trials)
 
     def log_likelihoods(self, target: Target, candidates: Sequence[Record]) -> list[float]:
         """Natural logarithm of the probability of each candidate's label (all its tokens)."""

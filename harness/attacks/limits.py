@@ -1,9 +1,9 @@
-"""One-sided confidence limits of a rate: exact for coins, by betting for probabilities.
+"""One-sided confidence limits of a rate: exact for decisions, by betting for probabilities.
 
 An auditor estimates a true or a false positive rate from n independent runs. If a run gives a decision (yes or no), the
 sum is binomial and the Clopper-Pearson limits are exact. If a run gives a probability of the decision (its clean values
 and the noise are known) or the share of many noise resamples, the values lie in [0, 1] and vary much less than
-coins. Limits by betting use that and hold for every n and every distribution. Neither is asymptotic.
+decisions. Limits by betting use that and hold for every n and every distribution. Neither is asymptotic.
 
 Limits are one-sided: P(limit is on the wrong side) <= alpha. For two limits that must hold at once give each alpha/2,
 whatever the dependence between them.

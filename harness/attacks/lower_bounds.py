@@ -8,7 +8,7 @@ labels together with the rule changes nothing.
 
 * gdp: the mechanism is not mu-GDP for a smaller mu. This needs no assumption. Its epsilon at delta is right only for a
   mechanism whose curve is Gaussian, such as a composition of Gaussian releases without subsampling.
-* pure: the plain ln((TPR - delta)/FPR), in both directions. It is valid for every mechanism.
+* approximate: (epsilon, delta)-DP by ln((TPR - delta)/FPR), in both directions. It is valid for every mechanism.
 
 The caller says which one counts (`LowerBounds.valid`) by what the mechanism is, not by what the numbers are.
 
@@ -26,10 +26,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpicl.harness.attacks.limits import rate_limits
-from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, log_ratio, mu_lower, pure_epsilon_lower
+from dpicl.harness.attacks.results import Decision
+from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, epsilon_of_rates, log_ratio, mu_lower
 from dpicl.harness.core.errors import UsageError
 
-Method = Literal["gdp", "pure"]
+Method = Literal["gdp", "approximate"]
+#: (share, lower limit, upper limit), float64[k] each.
+Limits = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 #: Fewer independent runs on a side cannot be halved into anything.
 FEWEST_RUNS = 4
@@ -39,24 +42,11 @@ MOST_THRESHOLDS = 200
 
 @dataclass(frozen=True)
 class Bound:
-    """One lower bound, and the rule that gave it.
-
-    epsilon: lower bound at delta. mu: lower bound on mu of Gaussian DP from the same two limits.
-    threshold, above: the rule is "in" for scores > threshold if above, else for scores <= threshold.
-    tpr, fpr: realised rates of the rule; tpr_lower, fpr_upper: their limits. trials_in, trials_out: the independent
-    runs behind them.
-    """
+    """One lower bound: epsilon at delta, mu of Gaussian DP from the same two limits, and the rule that gave it."""
 
     epsilon: float
     mu: float
-    threshold: float
-    above: bool
-    tpr: float
-    tpr_lower: float
-    fpr: float
-    fpr_upper: float
-    trials_in: int
-    trials_out: int
+    decision: Decision
 
 
 @dataclass(frozen=True)
@@ -64,29 +54,29 @@ class LowerBounds:
     """Both bounds of one audit; each holds at its confidence, and only one of them may be reported as *the* bound."""
 
     gdp: Bound
-    pure: Bound
+    approximate: Bound
 
     def valid(self, gaussian: bool) -> Bound:
-        """The bound that holds for the release: gdp if it is a composition of Gaussian releases, else pure."""
-        return self.gdp if gaussian else self.pure
+        """The bound that holds for the release: gdp if it is a composition of Gaussian releases, else approximate."""
+        return self.gdp if gaussian else self.approximate
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Shares of runs that score above each of k thresholds: all arrays [k].
-
-    members, others: the shares with and without the canary; *_low, *_high: their one-sided limits.
-    """
+    """Shares of runs with (members) and without (others) the canary that score above each of k thresholds, with their
+    one-sided limits."""
 
     thresholds: np.ndarray
-    members: np.ndarray
-    members_low: np.ndarray
-    members_high: np.ndarray
-    others: np.ndarray
-    others_low: np.ndarray
-    others_high: np.ndarray
+    members: Limits
+    others: Limits
     trials_in: int
     trials_out: int
+
+    def at(self, chosen: np.ndarray | list[int]) -> Rates:
+        """The rates at some of the thresholds: indices, or a mask bool[k]."""
+        (a, b, c), (d, e, f) = self.members, self.others
+        members, others = (a[chosen], b[chosen], c[chosen]), (d[chosen], e[chosen], f[chosen])
+        return Rates(self.thresholds[chosen], members, others, self.trials_in, self.trials_out)
 
 
 def audit_bound(
@@ -99,7 +89,7 @@ def audit_bound(
     """Lower bounds on epsilon at delta from scores of independent runs: members, non_members [n] or [n, m].
 
     m scores of a run are noise resamples on the same clean values: the run counts as one, with the share of its
-    redraws above the threshold, and gets limits by betting instead of Clopper-Pearson ones. alpha = 1 - confidence is
+    resamples above the threshold, and gets limits by betting instead of Clopper-Pearson ones. alpha = 1 - confidence is
     split evenly over the two limits. ``seed`` shuffles the runs before they are halved; sides of the same size are
     shuffled alike, so that paired runs stay together. The sides need not be independent of each other.
 
@@ -128,73 +118,63 @@ def split_bounds(
     choosing_out, judging_out = halves(non_members, seed)
 
     def rates(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray) -> Rates:
-        return _estimated(decide(inside, thresholds), decide(outside, thresholds), thresholds, alpha / 2)
+        return estimated(decide(inside, thresholds), decide(outside, thresholds), thresholds, alpha / 2)
 
     tried = candidates(choosing_in, choosing_out)
     chosen = rates(choosing_in, choosing_out, tried)
-
-    def judge(method: Method) -> Bound:
-        index, above = best_rule(chosen, method, delta)
-        judged = rates(judging_in, judging_out, tried[[index]])
-        return bound_of(judged, 0, above, method, delta)
-
-    return LowerBounds(judge("gdp"), judge("pure"))
+    return best_bounds(chosen, lambda index: rates(judging_in, judging_out, tried[index]), delta)
 
 
-def bounds_on_same(rates: Rates, delta: float) -> LowerBounds:
-    """The best rules by the limits, and the bounds by the same limits: valid where they hold simultaneously."""
-    gdp = bound_of(rates, *best_rule(rates, "gdp", delta), "gdp", delta)
-    return LowerBounds(gdp, bound_of(rates, *best_rule(rates, "pure", delta), "pure", delta))
+def best_bounds(chosen: Rates, judge: Callable[[list[int]], Rates], delta: float) -> LowerBounds:
+    """The bounds of the rules whose limits in ``chosen`` give the largest ones (the first of equal rules).
+
+    judge([index of the threshold]) gives the rates that are reported. With ``chosen.at`` the same limits choose and
+    judge, which is valid where they hold simultaneously.
+    """
+
+    def best(method: Method) -> Bound:
+        def value(tpr_lower: np.ndarray, fpr_upper: np.ndarray) -> np.ndarray:
+            return mu_lower(tpr_lower, fpr_upper) if method == "gdp" else log_ratio(tpr_lower, fpr_upper, delta)
+
+        (_, in_low, in_high), (_, out_low, out_high) = chosen.members, chosen.others
+        above, below = value(in_low, out_high), value(1 - in_high, 1 - out_low)
+        index = int(np.argmax(np.maximum(above, below)))
+        return _bound_of(judge([index]), bool(above[index] >= below[index]), method, delta)
+
+    return LowerBounds(best("gdp"), best("approximate"))
 
 
-def best_rule(rates: Rates, method: Method, delta: float) -> tuple[int, bool]:
-    """(index of the threshold, above): the rule whose limits give the largest bound; the first one of equals."""
-
-    def value(tpr_lower: np.ndarray, fpr_upper: np.ndarray) -> np.ndarray:
-        return mu_lower(tpr_lower, fpr_upper) if method == "gdp" else log_ratio(tpr_lower, fpr_upper, delta)
-
-    above = value(rates.members_low, rates.others_high)
-    below = value(1 - rates.members_high, 1 - rates.others_low)
-    index = int(np.argmax(np.maximum(above, below)))
-    return index, bool(above[index] >= below[index])
-
-
-def bound_of(rates: Rates, index: int, above: bool, method: Method, delta: float) -> Bound:
-    """The bound that one rule's limits give."""
-    names = ("members", "members_low", "members_high", "others", "others_low", "others_high")
-    tpr, in_low, in_high, fpr, out_low, out_high = (float(getattr(rates, name)[index]) for name in names)
-    if above:
-        low, high = in_low, out_high
-    else:
-        tpr, low, fpr, high = 1 - tpr, 1 - in_high, 1 - fpr, 1 - out_low
-    mu = max(0.0, float(mu_lower(low, high)))
-    epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(pure_epsilon_lower(low, high, delta))
-    return Bound(
-        epsilon=epsilon,
-        mu=mu,
-        threshold=float(rates.thresholds[index]),
-        above=above,
+def _bound_of(rates: Rates, above: bool, method: Method, delta: float) -> Bound:
+    """The bound that the limits at one threshold give."""
+    tpr, in_low, in_high = (float(each[0]) for each in rates.members)
+    fpr, out_low, out_high = (float(each[0]) for each in rates.others)
+    if not above:
+        tpr, in_low, fpr, out_high = 1 - tpr, 1 - in_high, 1 - fpr, 1 - out_low
+    mu = max(0.0, float(mu_lower(in_low, out_high)))
+    decision = Decision(
+        threshold=float(rates.thresholds[0]),
+        side="above" if above else "below",
         tpr=tpr,
-        tpr_lower=low,
+        tpr_lower=in_low,
         fpr=fpr,
-        fpr_upper=high,
+        fpr_upper=out_high,
         trials_in=rates.trials_in,
         trials_out=rates.trials_out,
     )
+    epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(epsilon_of_rates(in_low, out_high, delta))
+    return Bound(epsilon, mu, decision)
 
 
 def shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    """Decisions bool[n, k] of scores[n], or shares of redraws float64[n, k] of scores[n, m], above thresholds[k]."""
+    """Decisions bool[n, k] of scores[n], or shares of resamples float64[n, k] of scores[n, m], above thresholds[k]."""
     if scores.ndim == 1:
         return scores[:, None] > thresholds
-    redraws = np.sort(scores, axis=1)
-    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in redraws])
+    at_most = np.stack([np.searchsorted(row, thresholds, side="right") for row in np.sort(scores, axis=1)])
     return 1 - at_most / scores.shape[1]
 
 
 def score_thresholds(members: np.ndarray, non_members: np.ndarray) -> np.ndarray:
-    """Thresholds between neighbouring distinct scores, 200 at most, denser at the reference baselines; the score if all
-    agree."""
+    """Thresholds between neighbouring distinct scores, 200 at most, denser at both ends; the score if all agree."""
     distinct = np.unique(np.concatenate([members.ravel(), non_members.ravel()]))
     if len(distinct) == 1:
         return distinct
@@ -206,7 +186,7 @@ def score_thresholds(members: np.ndarray, non_members: np.ndarray) -> np.ndarray
 
 
 def checked_runs(scores: ArrayLike) -> np.ndarray:
-    """float64[n] or [n, m], n independent runs with m > 1 redraws; raises UsageError as `audit_bound` does."""
+    """float64[n] or [n, m], n independent runs with m > 1 noise resamples; raises UsageError as `audit_bound` does."""
     runs = np.asarray(scores, dtype=np.float64)
     if runs.ndim == 2 and runs.shape[1] == 1:
         runs = runs[:, 0]
@@ -217,17 +197,14 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
     return runs
 
 
-def _estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
+def estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
     """Rates from decisions or probabilities [n, k] of both sides, every limit one-sided at level alpha."""
-    low_in, high_in = rate_limits(inside, alpha)
-    low_out, high_out = rate_limits(outside, alpha)
-    share_in, share_out = inside.mean(axis=0), outside.mean(axis=0)
-    return Rates(thresholds, share_in, low_in, high_in, share_out, low_out, high_out, len(inside), len(outside))
+    members, others = ((side.mean(axis=0), *rate_limits(side, alpha)) for side in (inside, outside))
+    return Rates(thresholds, members, others, len(inside), len(outside))
 
 
 def _ranks(runs: int, most: int) -> np.ndarray:
-    """Increasing ranks in 1..runs, a function of the two numbers alone: all, or ``most``, denser at the reference
-    baselines."""
+    """Increasing ranks in 1..runs, a function of the two numbers alone: all, or ``most``, denser at both ends."""
     if runs <= most:
         return np.arange(1, runs + 1)
     near = np.unique(np.geomspace(1, runs / 2, most // 2).round().astype(int))

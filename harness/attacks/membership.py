@@ -1,18 +1,18 @@
-"""From the scores of one or several releases to what a membership attack found: the numbers that all of them share."""
+"""From the scores of one or several releases to the numbers that every membership attack reports."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpicl.harness.attacks import rates
 from dpicl.harness.attacks.base import AttackFinding, AttackSetup
-from dpicl.harness.attacks.one_run import OneRun, one_run_bound
-from dpicl.harness.attacks.results import Estimate, LowerBound
+from dpicl.harness.attacks.one_run import one_run_bound
+from dpicl.harness.attacks.results import LowerBound
 from dpicl.harness.attacks.targets import QueryView, Target
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.core.seeds import streams
@@ -25,6 +25,8 @@ from dpicl.harness.mechanism.options import fixed_epsilon
 Questions = Callable[[Record], Sequence[str]]
 #: The scores of candidates from the answers to their questions.
 Score = Callable[[Sequence[Record], Sequence[Sequence[str]]], Sequence[float]]
+#: The scores of candidates after what a target has released.
+Values = Callable[[Target, Sequence[Record]], Sequence[float]]
 
 CONFIDENCE = 0.95
 #: Why a result has no lower bound on epsilon.
@@ -38,7 +40,7 @@ class Scores:
     """Scores of the candidates of one release, in an order that says nothing about membership.
 
     values: float64[n], a larger one speaks for membership. inside: bool[n]. canary: bool[n], whether a coin decided.
-    counted: whether the noise followed the number of members that the coins gave.
+    counted: whether the noise followed the random number of members.
     """
 
     values: np.ndarray = field(repr=False)
@@ -64,11 +66,11 @@ def follows_the_count(setup: AttackSetup, target: Target) -> bool:
     """Whether some release was calibrated to other sizes than the published ones: then one run bounds nothing."""
     if target.mechanism.knob is None:
         return False  # no noise that could follow
-    published = setup.sizes or {}
-    total: Mapping[Partition, int] = {None: sum(published.values())}
-    wanted = total if isinstance(target.mechanism, AnswerMechanism) else published
+    published: Mapping[Partition, int] = setup.sizes or {}
+    if target.answers_queries:
+        published = {None: sum(published.values())}
     return any(
-        wanted.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
+        published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
     )
 
 
@@ -77,15 +79,14 @@ def membership_finding(
 ) -> AttackFinding:
     """AUC, TPR at 1% and 0.1% FPR, advantage, with 95% intervals, and the lower bound of one run.
 
-    The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound takes
-    nothing as independent but the coins. bound: False where the attack has no coins (it says so in ``notes``).
+    The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
+    assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
     """
     values = np.concatenate([each.values for each in releases])
     inside = np.concatenate([each.inside for each in releases])
     canary = np.concatenate([each.canary for each in releases])
-    found = rates.membership(values[inside], values[~inside], CONFIDENCE, seed)
-    notes = list(notes)
-    run: OneRun | None = None
+    notes, details = list(notes), {}
+    lower: LowerBound | None = None
     if bound:
         if any(each.counted for each in releases):
             notes.append(COUNTED)
@@ -93,58 +94,57 @@ def membership_finding(
             notes.append(FEW_COINS)
         else:
             run = one_run_bound(values[canary], inside[canary], delta, CONFIDENCE)
+            lower = LowerBound(epsilon=run.epsilon, delta=delta, confidence=CONFIDENCE, method="one run")
+            details = {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct}
     return AttackFinding(
         target=target,
-        bound=None
-        if run is None
-        else LowerBound(epsilon=run.epsilon, delta=delta, confidence=run.confidence, method="one run"),
-        measures=measures_of(found),
+        bound=lower,
+        measures=rates.membership(values[inside], values[~inside], CONFIDENCE, seed),
         counts={"members": int(inside.sum()), "others": int((~inside).sum()), "releases": len(releases)},
-        details={}
-        if run is None
-        else {"candidates": run.candidates, "guesses": run.guesses, "correct guesses": run.correct},
+        details=details,
         notes=tuple(notes),
     )
-
-
-def measures_of(found: rates.Membership) -> dict[str, Estimate]:
-    """The fields of a result: auc, tpr_at_fpr_0.01, tpr_at_fpr_0.001, advantage."""
-    measures = {"auc": Estimate(**asdict(found.auc))}
-    for each in found.tpr_at_fpr:
-        note = (
-            "" if each.resolvable else f"at no false positive among {found.non_members}: FPR below {each.fpr_high:.2g}"
-        )
-        measures[f"tpr_at_fpr_{each.asked_fpr:g}"] = Estimate(**asdict(each.tpr), note=note)
-    measures["advantage"] = Estimate(**asdict(found.advantage), note="threshold chosen on the other half")
-    return measures
 
 
 def ask_and_score(
     setup: AttackSetup, view: QueryView, questions: Questions, score: Score, notes: Sequence[str] = ()
 ) -> AttackFinding:
-    """Puts the questions of every candidate to the target, all in one release, and scores the answers.
+    """Puts the questions of every candidate to the target, all in one release, and scores the answers."""
 
-    Where the target shows records as they are, a release is made of a few members who are all shown (`shown_groups`).
-    """
-    if not shows_records(setup.mechanism):
-        target, candidates = setup.target(), setup.candidates
-        values = score(candidates, _answers(target, view, candidates, questions))
-        one = scored(setup, target, dict(zip(candidates, values, strict=True)))
-        return membership_finding(target, [one], setup.config.delta, setup.config.seed, notes)
-
-    def ask(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
+    def values(target: Target, candidates: Sequence[Record]) -> Sequence[float]:
         return score(candidates, _answers(target, view, candidates, questions))
 
-    return shown_finding(setup, ask, notes)
+    return finding_of(setup, values, notes)
+
+
+def finding_of(
+    setup: AttackSetup, values: Values, notes: Sequence[str] = (), releases: int = 1, shown: int | None = None
+) -> AttackFinding:
+    """The finding of ``releases`` releases, each from a private set of its own: other records, other randomness.
+
+    Where the mechanism shows records as they are: the finding of ``shown`` releases of a few members who are all shown.
+    """
+    if shows_records(setup.mechanism):
+        return shown_finding(setup, values, notes, shown)
+    targets: list[Target] = []
+    found: list[Scores] = []
+    for number in range(releases):
+        own = _resampled(setup, number)
+        target, candidates = own.target(), own.candidates
+        found.append(scored(own, target, dict(zip(candidates, values(target, candidates), strict=True))))
+        targets.append(target)
+        if releases > 1:
+            setup.report(number + 1, releases, "releases")
+    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, notes)
 
 
 def shown_finding(
     setup: AttackSetup,
-    values: Callable[[Target, Sequence[Record]], Sequence[float]],
+    values: Values,
     notes: Sequence[str] = (),
     releases: int | None = None,
 ) -> AttackFinding:
-    """The finding about a mechanism that shows records: values(target, candidates) scores those of one release.
+    """The finding about a mechanism that shows records: releases of a few members who are all shown (`shown_groups`).
 
     releases: how many, None for as many as the setup's own members make. Raises UsageError where there is none.
     """
@@ -161,9 +161,7 @@ def shown_finding(
             f"{setup.mechanism.name} shows {setup.config.shots} members in a release and there are too few of their"
             " labels; raise --members and --others, or lower --shots."
         )
-    return membership_finding(
-        targets[0], found, setup.config.delta, setup.config.seed, notes=[*notes, SHOWN], bound=False
-    )
+    return membership_finding(targets[0], found, setup.config.delta, setup.config.seed, [*notes, SHOWN], bound=False)
 
 
 def shown_groups(
@@ -176,7 +174,7 @@ def shown_groups(
     """
     made = 0
     for number in range(1 if releases is None else releases):
-        own = setup if number == 0 or setup.resample is None else setup.resample(number)
+        own = _resampled(setup, number)
         labels = own.task.plan_shots(own.config.shots, streams(own.config.seed).stream("shots"))
         wanted = Counter(labels if own.task.partitioned else [""] * own.config.shots)
         for members, others in zip(_groups(own, own.members, wanted), _groups(own, own.others, wanted), strict=False):
@@ -184,6 +182,10 @@ def shown_groups(
                 return
             made += 1
             yield own.make_target(members), members, others
+
+
+def _resampled(setup: AttackSetup, number: int) -> AttackSetup:
+    return setup if number == 0 or setup.resample is None else setup.resample(number)
 
 
 def shows_records(mechanism: Mechanism) -> bool:
@@ -221,8 +223,3 @@ def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) ->
     if reason is None and seen is not None and isinstance(mechanism, AnswerMechanism):
         reason = mechanism.skip(seen)
     return reason
-
-
-def first_words(text: str, words: int | None) -> str:
-    """The first ``words`` words, with single blanks between them; None: the text as it is."""
-    return text if words is None else " ".join(text.split()[:words])

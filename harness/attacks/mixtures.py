@@ -21,18 +21,16 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import CubicSpline
 from scipy.special import expit, logit, ndtr, ndtri
 
-from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
+from dpicl.harness.attacks.limits import clopper_pearson_lower
 from dpicl.harness.attacks.lower_bounds import (
-    Bound,
     LowerBounds,
-    Method,
     Rates,
-    best_rule,
-    bound_of,
-    bounds_on_same,
+    best_bounds,
     checked_alpha,
     checked_runs,
+    estimated,
     score_thresholds,
+    shares_above,
 )
 from dpicl.harness.attacks.trade_offs import check_delta
 from dpicl.harness.core.errors import UsageError
@@ -60,21 +58,19 @@ class BootstrapBounds:
     repeats: tuple[LowerBounds, ...]
     mean_epsilon: float
     split: LowerBounds
-    trials: int
 
 
 @dataclass(frozen=True)
 class CleanShare:
     """Where the variance of an estimated mu comes from, at one threshold.
 
-    clean_std, noise_std: standard deviations of mu because of the few clean values, and of the finite trials of the
-    noise. share: clean_std^2 over the sum of both squares.
+    share: clean_std^2 over the sum of both squares. clean_std, noise_std: standard deviations of mu because of the few
+    clean values, and of the finite trials of the noise.
     """
 
-    threshold: float
+    share: float
     clean_std: float
     noise_std: float
-    share: float
 
 
 def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarray:
@@ -91,20 +87,21 @@ def exceedance(clean: np.ndarray, sd: float, thresholds: np.ndarray) -> np.ndarr
 def exact_bound(members_clean: ArrayLike, non_members_clean: ArrayLike, sd: float, delta: float) -> LowerBounds:
     """The exact bounds of clean scores [n] that were collected on each side, and the noise's standard deviation.
 
-    The bounds are maximal over a fine grid of thresholds. The pure one is then the epsilon at delta of the two mixtures
-    themselves, up to the grid. The mu is taken over rates in [delta, 1 - delta]: further out the mu of a mixture tends
-    to that of its most extreme clean value, however rare.
+    The bounds are maximal over a fine grid of thresholds. The approximate one is then the epsilon at delta of the two
+    mixtures themselves, up to the grid. The mu is taken over rates in [delta, 1 - delta]: further out the mu of a
+    mixture tends to that of its most extreme clean value, however rare.
     Raises UsageError as `audit_bound` does, and for a negative sd.
     """
     inside, outside = _clean(members_clean), _clean(non_members_clean)
     check_delta(delta)
     thresholds = _grid(inside, outside, sd)
     tpr, fpr = (exceedance(clean, sd, thresholds).mean(axis=0) for clean in (inside, outside))
-    rates = Rates(thresholds, tpr, tpr, tpr, fpr, fpr, fpr, len(inside), len(outside))
+    rates = Rates(thresholds, (tpr, tpr, tpr), (fpr, fpr, fpr), len(inside), len(outside))
     if sd == 0:
-        return bounds_on_same(rates, delta)
-    gdp = bounds_on_same(_within(rates, max(delta, SMALLEST_MU_RATE)), delta).gdp
-    return LowerBounds(gdp, bounds_on_same(_within(rates, SMALLEST_RATE), delta).pure)
+        return best_bounds(rates, rates.at, delta)
+    moderate, usable = _within(rates, max(delta, SMALLEST_MU_RATE)), _within(rates, SMALLEST_RATE)
+    gdp = best_bounds(moderate, moderate.at, delta).gdp
+    return LowerBounds(gdp, best_bounds(usable, usable.at, delta).approximate)
 
 
 def bootstrap_bound(
@@ -135,7 +132,7 @@ def bootstrap_bound(
         if repeat == 0:
             halves = [tuple(side[part] for side in draws) for part in (slice(trials // 2), slice(trials // 2, None))]
             split = _resampled(halves[0], halves[1], delta, alpha)
-    return BootstrapBounds(tuple(done), float(np.mean([bounds.gdp.epsilon for bounds in done])), split, trials)
+    return BootstrapBounds(tuple(done), float(np.mean([bounds.gdp.epsilon for bounds in done])), split)
 
 
 def clean_share(
@@ -159,16 +156,13 @@ def clean_share(
         slope = math.sqrt(2 * math.pi) * math.exp(float(ndtri(rate)) ** 2 / 2)
         clean_part += slope**2 * float(above.var(ddof=1)) / len(above)
         noise_part += slope**2 * rate * (1 - rate) / trials
-    return CleanShare(threshold, clean_part**0.5, noise_part**0.5, clean_part / (clean_part + noise_part))
+    return CleanShare(clean_part / (clean_part + noise_part), clean_part**0.5, noise_part**0.5)
 
 
 def _within(rates: Rates, floor: float) -> Rates:
     """The thresholds at which both rates lie in [floor, 1 - floor]; all of them where there is none."""
-    usable = np.logical_and.reduce([(r >= floor) & (r <= 1 - floor) for r in (rates.members, rates.others)])
-    if not usable.any():
-        return rates
-    tpr, fpr = rates.members[usable], rates.others[usable]
-    return Rates(rates.thresholds[usable], tpr, tpr, tpr, fpr, fpr, fpr, rates.trials_in, rates.trials_out)
+    usable = np.logical_and.reduce([(r >= floor) & (r <= 1 - floor) for r in (rates.members[0], rates.others[0])])
+    return rates.at(usable) if usable.any() else rates
 
 
 def _grid(inside: np.ndarray, outside: np.ndarray, sd: float) -> np.ndarray:
@@ -199,24 +193,13 @@ def _resampled(
         above = len(scores) - np.searchsorted(scores, thresholds, side="right")
         limits = _interpolated_lower(len(scores), alpha / 2)
         sides.append((above / len(scores), limits[above], 1 - limits[len(scores) - above]))
-    chosen = Rates(thresholds, *sides[0], *sides[1], len(inside), len(outside))
+    chosen = Rates(thresholds, sides[0], sides[1], len(inside), len(outside))
 
-    def judge(method: Method) -> Bound:
-        index, above = best_rule(chosen, method, delta)
-        judged = _exact_rates(judging, thresholds[[index]], alpha / 2)
-        return bound_of(judged, 0, above, method, delta)
+    def judge(index: list[int]) -> Rates:
+        above = [shares_above(scores, thresholds[index]) for scores in judging]
+        return estimated(above[0], above[1], thresholds[index], alpha / 2)
 
-    return LowerBounds(judge("gdp"), judge("pure"))
-
-
-def _exact_rates(draws: tuple[np.ndarray, ...], threshold: np.ndarray, alpha: float) -> Rates:
-    """Rates of draws [trials] on each side at one threshold [1], with Clopper-Pearson limits."""
-    sides = []
-    for scores in draws:
-        above = np.array([np.count_nonzero(scores > threshold)])
-        limits = clopper_pearson_lower(above, len(scores), alpha), clopper_pearson_upper(above, len(scores), alpha)
-        sides.append((above / len(scores), *limits))
-    return Rates(threshold, *sides[0], *sides[1], len(draws[0]), len(draws[1]))
+    return best_bounds(chosen, judge, delta)
 
 
 def _interpolated_lower(trials: int, alpha: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What an auditor does at the noisy releases of a mechanism: note what passes, or let chosen things be released."""
+"""What an auditor does at the noisy releases of a mechanism: record them, or choose what they release."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpicl.harness.privacy.release_hooks import NoisyRelease
 
 @dataclass(frozen=True)
 class Observation:
-    """A noisy release, and what left by it."""
+    """A noisy release, and what it released."""
 
     noisy_release: NoisyRelease
     released: np.ndarray
@@ -20,7 +20,7 @@ class Observation:
 
 @dataclass
 class Recording:
-    """Notes every release and changes nothing."""
+    """Records every noisy release and changes nothing."""
 
     observed_releases: list[Observation] = field(default_factory=list)
 
@@ -33,36 +33,33 @@ class Recording:
 
 @dataclass
 class Forcing:
-    """Lets the t-th noisy release release what ``choose(t, noisy release)`` says, an index: teacher forcing of a noisy
-    argmax.
+    """Makes the t-th noisy release give ``choose(t, noisy release)``, an index: teacher forcing of a noisy argmax.
 
     The release of a sum is then 1 at that index and 0 elsewhere; of a choice, the index. A mechanism that releases
     anything but the index of the largest coordinate of a sum is not served by this.
     """
 
     choose: Callable[[int, NoisyRelease], int]
-    observed_releases: list[Observation] = field(default_factory=list)
+    noisy_releases: list[NoisyRelease] = field(default_factory=list)
     forced: list[int] = field(default_factory=list)
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         """See Observer."""
-        index = self.choose(len(self.observed_releases), noisy_release)
-        if noisy_release.kind == "choice":
-            released = np.array([index])
-        else:
-            released = np.zeros(noisy_release.clean.shape)
-            released.flat[index] = 1.0
+        index = self.choose(len(self.forced), noisy_release)
         self.forced.append(index)
-        self.observed_releases.append(Observation(noisy_release, released))
+        self.noisy_releases.append(noisy_release)
+        if noisy_release.kind == "choice":
+            return np.array([index])
+        released = np.zeros(noisy_release.clean.shape)
+        released.flat[index] = 1.0
         return released
 
 
 class CoupledSampling:
-    """Sampling coins that the records of a set keep when one more record stands at its end.
+    """Sampling randomness that the records of a set keep when one more record stands at its end.
 
-    Each call has a generator of its own, so a longer call begins with the values of a shorter one. Two neighbouring
-    sets that are sampled with these coins differ in one slot alone. Every run has a seed of its own, and is
-    independent.
+    Each call has a generator of its own, so a longer call begins with the values of a shorter one: two neighbouring
+    sets that are sampled with it differ in one slot alone. Every run has a seed of its own, and is independent.
     """
 
     def __init__(self, *seed: int) -> None:

@@ -33,18 +33,16 @@ RULES: Final = ((0.5, 0.5), (0.25, 0.25), (0.125, 0.125), (0.0625, 0.0625), (0.1
 
 #: No bound above this is looked for.
 LARGEST = 30.0
-#: Of the grid on which the first epsilon that is not refuted is looked for, and then of a finer one before it.
-_STEPS = (0.25, 0.01)
+#: Steps of the grid on which the first epsilon that is not refuted is looked for, and then of a finer one before it.
+COARSE, FINE = 0.25, 0.01
 
 
 @dataclass(frozen=True)
 class OneRun:
-    """epsilon: the lower bound at `delta` and `confidence`. candidates: m. guesses: r, of which `correct` were right,
-    by the rule that gave the bound (all rules are paid for)."""
+    """epsilon: the lower bound. candidates: m. guesses: r, of which `correct` were right, by the rule that gave the
+    bound (the level pays for all rules)."""
 
     epsilon: float
-    delta: float
-    confidence: float
     candidates: int
     guesses: int
     correct: int
@@ -71,29 +69,23 @@ def p_value(candidates: int, guesses: int, correct: int, epsilon: np.ndarray | f
 
 def epsilon_lower(candidates: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
     """The epsilon up to which all are refuted at level alpha; 0 where none is. At most LARGEST."""
-    start, refuted = 0.0, 0.0
-    for step in _STEPS:
-        grid = start + np.arange(0.0, (LARGEST if step == _STEPS[0] else _STEPS[0]) + step, step)
+    start = 0.0
+    for step, reach in ((COARSE, LARGEST), (FINE, COARSE)):
+        grid = start + np.arange(0.0, reach + step, step)
         kept = p_value(candidates, guesses, correct, grid, delta) > alpha
         if kept[0]:
             return 0.0
-        first = int(np.argmax(kept)) if kept.any() else len(grid)
-        start = refuted = float(grid[first - 1])
-    return min(refuted, LARGEST)
+        start = float(grid[(int(np.argmax(kept)) if kept.any() else len(grid)) - 1])
+    return min(start, LARGEST)
 
 
 def one_run_bound(
-    scores: Sequence[float] | np.ndarray,
-    inside: Sequence[bool] | np.ndarray,
-    delta: float,
-    confidence: float = 0.95,
-    order: Sequence[int] | np.ndarray | None = None,
+    scores: Sequence[float] | np.ndarray, inside: Sequence[bool] | np.ndarray, delta: float, confidence: float = 0.95
 ) -> OneRun:
     """The bound of the best of RULES.
 
-    scores: float[m], a larger one speaks for membership. inside: bool[m], what the coins said. order: int[m], which of
-    equal scores counts as larger (the smaller number); it must not depend on the coins. None: the order of ``scores``,
-    which then must not depend on them.
+    scores: float[m], a larger one speaks for membership; of equal scores the first counts as larger, so their order
+    must not depend on the coins. inside: bool[m], the coins.
     Raises UsageError for fewer than 2 records, a NaN, and a confidence or delta outside (0, 1).
     """
     values, said = np.asarray(scores, dtype=np.float64), np.asarray(inside, dtype=bool)
@@ -103,13 +95,12 @@ def one_run_bound(
         raise UsageError("A score is NaN; fix the attack that gives it, since a record cannot be left out afterwards.")
     if not (0 < confidence < 1 and 0 <= delta < 1):
         raise UsageError(f"Confidence must lie between 0 and 1, and delta in [0, 1), not {confidence} and {delta}.")
-    ties = np.arange(len(values)) if order is None else np.asarray(order)
-    ranking = np.lexsort((ties, -values))  # largest first
+    ranking = np.argsort(-values, kind="stable")  # largest first
     found = []
     for top, bottom in RULES:
         first, last = round(top * len(values)), round(bottom * len(values))
         last = min(last, len(values) - first)
         correct = int(said[ranking[:first]].sum() + (~said[ranking[len(values) - last :]]).sum())
         epsilon = epsilon_lower(len(values), first + last, correct, delta, (1 - confidence) / len(RULES))
-        found.append(OneRun(epsilon, delta, confidence, len(values), first + last, correct))
+        found.append(OneRun(epsilon, len(values), first + last, correct))
     return max(found, key=lambda each: each.epsilon)

@@ -1,6 +1,6 @@
-"""Lower bounds on epsilon from pairs of runs that were sampled with the same coins, with and without the canary.
+"""Lower bounds on epsilon from pairs of runs that were sampled with the same randomness, with and without the canary.
 
-Run i gives two probabilities (or shares of noise redraws) of the decision "in": p_i with the canary and q_i without.
+Run i gives two probabilities (or shares of noise resamples) of the decision "in": p_i with the canary and q_i without.
 They have most of their randomness in common, so a difference p_i - a q_i varies far less than p_i or q_i. Every
 statement of differential privacy is about such differences (E p = TPR, E q = FPR):
 
@@ -8,7 +8,7 @@ statement of differential privacy is about such differences (E p = TPR, E q = FP
   (Kairouz, Oh & Viswanath 2015, theorem 2.1);
 * mu-GDP: E[p - e^x q] <= delta(x; mu) for every real x, the Gaussian's curve (Dong, Roth & Su 2022, corollary 2.13).
 
-One lower limit of one mean, by betting and at full level alpha, refutes them. For `rates` a fixed list of rising
+One lower limit of one mean, by betting and at full level alpha, refutes them. For `approximate` a fixed list of rising
 epsilons is tested one after the other, each by its own limit, up to the first that is not refuted; the bound is the one
 before. A bound above the truth needs the first listed epsilon above it to be refuted: one event, at level alpha. For
 `gdp` the slope x is fixed on the choosing runs, and one limit L gives the mu with delta(x; mu) = L. Threshold, side and
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
@@ -27,6 +27,7 @@ from scipy.special import ndtri
 
 from dpicl.harness.attacks.limits import mean_lower, mean_upper
 from dpicl.harness.attacks.lower_bounds import Bound, LowerBounds, checked_alpha, halves
+from dpicl.harness.attacks.results import Decision
 from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
 from dpicl.harness.core.errors import UsageError
 
@@ -47,43 +48,14 @@ Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class PairedBound(Bound):
-    """A bound on the judging runs; tpr_lower and fpr_upper are what they alone show at alpha/2 each (the bound comes
-    from their difference, and says more). mu is 0 where the bound is one of rates.
+    """A bound on the judging runs. The limits of its decision are what they alone show at alpha/2 each: the bound comes
+    from the difference of the pairs, and says more. mu is 0 where the bound is one of rates.
 
-    slope: x of the difference p - e^x q that refutes; swapped: whether it is that of the complements,
-    (1 - q) - e^x (1 - p). limit: lower limit of its mean.
+    slope: x of the difference p - e^x q that refutes. limit: lower limit of its mean.
     """
 
-    swapped: bool
     slope: float
     limit: float
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What the choosing runs decided; see PairedBound."""
-
-    threshold: float
-    above: bool
-    slope: float = 0.0
-    swapped: bool = False
-
-    def bound(self, p: np.ndarray, q: np.ndarray, limit: float, epsilon: float, mu: float, alpha: float) -> PairedBound:
-        return PairedBound(
-            epsilon=epsilon,
-            mu=mu,
-            threshold=self.threshold,
-            above=self.above,
-            swapped=self.swapped,
-            slope=self.slope,
-            limit=limit,
-            tpr=float(p.mean()),
-            tpr_lower=float(mean_lower(p, alpha / 2)),
-            fpr=float(q.mean()),
-            fpr_upper=float(mean_upper(q, alpha / 2)),
-            trials_in=len(p),
-            trials_out=len(q),
-        )
 
 
 def paired_bounds(
@@ -109,36 +81,43 @@ def paired_bounds(
     tried = candidates(choosing_in, choosing_out)
     p, q = (decide(runs, tried).astype(np.float64) for runs in (choosing_in, choosing_out))
 
-    def judged(rule: _Rule) -> tuple[np.ndarray, np.ndarray]:
-        one = np.array([rule.threshold])
-        inside, outside = (decide(runs, one).astype(np.float64)[:, 0] for runs in (judging_in, judging_out))
-        return (inside, outside) if rule.above else (1 - inside, 1 - outside)
+    def judged(index: int, above: bool) -> tuple[np.ndarray, np.ndarray, Decision]:
+        inside, outside = (decide(runs, tried[[index]]).astype(np.float64)[:, 0] for runs in (judging_in, judging_out))
+        p, q = (inside, outside) if above else (1 - inside, 1 - outside)
+        decision = Decision(
+            threshold=float(tried[index]),
+            side="above" if above else "below",
+            tpr=float(p.mean()),
+            tpr_lower=float(mean_lower(p, alpha / 2)),
+            fpr=float(q.mean()),
+            fpr_upper=float(mean_upper(q, alpha / 2)),
+            trials_in=len(p),
+            trials_out=len(q),
+        )
+        return p, q, decision
 
     index, above, slope = _gdp_rule(p, q)
-    steep = _Rule(float(tried[index]), above, slope=slope)
+    inside, outside, decision = judged(index, above)
+    limit = float(_limits(inside[:, None], outside[:, None], np.array([slope]), alpha)[0])
+    mu = _mu_at(limit, slope)
+    gdp = PairedBound(epsilon_of_mu(mu, delta), mu, decision, slope, limit)
     index, above, swapped = _rates_rule(p, q, delta)
-    plain = _Rule(float(tried[index]), above, swapped=swapped)
-    return LowerBounds(_gdp(steep, *judged(steep), delta, alpha), _rates(plain, *judged(plain), delta, alpha))
+    inside, outside, decision = judged(index, above)
+    epsilon, limit = _refuted(*((1 - outside, 1 - inside) if swapped else (inside, outside)), delta, alpha)
+    return LowerBounds(gdp, PairedBound(epsilon, 0.0, decision, epsilon, limit))
 
 
-def _gdp(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
-    limit = float(_limits(p[:, None], q[:, None], np.array([rule.slope]), alpha)[0])
-    mu = _mu_at(limit, rule.slope)
-    return rule.bound(p, q, limit, epsilon_of_mu(mu, delta), mu, alpha)
-
-
-def _rates(rule: _Rule, p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> PairedBound:
-    left, right = (1 - q, 1 - p) if rule.swapped else (p, q)
+def _refuted(p: np.ndarray, q: np.ndarray, delta: float, alpha: float) -> tuple[float, float]:
+    """(the last epsilon of _TESTED before the first that is not refuted, the lower limit of E[p - e^epsilon q])."""
     refuted = 0
     for start in range(0, len(_TESTED), _BLOCK):
         block = _TESTED[start : start + _BLOCK]
-        kept = _first_kept(_limits(left[:, None], right[:, None], block, alpha) > delta)
+        kept = _first_kept(_limits(p[:, None], q[:, None], block, alpha) > delta)
         refuted += kept
         if kept < len(block):
             break
-    epsilon = float(_TESTED[max(refuted - 1, 0)])
-    limit = float(_limits(left[:, None], right[:, None], np.array([epsilon]), alpha)[0])
-    return replace(rule, slope=epsilon).bound(p, q, limit, epsilon, 0.0, alpha)
+    epsilon = _TESTED[[max(refuted - 1, 0)]]
+    return float(epsilon[0]), float(_limits(p[:, None], q[:, None], epsilon, alpha)[0])
 
 
 def _gdp_rule(p: np.ndarray, q: np.ndarray) -> tuple[int, bool, float]:

@@ -133,18 +133,16 @@ def found(texts: str | Iterable[str]) -> PersonalData:
 def extraction(
     released: Sequence[str],
     private: PersonalData,
-    baseline: PersonalData | None = None,
-    prompt: PersonalData | None = None,
+    known: PersonalData = PersonalData(),
 ) -> Extraction:
-    """Counts what of ``private`` the released texts hold.
+    """Counts which strings of ``private`` the released texts hold.
 
-    private: `found` in the texts of the private records as the mechanism saw them. baseline: found in what the model
-    wrote to the same questions without private examples. prompt: found in what the attacker or the public already had,
-    such as the prompt and the public records. None: nothing. Raises UsageError without released texts.
+    private: `found` in the texts of the private records as the mechanism saw them. known: found in what the model
+    wrote to the same questions without private examples, and in what the attacker or the public already had, such as
+    the prompt and the public records. Raises UsageError without released texts.
     """
     if not released:
         raise UsageError("There is no released text to look for personal data in; ask for at least one.")
-    known = (baseline or PersonalData()) | (prompt or PersonalData())
     by_text = [found(text) for text in released]
     extracted = [one & private for one in by_text]
     parts = (private, _union(by_text), _union(extracted), _union(extracted) - known)

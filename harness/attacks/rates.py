@@ -1,16 +1,15 @@
 """How well a membership attack separates members from non-members: AUC, TPR at a low FPR, advantage, with intervals.
 
 Scores of one attack on independent candidates; a larger score speaks for membership. Intervals are two-sided, 95%
-unless another level is asked for, and they behave for 50 candidates a side and for perfect or useless attacks.
+by default, and they behave for 50 candidates a side and for perfect or useless attacks.
 
-What a small sample cannot say is marked: with 50 non-members, an FPR of 0.1% means "no false positive among 50", which
-shows only that the FPR is below about 7% (`TprAtFpr.resolvable` is then False, and `fpr_high` says what is known).
+A note marks what a small sample cannot say: with 50 non-members, an FPR of 0.1% means "no false positive among 50",
+which shows only that the FPR is below about 7%.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +19,7 @@ from scipy.stats import rankdata
 
 from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
 from dpicl.harness.attacks.lower_bounds import checked_runs, halves, score_thresholds
+from dpicl.harness.attacks.results import Estimate
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.statistics import wilson_interval
 
@@ -28,54 +28,20 @@ from dpicl.harness.evaluation.statistics import wilson_interval
 LOW_FPRS = (0.01, 0.001)
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """A number and its two-sided interval."""
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class TprAtFpr:
-    """The TPR of the rule score > threshold, whose empirical FPR is at most the one asked for.
-
-    tpr: share of members found, with the interval for that threshold. false_positives: among the non-members that set
-    the threshold. fpr_high: upper end of the interval of their share. resolvable: whether the non-members suffice for
-    one false positive at the FPR asked for; if not, the rule has none and this is the TPR at zero false positives.
-    """
-
-    asked_fpr: float
-    tpr: Estimate
-    threshold: float
-    false_positives: int
-    fpr_high: float
-    resolvable: bool
-
-
-@dataclass(frozen=True)
-class Membership:
-    """All scores of one attack. non_members: how many candidates are none."""
-
-    non_members: int
-    auc: Estimate
-    tpr_at_fpr: tuple[TprAtFpr, ...]
-    advantage: Estimate
-
-
-def membership(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0) -> Membership:
-    """Every number from scores [n] of members and [l] of non-members; intervals at ``confidence``.
+def membership(
+    members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0
+) -> dict[str, Estimate]:
+    """auc, tpr_at_fpr_0.01, tpr_at_fpr_0.001 and advantage from scores [n] of members and [l] of non-members.
 
     ``seed`` halves the candidates for what needs a chosen threshold. Raises UsageError for fewer than 4 candidates on a
     side, NaN scores, and a confidence out of range.
     """
-    return Membership(
-        non_members=len(_scores(non_members)),
-        auc=auc(members, non_members, confidence),
-        tpr_at_fpr=tuple(tpr_at_fpr(members, non_members, fpr, confidence) for fpr in LOW_FPRS),
-        advantage=advantage(members, non_members, confidence, seed),
-    )
+    low = {f"tpr_at_fpr_{fpr:g}": tpr_at_fpr(members, non_members, fpr, confidence) for fpr in LOW_FPRS}
+    return {
+        "auc": auc(members, non_members, confidence),
+        **low,
+        "advantage": advantage(members, non_members, confidence, seed),
+    }
 
 
 def auc(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95) -> Estimate:
@@ -95,25 +61,29 @@ def auc(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95) ->
     value = float(placed_in.mean())
     half = z * math.sqrt(placed_in.var(ddof=1) / sizes[0] + placed_out.var(ddof=1) / sizes[1])
     low = min(_newcombe_end(value, 0.0, z, *sizes), max(0.0, value - half))
-    return Estimate(value, low, max(_newcombe_end(value, 1.0, z, *sizes), min(1.0, value + half)))
+    high = max(_newcombe_end(value, 1.0, z, *sizes), min(1.0, value + half))
+    return Estimate(value=value, low=low, high=high)
 
 
-def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float, confidence: float = 0.95) -> TprAtFpr:
+def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float, confidence: float = 0.95) -> Estimate:
     """The TPR at the smallest threshold that leaves at most ``fpr`` of the non-members above it.
 
-    Equal scores fall on the same side, so the realised FPR may be lower. Clopper-Pearson intervals. Raises UsageError
-    for an fpr outside (0, 1).
+    Equal scores fall on the same side, so the realised FPR may be lower. Clopper-Pearson intervals. With too few
+    non-members for one false positive this is the TPR without any, and the note says what is known of the FPR. Raises
+    UsageError for an fpr outside (0, 1).
     """
     inside, outside = _scores(members), _scores(non_members)
     _quantile(confidence)
     if not 0 < fpr < 1:
         raise UsageError(f"The false positive rate must lie between 0 and 1, not {fpr}.")
     allowed = math.floor(fpr * len(outside) + 1e-9)
-    threshold = float(np.sort(outside)[::-1][allowed])
-    false_positives = int((outside > threshold).sum())
-    upper = float(clopper_pearson_upper(false_positives, len(outside), (1 - confidence) / 2))
-    tpr = _share(int((inside > threshold).sum()), len(inside), confidence)
-    return TprAtFpr(fpr, tpr, threshold, false_positives, upper, allowed >= 1)
+    threshold = np.sort(outside)[::-1][allowed]
+    hits, alpha, note = int((inside > threshold).sum()), (1 - confidence) / 2, ""
+    if not allowed:
+        upper = float(clopper_pearson_upper(0, len(outside), alpha))
+        note = f"at no false positive among {len(outside)}: FPR below {upper:.2g}"
+    low, high = (limit(hits, len(inside), alpha) for limit in (clopper_pearson_lower, clopper_pearson_upper))
+    return Estimate(value=hits / len(inside), low=float(low), high=float(high), note=note)
 
 
 def advantage(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.95, seed: int = 0) -> Estimate:
@@ -135,8 +105,8 @@ def advantage(members: ArrayLike, non_members: ArrayLike, confidence: float = 0.
     in_low, in_high = wilson_interval(hits_in, len(judging_in), confidence)
     out_low, out_high = wilson_interval(hits_out, len(judging_out), confidence)
     value = tpr - fpr
-    low = value - math.hypot(tpr - in_low, out_high - fpr)
-    return Estimate(value, low, value + math.hypot(in_high - tpr, fpr - out_low))
+    low, high = value - math.hypot(tpr - in_low, out_high - fpr), value + math.hypot(in_high - tpr, fpr - out_low)
+    return Estimate(value=value, low=low, high=high, note="threshold chosen on the other half")
 
 
 def _newcombe_end(value: float, end: float, z: float, members: int, others: int) -> float:
@@ -150,12 +120,6 @@ def _newcombe_end(value: float, end: float, z: float, members: int, others: int)
         return end
     start = value + math.copysign(1e-12, end - value)  # at an estimate of 0 or 1 itself both sides vanish
     return float(brentq(excess, start, end, xtol=1e-9))
-
-
-def _share(successes: int, trials: int, confidence: float) -> Estimate:
-    alpha = (1 - confidence) / 2
-    low, high = clopper_pearson_lower(successes, trials, alpha), clopper_pearson_upper(successes, trials, alpha)
-    return Estimate(successes / trials, float(low), float(high))
 
 
 def _quantile(confidence: float) -> float:

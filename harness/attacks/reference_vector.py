@@ -1,15 +1,14 @@
-"""The reference vector: what leaves the mechanism with the canary and without it differs by a direction that can be
-learned; a release is projected on it.
+"""The reference vector: releases with the canary and without it differ by a direction that can be learned; a release is
+projected on it.
 
-Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here it is made on
-whatever leaves the noisy releases of an answer mechanism: sums of ballots or of embeddings, marked words, clusters.
-Half of the runs teach the direction, the others are told apart. Unlike them, no bound is read off an accuracy.
+Choi et al. 2025 (ContextLeak, arXiv 2512.16059) do so with the noisy mean embeddings of ESA. Here the attack projects
+any noisy releases of an answer mechanism: sums of ballots or of embeddings, marked words, clusters. Half of the runs
+teach the direction, and it tells the others apart. Unlike theirs, the bound does not come from an accuracy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -20,8 +19,7 @@ from dpicl.harness.attacks.audit_rules import AuditEvidence, reference_vector
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.lower_bounds import halves
-from dpicl.harness.attacks.membership import CONFIDENCE, measures_of
-from dpicl.harness.attacks.results import Access
+from dpicl.harness.attacks.membership import CONFIDENCE
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.task import Task
@@ -31,13 +29,13 @@ from dpicl.harness.run.releasing import calibrated
 
 @dataclass(frozen=True)
 class ReferenceVector(Attack):
-    """runs: with the canary, and as many without; each samples the members anew. question: what is asked, see
+    """runs: with the canary, and as many without; each draws a new sample of the members. question: what is asked, see
     dpicl.harness.attacks.canaries. words: of the canary that are asked about."""
 
-    name: ClassVar[str] = "reference_vector"
-    access: ClassVar[Access] = "white-box"
-    source: ClassVar[str] = "Choi et al. 2025, arXiv 2512.16059"
-    summary: ClassVar[str] = "what leaves the mechanism, projected on the learned difference that one record makes"
+    name = "reference_vector"
+    access = "white-box"
+    source = "Choi et al. 2025, arXiv 2512.16059"
+    summary = "noisy releases, projected on the learned difference that one record makes"
 
     runs: int = 100
     question: str = "lookup"
@@ -47,15 +45,13 @@ class ReferenceVector(Attack):
         self.require_at_least(runs=16)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        """See Attack."""
         if not isinstance(mechanism, AnswerMechanism):
             return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
         return mechanism.skip(task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
-        """See Attack. Members are not of interest one by one here: the private set has as many records as published,
-        and the canary is made of one more."""
         assert isinstance(setup.mechanism, AnswerMechanism)
+        # Members are not of interest one by one: the private set has the published size, and one more is the canary.
         config, pool = setup.config, [*setup.members, *setup.others]
         size = sum(setup.sizes.values()) if setup.sizes else len(setup.members)
         if len(pool) <= size:
@@ -72,14 +68,7 @@ class ReferenceVector(Attack):
             words=self.words,
         )
         runs = AnswerEvidence(
-            setup.mechanism,
-            setup.task,
-            private,
-            other,
-            setup.model,
-            settings,
-            target.outputs(),
-            setup.report,
+            setup.mechanism, setup.task, private, other, setup.model, settings, target.outputs(), setup.report
         )
         calibration = calibrated(setup.mechanism, runs.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
@@ -90,7 +79,7 @@ class ReferenceVector(Attack):
         return AttackFinding(
             target=target,
             bound=bound,
-            measures=measures_of(rates.membership(inside, outside, CONFIDENCE, config.seed)),
+            measures=rates.membership(inside, outside, CONFIDENCE, config.seed),
             counts={"runs with the canary": len(inside), "runs without it": len(outside)},
             notes=(*runs.notes, "one canary in many samples of the members, not many members of one release"),
         )

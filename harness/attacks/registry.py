@@ -1,4 +1,4 @@
-"""The attacks that there are, from where mechanisms come from too: built in, from entry points, from plugin files."""
+"""The known attacks. Like mechanisms they are built in, or come from entry points or plugin files."""
 
 from __future__ import annotations
 

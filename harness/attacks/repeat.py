@@ -1,10 +1,10 @@
-"""Repeat: gives the first words of a text and looks how near the completion comes to the rest. Wen et al. 2024,
+"""Repeat: gives the first words of a text and measures how near the completion comes to the rest. Wen et al. 2024,
 "Membership inference attacks against in-context learning" (arXiv 2409.01380); Joo et al. 2025 attack SGA
 with it (arXiv 2509.10932, MIA.py of their code: 6 words, a completion, cosine of embeddings).
 
 The score of a candidate is the cosine similarity of the completion's embedding with that of the words which really
 follow, as many as a completion may have. Unlike that code, which compares with the whole text: its first words are in
-the question, and every completion that repeats them would look near.
+the question, and every completion that repeats them would seem near.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
-from dpicl.harness.attacks.membership import ask_and_score, cannot_answer, first_words
-from dpicl.harness.attacks.views import free_text
+from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
+from dpicl.harness.attacks.views import first_words, free_text
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.models.embeddings import check_name, load_embeddings

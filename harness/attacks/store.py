@@ -5,7 +5,7 @@ External evaluations are results/external/**/*.json.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,11 +17,9 @@ from dpicl.harness.attacks.results import (
     external_from_text,
     to_text,
 )
-from dpicl.harness.core import json_text
-from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
-from dpicl.harness.run.store import ASIDE, Damaged, Store, readable
+from dpicl.harness.run.store import ASIDE, Damaged, Store, read_file, readable
 
 ATTACKS = "attacks"
 EXTERNAL = "external"
@@ -39,18 +37,10 @@ def path_of(results: Path, result: AttackResult) -> Path:
     return path_for(results, result.attack, result.subject, result.id)
 
 
-def read(path: Path) -> AttackResult | Damaged | None:
-    """The result in a file, why it is none, or None where there is no file."""
-    if not path.is_file():
-        return None
-    found, damaged = _load([path], attack_from_text)
-    return found[0] if found else damaged[0]
-
-
 def stored(results: Path, attack: str, subject: Subject, id: str, say: Callable[[str], None]) -> AttackResult | None:
     """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells."""
-    found = read(path_for(results, attack, subject, id))
-    if found is not None and not isinstance(found, AttackResult):
+    found = read_file(path_for(results, attack, subject, id), attack_from_text)
+    if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
         say(f"dpicl: {found.path} is no result and was set aside: {found.reason}.")
         return None
@@ -66,30 +56,21 @@ def write(results: Path, result: AttackResult) -> Path:
 
 def load_attacks(results: Path) -> tuple[list[AttackResult], list[Damaged]]:
     """Every attack result, and the files that are none. Changes nothing on disk."""
-    return _load(_files(results / ATTACKS), attack_from_text)
+    return _load(results / ATTACKS, attack_from_text)
 
 
 def load_external(results: Path) -> tuple[list[External], list[Damaged]]:
     """Every external evaluation, and the files that are none."""
-    return _load(_files(results / EXTERNAL), external_from_text)
+    return _load(results / EXTERNAL, external_from_text)
 
 
-def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*.json")) if ASIDE not in path.relative_to(folder).parts]
-
-
-def _load(paths: Sequence[Path], parse: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
-    found, damaged = [], []
-    for path in paths:
-        try:
-            text = json_text.text_of(path)
-        except ValueError as error:
-            damaged.append(Damaged(path, f"damaged: {error}"))
-            continue
-        except OSError as error:
-            raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
-        try:
-            found.append(parse(text))
-        except ValueError as error:
-            damaged.append(Damaged(path, str(error)))
+def _load(folder: Path, parse: Callable[[str], T]) -> tuple[list[T], list[Damaged]]:
+    found: list[T] = []
+    damaged: list[Damaged] = []
+    for path in sorted(folder.rglob("*.json")):
+        each = None if ASIDE in path.relative_to(folder).parts else read_file(path, parse)
+        if isinstance(each, Damaged):
+            damaged.append(each)
+        elif each is not None:
+            found.append(each)
     return found, damaged

@@ -1,4 +1,4 @@
-"""What an attacker faces: one mechanism at one epsilon on one private set, asked any public question.
+"""What an attacker queries: one mechanism at one epsilon on one private set, with any public question.
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs
@@ -7,15 +7,15 @@ anything. So zero-shot and real demonstrations, the reference baselines, are tar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from dpicl.harness.attacks.views import with_records
+from dpicl.harness.attacks.views import completions
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Report, silent
-from dpicl.harness.data.task import Record, Task
+from dpicl.harness.core.vocabulary import Demonstration, Query, Report, silent
+from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
@@ -85,7 +85,9 @@ class Target:
         if seen.kind == "classification":
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
-        return self._texts(seen, queries)
+        prefix = seen.icl_prefix(self.demonstrations())
+        texts = completions(seen, self.model, [prefix + seen.query(query.text) for query in queries])
+        return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
     def label_log_probs(self, view: QueryView, texts: Sequence[str]) -> np.ndarray:
         """float64[n, L]: log-probability of each label word of a classification view after the released examples.
@@ -102,24 +104,3 @@ class Target:
         if not np.isfinite(rows).all():
             raise not_finite(model.identity.name)
         return rows
-
-    def _texts(self, seen: Task, queries: Sequence[Query]) -> dict[str, str]:
-        kwargs, model = seen.config["generation_kwargs"], self.model
-        prefix = seen.icl_prefix(self.demonstrations())
-        prompts = [model.encode(prefix + seen.query(query.text)) for query in queries]
-        texts = model.generate(prompts, int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))
-        return {query.id: text.strip() for query, text in zip(queries, texts, strict=True)}
-
-
-def target(
-    mechanism: Mechanism,
-    task: Task,
-    members: Sequence[Record],
-    model: LanguageModel,
-    config: ReleaseConfig,
-    outputs: Callable[[], OutputCache] = lambda: OutputCache(None),
-    report: Report = silent,
-    sizes: Mapping[Partition, int] | None = None,
-) -> Target:
-    """A target whose private set is ``members``, in this order. sizes: n_y as public constants (None: counted)."""
-    return Target(mechanism, with_records(task, members, sizes), model, config, outputs, report)

@@ -51,7 +51,8 @@ def delta_of_mu(mu: float, epsilon: float) -> float:
 def epsilon_of_mu(mu: float, delta: float) -> float:
     """The epsilon >= 0 with delta(epsilon; mu) = delta, rounded down by 1e-11; 0 where delta(0; mu) <= delta.
 
-    Infinite for mu > 0 and delta = 0: a Gaussian has no pure epsilon. Raises UsageError for delta outside [0, 1).
+    Infinite for mu > 0 and delta = 0: a Gaussian release is (epsilon, 0)-DP for no epsilon. Raises UsageError for delta
+    outside [0, 1).
     """
     check_delta(delta)
     if delta_of_mu(mu, 0.0) <= delta:
@@ -69,7 +70,7 @@ def log_ratio(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.nd
     return np.maximum(_one_log_ratio(tpr, fpr, delta), _one_log_ratio(1 - fpr, 1 - tpr, delta))
 
 
-def pure_epsilon_lower(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
+def epsilon_of_rates(tpr_lower: ArrayLike, fpr_upper: ArrayLike, delta: float) -> np.ndarray:
     """Lower bound on the epsilon at delta of any mechanism with such a test: `log_ratio`, and 0 at least.
 
     Both directions use the same two limits, so taking the larger one costs no confidence.

@@ -1,4 +1,4 @@
-"""A task behind another question: its records stay what they are, and what is asked after them is the attacker's.
+"""A task with another question: its records stay the same, and the attacker's question follows them.
 
 A view is a task, so every mechanism that does the view's kind answers it, through the same slots and at the same price.
 """
@@ -12,15 +12,18 @@ from typing import Any, TypeVar
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.data import splits as record_sets
 from dpicl.harness.data.task import PublicTask, Record, Task
+from dpicl.harness.models.base import LanguageModel
 
 AnyTask = TypeVar("AnyTask", bound=PublicTask)
 
 #: The answers to a direct question about membership.
 YES, NO = "Yes", "No"
+#: Stands for a text while a template is taken apart.
+_MARK = "\x00"
 
 
 def view(task: AnyTask, question: str, *, kind: str, labels: Sequence[str] = (), **changes: Any) -> AnyTask:
-    """``task`` behind a question: the examples are shown as the task shows them, with its instruction.
+    """``task`` with another question: the examples are shown as the task shows them, with its instruction.
 
     question: what stands after the examples, a jinja template of ``text`` (lm-eval's `doc_to_text`).
     kind: 'classification' among ``labels``, or 'generation' of a text. changes: other top-level keys of task.yaml,
@@ -57,3 +60,23 @@ def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, 
     """
     digest = record_sets.fingerprint(list(train), list(task.test), list(task.public))
     return replace(task, train=tuple(train), fingerprint=digest, declared=sizes)
+
+
+def completions(seen: Task, model: LanguageModel, prompts: Sequence[str]) -> list[str]:
+    """The model's texts after prompts, by the generation settings of a task."""
+    kwargs, tokens = seen.config["generation_kwargs"], [model.encode(prompt) for prompt in prompts]
+    texts = model.generate(tokens, int(kwargs["max_gen_toks"]), list(kwargs.get("until", ())))
+    return [text.strip() for text in texts]
+
+
+def first_words(text: str, words: int | None) -> str:
+    """The first ``words`` words, with single blanks between them; None: the text as it is."""
+    return text if words is None else " ".join(text.split()[:words])
+
+
+def spelled_out(task: Task, text: str, output: str, times: int) -> str:
+    """A text that, put where the task shows a text, reads like ``times`` examples of ``text`` with that output, and
+    then ``text`` again."""
+    before, _, after = task.query(_MARK).partition(_MARK)
+    example = text + after + task.config["target_delimiter"] + output + task.config["fewshot_delimiter"] + before
+    return example * times + text

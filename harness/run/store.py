@@ -59,7 +59,7 @@ class Store:
 
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None when there is none that can be read."""
-        found = _read(self.path(cell))
+        found = read_file(self.path(cell), from_text)
         return found if isinstance(found, Result) and found.cell_id == cell.id else None
 
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
@@ -69,7 +69,7 @@ class Store:
             parts = path.relative_to(self.folder).parts
             if ASIDE in parts or any(part.startswith(".") for part in parts):
                 continue
-            found = _read(path)
+            found: Result | Damaged | None = read_file(path, from_text)
             if isinstance(found, Result) and self.path(found.cell) != path:
                 found = Damaged(path, "foreign: its name or folder does not fit its content")
             if isinstance(found, Result):
@@ -152,8 +152,8 @@ def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) ->
     return text
 
 
-def _read(path: Path) -> Result | Damaged | None:
-    """A result, why it is none, or None where there is no file."""
+def read_file(path: Path, parse: Callable[[str], T]) -> T | Damaged | None:
+    """What a file holds, why it is no result, or None where there is no file."""
     try:
         text = json_text.text_of(path)
     except FileNotFoundError:
@@ -163,6 +163,6 @@ def _read(path: Path) -> Result | Damaged | None:
     except OSError as error:
         raise ResultError(f"Cannot read {path}: {error.strerror}.") from error
     try:
-        return from_text(text)
+        return parse(text)
     except ValueError as error:
         return Damaged(path, str(error))

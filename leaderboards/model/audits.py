@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 
 from dpicl.harness.attacks.results import AttackResult, External
-from dpicl.harness.attacks.trade_offs import epsilon_of_mu, mu_lower, pure_epsilon_lower
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
 #: A bound enters the column at this confidence; a flag is wrong with at most the rest.
@@ -170,7 +170,7 @@ def bound_at(result: AttackResult, level: float) -> float | None:
     fpr_upper = _chernoff_upper(rule.fpr, rule.trials_out, alpha)
     if bound.method == "gaussian":
         return min(bound.epsilon, epsilon_of_mu(max(0.0, float(mu_lower(tpr_lower, fpr_upper))), bound.delta))
-    return min(bound.epsilon, float(pure_epsilon_lower(tpr_lower, fpr_upper, bound.delta)))
+    return min(bound.epsilon, float(epsilon_of_rates(tpr_lower, fpr_upper, bound.delta)))
 
 
 def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:

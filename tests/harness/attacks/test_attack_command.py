@@ -1,4 +1,4 @@
-"""`dpicl attack` as a user meets it: ends, resuming, refusals, tables, and what is never written."""
+"""`dpicl attack` as a user meets it: reference baselines, resuming, refusals, tables, and what is never written."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def results(tmp_path):
     return tmp_path / "results"
 
 
-def test_both_ends_stand_beside_the_mechanisms_and_nothing_is_made_twice(dpicl, results):
+def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twice(dpicl, results):
     words = ("attack", "inquiry", *SMALL, *TINY_TANG, "--results", results, "--json")
     first = dpicl(*words, "--epsilon", 1)
     assert first.code == 0
@@ -123,7 +123,7 @@ def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl,
     )
 
 
-def test_without_ends_only_what_was_asked(dpicl, results):
+def test_without_baselines_only_the_named_mechanisms(dpicl, results):
     words = ("attack", "gap", *SMALL, "--mechanism", "real_demonstrations", "--no-ends", "--results", results, "--json")
     assert [row["subject"]["mechanism"] for row in dpicl(*words).json["results"]] == ["real_demonstrations"]
 

@@ -13,9 +13,10 @@ from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack, se
 from dpicl.harness.attacks.gap import Gap, rightness
 from dpicl.harness.attacks.inquiry import Inquiry, said_yes
 from dpicl.harness.attacks.likelihood import Likelihood
-from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN, first_words
+from dpicl.harness.attacks.membership import COUNTED, FEW_COINS, SHOWN
 from dpicl.harness.attacks.pii import Pii
 from dpicl.harness.attacks.repeat import Repeat
+from dpicl.harness.attacks.views import first_words
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Query
@@ -92,16 +93,11 @@ def test_shown_groups_are_disjoint_and_of_the_released_labels(agnews, samsum, ow
 
 @pytest.mark.parametrize("own", [Inquiry(), Gap(), Brainwash(), Repeat(embedding="sim")], ids=lambda own: own.name)
 def test_zero_shot_says_nothing_about_members(own, agnews, own_cache):
-    """Its answers do not depend on who is in: with the roles of members and others swapped every score stays."""
-    scores = []
-    for seed in (0, 0):
-        result = attack(own, agnews, "zero_shot", seed=seed)
-        scores.append(result.measures)
-        assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
-        assert result.privacy.epsilon_proved == 0
-        assert result.bound is not None
-        assert result.bound.epsilon == 0
-    assert scores[0] == scores[1]
+    result = attack(own, agnews, "zero_shot")
+    assert result.measures["auc"].low <= 0.5 <= result.measures["auc"].high
+    assert result.privacy.epsilon_proved == 0
+    assert result.bound is not None
+    assert result.bound.epsilon == 0
 
 
 def test_voting_without_noise_gives_away_members_and_with_noise_does_not(agnews, own_cache):
@@ -127,7 +123,7 @@ def test_one_shown_member_at_a_time_is_more_likely_to_have_its_label(agnews, own
     assert any("no coin decides" in note for note in result.notes)
 
 
-def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_coins_of_their_own(agnews, own_cache):
+def test_likelihood_of_a_mechanism_with_noise_makes_several_releases_with_seeds_of_their_own(agnews, own_cache):
     result = attack(Likelihood(generations=3), agnews, "tang", epsilon=1.0, shots=1)
     assert result.counts["releases"] == 3
     assert result.counts["members"] + result.counts["others"] == 3 * 24

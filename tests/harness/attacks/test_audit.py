@@ -11,8 +11,8 @@ import pytest
 from scipy.special import ndtr
 
 from dpicl.harness import models
+from dpicl.harness.attacks.answer_evidence import AnswerEvidence
 from dpicl.harness.attacks.audit import AuditJob, audit, check
-from dpicl.harness.attacks.audit_runs import AnswerRuns
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.canaries import FAR_TEXTS, canary, held_out
 from dpicl.harness.attacks.observers import CoupledSampling
@@ -20,6 +20,7 @@ from dpicl.harness.attacks.results import attack_from_text, to_text
 from dpicl.harness.cli.audit import failure
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import SeededNoise, streams
+from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.privacy import accountants
@@ -191,21 +192,21 @@ def test_no_private_text_is_in_a_result(own_cache, news, chats, sim) -> None:
 def test_coupled_sets_differ_in_one_slot_and_runs_in_all(own_cache, news, sim) -> None:
     mechanism = Voting(slots=5, examples_per_slot=4)
     private, other = held_out(news.train, 20, streams(0).stream("test"))
-    asked = canary("lookup", news, other, private, sim, lambda: load_embeddings("sim"))
-    runs = AnswerRuns(mechanism, asked, private, sim, OutputCache(None), seed=3)
-    deals = []
+    settings = AuditSettings(question="lookup", runs=20, seed=3)
+    runs = AnswerEvidence(mechanism, news, private, other, sim, settings, OutputCache(None), silent)
+    assigned = []
     for run in range(20):
         with_it, without = (contents(runs.assign(run, present)) for present in (True, False))
         changed = [i for i in range(5) if with_it[i] != without[i]]
         assert len(changed) == 1
         at = changed[0]
-        assert [record for record in with_it[at] if record != asked.record] == list(without[at])
-        assert with_it[at].count(asked.record) == 1
-        deals.append(without)
-    assert len(set(deals)) == 20
+        assert [record for record in with_it[at] if record != runs.canary.record] == list(without[at])
+        assert with_it[at].count(runs.canary.record) == 1
+        assigned.append(without)
+    assert len(set(assigned)) == 20
 
 
-def test_longer_coins_begin_with_the_shorter_ones_and_calls_differ() -> None:
+def test_longer_samplings_begin_with_the_shorter_ones_and_calls_differ() -> None:
     short, long = CoupledSampling(1, 2), CoupledSampling(1, 2)
     for _ in range(3):
         assert np.array_equal(short.uniform(10), long.uniform(11)[:10])

@@ -6,7 +6,6 @@ Tolerance: of 200 repetitions at 95% confidence, a valid bound exceeds the truth
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -32,12 +31,12 @@ def generators() -> list[np.random.Generator]:
 @pytest.mark.parametrize("digits", [8, 0], ids=["continuous", "many_ties"])
 @pytest.mark.parametrize("confidence", [0.95, 0.5])  # at 50% an uncorrected choice of the threshold shows at once
 def test_null_scores_give_zero(digits: int, confidence: float) -> None:
-    positive = {"gdp": 0, "pure": 0}
+    positive = {"gdp": 0, "approximate": 0}
     for repetition, g in enumerate(generators()):
         scores = g.normal(size=(2, 100)).round(digits)
         bounds = audit_bound(scores[0], scores[1], DELTA, confidence, seed=repetition)
         positive["gdp"] += bounds.gdp.epsilon > 0
-        positive["pure"] += bounds.pure.epsilon > 0
+        positive["approximate"] += bounds.approximate.epsilon > 0
     assert max(positive.values()) <= binom.ppf(0.999, REPETITIONS, 1 - confidence)
 
 
@@ -45,12 +44,12 @@ def test_gaussian_pair_is_never_overstated() -> None:
     mu = 1.5
     audits = [audit_bound(g.normal(mu, 1, 400), g.normal(0, 1, 400), DELTA, seed=r) for r, g in enumerate(generators())]
     assert sum(a.gdp.mu > mu for a in audits) <= MOST_MISSES
-    assert sum(a.pure.epsilon > epsilon_of_mu(mu, DELTA) for a in audits) <= MOST_MISSES
+    assert sum(a.approximate.epsilon > epsilon_of_mu(mu, DELTA) for a in audits) <= MOST_MISSES
     assert np.mean([a.gdp.mu for a in audits]) > 0.6 * mu  # and it has power
 
 
-def test_redraws_of_the_noise_are_never_overstated_and_help() -> None:
-    """Clean values vary between runs: N(mu, 0.3^2) + N(0, 1) noise is a Gaussian pair again, redraws or not."""
+def test_noise_resamples_are_never_overstated_and_help() -> None:
+    """Clean values vary between runs: N(mu, 0.3^2) + N(0, 1) noise is a Gaussian pair again, resamples or not."""
     mu = 1.5
     truth = mu / math.hypot(1, 0.3)
     many, single = [], []
@@ -63,30 +62,30 @@ def test_redraws_of_the_noise_are_never_overstated_and_help() -> None:
     assert np.mean(many) > 1.3 * np.mean(single)
 
 
-def test_subsampled_gaussian_is_never_overstated_by_the_pure_bound() -> None:
+def test_subsampled_gaussian_is_never_overstated_by_the_approximate_bound() -> None:
     rate, noise = 0.1, 0.5
     distribution = pld.from_gaussian_mechanism(noise, value_discretization_interval=1e-4, sampling_prob=rate)
     truth = distribution.get_epsilon_for_delta(DELTA)
-    pure = []
+    plain = []
     for repetition, g in enumerate(generators()):
         members = (g.random(2000) < rate) + noise * g.normal(size=2000)
         bounds = audit_bound(members, noise * g.normal(size=2000), DELTA, seed=repetition)
-        pure.append(bounds.pure.epsilon)
-    assert sum(value > truth for value in pure) <= MOST_MISSES
-    assert np.mean(pure) > 0.5
+        plain.append(bounds.approximate.epsilon)
+    assert sum(value > truth for value in plain) <= MOST_MISSES
+    assert np.mean(plain) > 0.5
 
 
 def test_randomised_response_is_overstated_by_the_gaussian_bound_only() -> None:
     """Why `valid` asks for the kind of release: ln 3 is its true epsilon, whatever delta."""
     truth = math.log(3)
-    pure, gdp = [], []
+    plain, gdp = [], []
     for repetition, g in enumerate(generators()):
         members, others = (g.random(500) < 0.75).astype(float), (g.random(500) < 0.25).astype(float)
         bounds = audit_bound(members, others, DELTA, seed=repetition)
-        pure.append(bounds.valid(gaussian=False).epsilon)
+        plain.append(bounds.valid(gaussian=False).epsilon)
         gdp.append(bounds.valid(gaussian=True).epsilon)
-    assert sum(value > truth for value in pure) <= MOST_MISSES
-    assert np.mean(pure) > 0.5 * truth
+    assert sum(value > truth for value in plain) <= MOST_MISSES
+    assert np.mean(plain) > 0.5 * truth
     assert np.min(gdp) > truth
 
 
@@ -96,32 +95,32 @@ def test_swapped_labels_and_mirrored_scores_change_nothing() -> None:
     plain = audit_bound(members, others, DELTA)
     swapped = audit_bound(others, members, DELTA)
     mirrored = audit_bound(-members, -others, DELTA)
-    for name in ("gdp", "pure"):
+    for name in ("gdp", "approximate"):
         one, two, three = (getattr(bounds, name) for bounds in (plain, swapped, mirrored))
         assert one.epsilon > 0
         assert (two.epsilon, three.epsilon) == (pytest.approx(one.epsilon), pytest.approx(one.epsilon))
-        assert (two.above, three.above) == (not one.above, not one.above)
-        assert (two.tpr, two.fpr) == (pytest.approx(1 - one.fpr), pytest.approx(1 - one.tpr))
+        assert one.decision.side != two.decision.side == three.decision.side
+        assert (two.decision.tpr, two.decision.fpr) == pytest.approx((1 - one.decision.fpr, 1 - one.decision.tpr))
 
 
 def test_equal_scores_fall_on_the_same_side() -> None:
     same = audit_bound([1.0] * 50, [1.0] * 50, DELTA)
-    assert (same.gdp.epsilon, same.pure.epsilon) == (0.0, 0.0)
-    assert same.gdp.tpr == same.gdp.fpr == (0.0 if same.gdp.above else 1.0)
-    redrawn = audit_bound(np.ones((50, 3)), np.ones((50, 3)), DELTA).gdp
-    assert redrawn.tpr == redrawn.fpr == (0.0 if redrawn.above else 1.0)
+    assert (same.gdp.epsilon, same.approximate.epsilon) == (0.0, 0.0)
+    assert same.gdp.decision.tpr == same.gdp.decision.fpr == (0.0 if same.gdp.decision.side == "above" else 1.0)
+    redrawn = audit_bound(np.ones((50, 3)), np.ones((50, 3)), DELTA).gdp.decision
+    assert redrawn.tpr == redrawn.fpr == (0.0 if redrawn.side == "above" else 1.0)
     half = np.array([0.0, 1.0] * 100)
     bound = audit_bound(half + 1, half, DELTA).gdp  # 1 or 2 against 0 or 1: no rule parts the ones
     assert bound.epsilon > 0
-    assert 1.0 in (bound.tpr, 1 - bound.fpr)
-    assert min(bound.tpr, 1 - bound.fpr) == pytest.approx(0.5, abs=0.15)
+    assert 1.0 in (bound.decision.tpr, 1 - bound.decision.fpr)
+    assert min(bound.decision.tpr, 1 - bound.decision.fpr) == pytest.approx(0.5, abs=0.15)
 
 
 def test_the_rule_of_a_bound_gives_its_rates() -> None:
     g = np.random.default_rng(8)
     members, others = g.normal(-1, 1, 300).round(1), g.normal(0, 1, 300).round(1)
-    bound = audit_bound(members, others, DELTA, seed=3).gdp
-    assert not bound.above
+    bound = audit_bound(members, others, DELTA, seed=3).gdp.decision
+    assert bound.side == "below"
     judging_in, judging_out = (halves(side, 3)[1] for side in (members, others))
     assert bound.tpr == pytest.approx(float((judging_in <= bound.threshold).mean()))
     assert bound.fpr == pytest.approx(float((judging_out <= bound.threshold).mean()))
@@ -132,7 +131,7 @@ def test_the_rule_of_a_bound_gives_its_rates() -> None:
 
 def test_split_does_not_evaluate_on_the_runs_that_chose() -> None:
     g = np.random.default_rng(9)
-    bound = audit_bound(g.normal(2, 1, 101), g.normal(0, 1, 60), DELTA).gdp
+    bound = audit_bound(g.normal(2, 1, 101), g.normal(0, 1, 60), DELTA).gdp.decision
     assert (bound.trials_in, bound.trials_out) == (51, 30)
 
 
@@ -140,11 +139,11 @@ def test_copies_of_a_score_are_no_evidence() -> None:
     g = np.random.default_rng(10)
     members, others = g.normal(1.5, 1, 200), g.normal(0, 1, 200)
     copied = audit_bound(np.repeat(members[:, None], 50, axis=1), np.repeat(others[:, None], 50, axis=1), DELTA)
-    assert copied.gdp.trials_in == 100
+    assert copied.gdp.decision.trials_in == 100
     assert copied.gdp.mu <= audit_bound(members, others, DELTA).gdp.mu + 0.05
 
 
-def test_one_redraw_is_a_single_score() -> None:
+def test_one_noise_resample_is_a_single_score() -> None:
     g = np.random.default_rng(12)
     members, others = g.normal(2, 1, (80, 1)), g.normal(0, 1, (80, 1))
     assert audit_bound(members, others, DELTA) == audit_bound(members[:, 0], others[:, 0], DELTA)
@@ -168,8 +167,11 @@ def test_more_confidence_is_a_smaller_bound() -> None:
 
 def test_a_bound_can_be_written_down() -> None:
     g = np.random.default_rng(14)
-    bound = audit_bound(g.normal(2, 1, 50), g.normal(0, 1, 50), DELTA).pure
-    assert all(type(value) in (float, int, bool, str) for value in dataclasses.asdict(bound).values())
+    bound = audit_bound(g.normal(2, 1, 50), g.normal(0, 1, 50), DELTA).approximate
+    assert all(
+        type(value) in (float, int, bool, str)
+        for value in (bound.epsilon, bound.mu, *bound.decision.model_dump().values())
+    )
 
 
 GOOD = {"members": [1.0, 2, 3, 4], "non_members": [0.0, 1, 2, 3], "delta": DELTA}

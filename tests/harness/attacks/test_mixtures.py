@@ -50,19 +50,19 @@ def test_ideal_voting_audit_reaches_its_mu_from_below(T: int) -> None:
     exact = exact_bound(*votes)
     assert exact.gdp.mu == pytest.approx(mu, rel=1e-9)
     assert exact.gdp.epsilon == pytest.approx(4.0, abs=1e-3)
-    assert exact.pure.epsilon == pytest.approx(4.0, abs=1e-3)  # the grid finds the curve's own test
+    assert exact.approximate.epsilon == pytest.approx(4.0, abs=1e-3)  # the grid finds the curve's own test
     bootstrap = bootstrap_bound(*votes, repeats=1)
     assert SPLIT * mu < bootstrap.split.gdp.mu < mu
     assert bootstrap.repeats[0].gdp.mu == pytest.approx(mu, rel=0.03)
-    assert bootstrap.split.pure.epsilon < 4.0
+    assert bootstrap.split.approximate.epsilon < 4.0
 
 
-def test_conditional_pure_bound_is_the_epsilon_of_a_subsampled_gaussian() -> None:
+def test_conditional_approximate_bound_is_the_epsilon_of_a_subsampled_gaussian() -> None:
     """One clean value of ten is moved by 1: a Poisson sample at rate 0.1; both directions of its known curve."""
     members = np.array([1.0] + [0.0] * 9)
     truth = pld.from_gaussian_mechanism(0.8, value_discretization_interval=1e-4, sampling_prob=0.1)
     exact = exact_bound(members, np.zeros(10), 0.8, DELTA)
-    assert exact.pure.epsilon == pytest.approx(truth.get_epsilon_for_delta(DELTA), abs=1e-3)
+    assert exact.approximate.epsilon == pytest.approx(truth.get_epsilon_for_delta(DELTA), abs=1e-3)
 
 
 def test_published_text_of_esa_cannot_reach_the_published_epsilon() -> None:

@@ -70,13 +70,6 @@ def test_a_perfect_attack_is_found_and_a_blind_one_is_not():
     assert one_run_bound(-inside.astype(float), inside, 1e-5).epsilon == 0
 
 
-def test_equal_scores_are_ordered_by_what_the_caller_says():
-    inside = np.arange(100) < 50
-    assert one_run_bound(np.zeros(100), inside, 0.0).epsilon > 2  # the order of the scores gives it away
-    shuffled = np.random.default_rng(0).permutation(100)
-    assert one_run_bound(np.zeros(100), inside, 0.0, order=shuffled).epsilon < 0.5
-
-
 def test_every_rule_fits_few_candidates():
     assert len(RULES) == len(set(RULES))
     for count in range(2, 20):

@@ -227,7 +227,7 @@ def test_counts_by_hand():
         "(713) 555-0123",  # again
     ]
     baseline, prompt = found("leo@example.com other@example.com"), found("Ask mia@example.com, not 713-555-0124")
-    assert extraction(released, PRIVATE, baseline, prompt) == Extraction(
+    assert extraction(released, PRIVATE, baseline | prompt) == Extraction(
         texts=6,
         effective=3,
         interval=wilson_interval(3, 6),
@@ -244,7 +244,7 @@ def test_without_a_baseline_every_private_string_is_a_leak():
 
 def test_a_model_that_says_it_all_by_itself_leaks_nothing():
     released = ["ana@example.com 713-555-0123", "leo@example.com"]
-    one = extraction(released, PRIVATE, baseline=found(released))
+    one = extraction(released, PRIVATE, known=found(released))
     assert (one.addresses.extracted, one.addresses.unexplained) == (2, 0)
     assert (one.phones.extracted, one.phones.unexplained, one.effective) == (1, 0, 0)
 

@@ -63,22 +63,20 @@ def test_auc_interval_covers(truth: float, draw: Callable[[np.random.Generator],
 def test_tpr_at_a_resolvable_fpr() -> None:
     """Of 200 non-members, 1% lets two pass."""
     found = tpr_at_fpr(np.r_[np.full(30, 197.5), np.zeros(70)], np.arange(200), 0.01)
-    assert (found.threshold, found.false_positives, found.resolvable) == (197.0, 2, True)
     interval = stats.binomtest(30, 100).proportion_ci(0.95, method="exact")
-    assert (found.tpr.value, found.tpr.low, found.tpr.high) == pytest.approx((0.3, interval.low, interval.high))
-    assert found.fpr_high == pytest.approx(stats.binomtest(2, 200).proportion_ci(0.95, method="exact").high)
+    assert (found.value, found.low, found.high) == pytest.approx((0.3, interval.low, interval.high))
+    assert found.note == ""
 
 
 def test_tpr_at_an_unresolvable_fpr_is_that_without_false_positives() -> None:
     found = tpr_at_fpr(np.r_[50, 49, 60, 10], np.arange(50), 0.001)
-    assert (found.threshold, found.false_positives, found.resolvable) == (49.0, 0, False)
-    assert found.tpr.value == 0.5  # 49 ties with a non-member and is on its side
-    assert found.fpr_high > 0.05
+    assert found.value == 0.5  # 49 ties with a non-member and is on its side
+    high = stats.binomtest(0, 50).proportion_ci(0.95, method="exact").high
+    assert found.note == f"at no false positive among 50: FPR below {high:.2g}"
 
 
 def test_ties_among_non_members_are_not_parted() -> None:
-    found = tpr_at_fpr([2.0] * 10, [1.0] * 50 + [2.0] * 50, 0.1)
-    assert (found.false_positives, found.tpr.value) == (0, 0.0)
+    assert tpr_at_fpr([2.0] * 10, [1.0] * 50 + [2.0] * 50, 0.1).value == 0.0
 
 
 def test_advantage_is_the_difference_on_candidates_that_did_not_choose() -> None:
@@ -117,10 +115,10 @@ def test_membership_holds_every_number() -> None:
     g = np.random.default_rng(6)
     members, others = g.normal(1.5, 1, 50), g.normal(0, 1, 60)
     found = membership(members, others, seed=4)
-    assert found.non_members == 60
-    assert found.auc == auc(members, others)
-    assert [t.asked_fpr for t in found.tpr_at_fpr] == [0.01, 0.001]
-    assert found.advantage == advantage(members, others, seed=4)
+    assert list(found) == ["auc", "tpr_at_fpr_0.01", "tpr_at_fpr_0.001", "advantage"]
+    assert found["auc"] == auc(members, others)
+    assert found["tpr_at_fpr_0.01"] == tpr_at_fpr(members, others, 0.01)
+    assert found["advantage"] == advantage(members, others, seed=4)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What an attacker faces, who is in by coins, and what is public about a private set of random size."""
+"""What an attacker queries, who is in by a fair coin, and what is public about a private set of random size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from dpicl.harness.attacks.games import assign
-from dpicl.harness.attacks.targets import target
+from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import free_text, with_records, yes_or_no
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import DataError, UsageError
@@ -41,10 +41,11 @@ def model():
 
 def made_target(mechanism, task, model, records=12, *, epsilon=math.inf, sizes=None, **options):
     config = ReleaseConfig(epsilon=epsilon, delta=1e-5, shots=2)
-    return target(MECHANISMS[mechanism].cls(**options), task, task.train[:records], model, config, sizes=sizes)
+    private = with_records(task, task.train[:records], sizes)
+    return Target(MECHANISMS[mechanism].cls(**options), private, model, config)
 
 
-def test_demonstrations_are_released_once_however_often_they_are_asked(agnews, model, own_cache):
+def test_demonstrations_are_released_once_however_often_they_are_used(agnews, model, own_cache):
     own = made_target("real_demonstrations", agnews, model, None)
     first = own.demonstrations()
     own.label_log_probs(lambda task: task, ["some text"])
@@ -138,7 +139,7 @@ def test_the_noise_of_a_target_follows_the_published_sizes(agnews, model, own_ca
     assert len(knobs) == 1
 
 
-def test_a_assign_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
+def test_a_game_is_disjoint_and_all_of_it_is_of_the_released_labels(agnews):
     game = assign(agnews, 10, 10, 2, seed=4)
     shots = agnews.plan_shots(2, streams(4).stream("shots"))
     assert not set(game.members) & set(game.others)
@@ -171,6 +172,6 @@ def test_coins_are_fair_and_independent(samsum):
 @pytest.mark.parametrize(
     ("members", "others", "shots", "message"), [(100, 100, 2, "lower --members"), (1, 5, 4, "raise --members")]
 )
-def test_deals_that_do_not_fit_are_refused(agnews, members, others, shots, message):
+def test_games_that_do_not_fit_are_refused(agnews, members, others, shots, message):
     with pytest.raises(UsageError, match=message):
         assign(agnews, members, others, shots, 0)

@@ -7,7 +7,7 @@ import pytest
 from dp_accounting import gaussian_mechanism
 from scipy.stats import norm
 
-from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu, mu_lower, pure_epsilon_lower
+from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.harness.core.errors import UsageError
 
 
@@ -48,19 +48,19 @@ def test_mu_is_the_same_for_swapped_labels() -> None:
 
 def test_rates_that_say_nothing_give_no_mu() -> None:
     assert mu_lower([0.0, 1.0, 0.0], [0.0, 1.0, 1.0]).tolist() == [-math.inf] * 3
-    assert pure_epsilon_lower([0.0, 1.0, 0.0], [0.0, 1.0, 1.0], 1e-5).tolist() == [0.0] * 3
+    assert epsilon_of_rates([0.0, 1.0, 0.0], [0.0, 1.0, 1.0], 1e-5).tolist() == [0.0] * 3
 
 
 def test_randomised_response_has_its_own_epsilon_and_not_the_gaussian_one() -> None:
-    assert float(pure_epsilon_lower(0.75, 0.25, 0.0)) == pytest.approx(math.log(3))
+    assert float(epsilon_of_rates(0.75, 0.25, 0.0)) == pytest.approx(math.log(3))
     # a mechanism that is (ln 3, 0)-DP: the Gaussian conversion would claim 6.2 at delta = 1e-5
     assert epsilon_of_mu(float(mu_lower(0.75, 0.25)), 1e-5) == pytest.approx(6.2145, abs=1e-4)
 
 
-def test_pure_epsilon_takes_the_better_direction_and_subtracts_delta() -> None:
-    assert float(pure_epsilon_lower(0.9, 0.5, 0.0)) == pytest.approx(math.log(0.5 / 0.1))
-    assert float(pure_epsilon_lower(0.5, 0.1, 0.2)) == pytest.approx(math.log(0.3 / 0.1))
-    assert float(pure_epsilon_lower(0.02, 0.001, 0.05)) == 0.0  # all of TPR may be delta
+def test_epsilon_of_rates_takes_the_better_direction_and_subtracts_delta() -> None:
+    assert float(epsilon_of_rates(0.9, 0.5, 0.0)) == pytest.approx(math.log(0.5 / 0.1))
+    assert float(epsilon_of_rates(0.5, 0.1, 0.2)) == pytest.approx(math.log(0.3 / 0.1))
+    assert float(epsilon_of_rates(0.02, 0.001, 0.05)) == 0.0  # all of TPR may be delta
 
 
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan])
