@@ -48,13 +48,7 @@ _NEXT = {
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "new",
-        "dpicl new mechanism noisy_vote --kind answers",
-        _new,
-    )
+    parser = add_command(subparsers, "new", "dpicl new mechanism noisy_vote --kind answers", _new)
     parser.choice("what", tuple(_NEXT), "of what", kind="kind of example")
     parser.add_argument("name", metavar="NAME", help="its name: letters, digits and _")
     parser.choice(

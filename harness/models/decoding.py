@@ -1,4 +1,4 @@
-"""Writing texts: which token comes next in a row, where its text ends, and what becomes of a row that breaks."""
+"""Writing texts: which token comes next in a row, where its text ends, and what happens to a row whose logits are not finite."""
 
 from __future__ import annotations
 
