@@ -1,9 +1,9 @@
 """A SQLite file that may be lost: it survives damage, a full disk, and other processes that have it open.
 
 SQLite must never see two files under one name while a process has the first of them open (its write-ahead log is found
-by name, https://sqlite.org/howtocorrupt.html, 2.4). So a damaged file is never recreated under its own name: the next one
-has the next number in its name, and the damaged one is removed. A process that still has it open goes on in the removed file,
-and moves to the new one with its next statement.
+by name, https://sqlite.org/howtocorrupt.html, 2.4). So a damaged file is never recreated under its own name: the next
+one has the next number in its name, and the damaged one is removed. A process that still has it open goes on in the
+removed file, and moves to the new one with its next statement.
 """
 
 from __future__ import annotations

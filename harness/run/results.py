@@ -335,7 +335,7 @@ def first_problem(error: ValidationError) -> str:
 
 @contextmanager
 def storable() -> Iterator[None]:
-    """Raises PluginError for a result that fits no schema: every later run would set its file aside and compute it again."""
+    """Raises PluginError for a result that fits no schema: every later run would set it aside and compute it again."""
     try:
         yield
     except ValidationError as error:
