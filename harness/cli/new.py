@@ -28,11 +28,7 @@ _NEXT = {
         f"dpicl run open --plugin {{file}} --mechanism {{name}} {_SCALE} --task agnews --epsilon 8 --seed 0",
         "dpicl board open --plugin {file}",
     ),
-    "task": (
-        "export DPICL_DATA={dir}",
-        "dpicl run {suite} --plugin {file}",
-        "dpicl board {suite} --plugin {file}",
-    ),
+    "task": ("export DPICL_DATA={dir}", "dpicl run {suite} --plugin {file}", "dpicl board {suite} --plugin {file}"),
     "attack": (
         "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8 --model sim",
         "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8",

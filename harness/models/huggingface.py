@@ -29,7 +29,7 @@ _LARGEST_SIZE, _MOST_LAYERS = 10**8, 1000
 def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> TransformersLM:
     """The model of a folder or hub id, with an optional ``@REVISION``.
 
-    Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or lacks a part of its weights.
+    Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
     """
     source, revision = _split(reference)
     folder = Path(source)

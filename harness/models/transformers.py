@@ -179,12 +179,7 @@ class TransformersLM(LanguageModel):
         return Rows(self._forward, tails, shared, self._layers, self.device, room)
 
     def _forward(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        mask: torch.Tensor | None,
-        cache: Cache | None,
-        kept: int,
+        self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None, cache: Cache | None, kept: int
     ) -> torch.Tensor:
         """logits[B, kept, V] of the last ``kept`` columns; see reading.Forward."""
         additive = None

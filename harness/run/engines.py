@@ -125,10 +125,7 @@ class Worker:
 
     def _run(self, cell: Cell, report: Report) -> Result:
         result = run_cell(
-            cell,
-            self.job.suite,
-            self.bench,
-            lambda done, total, unit: report(CellProgress(cell, done, total, unit)),
+            cell, self.job.suite, self.bench, lambda done, total, unit: report(CellProgress(cell, done, total, unit))
         )
         if cell.secure:
             result = noted(result, self.bench.task(cell))

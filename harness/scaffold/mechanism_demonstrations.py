@@ -59,11 +59,7 @@ class MyMethod(DemonstrationMechanism):
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, noisy = context.model, GaussianSum(context.knob)
         sampler = private.poisson_slots(
-            self.slots,
-            self.slots,
-            partition=private.partition_of(label),
-            releases=noisy.event,
-            times=self.tokens,
+            self.slots, self.slots, partition=private.partition_of(label), releases=noisy.event, times=self.tokens
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, None, "completion")
         text = ReleasedText(context.task, model)
