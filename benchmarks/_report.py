@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
+
+from dpicl.harness.run import manifest
 
 T = TypeVar("T")
 
@@ -54,8 +54,10 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
 
 def machine() -> dict[str, Any]:
     """The processor, its cores that this process may use, and the versions that matter for speed."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"processor": _processor(), "cores": cores, "system": platform.system(), "python": platform.python_version()}
+    here = manifest.machine()
+    return {
+        "processor": here.cpu, "cores": here.cores, "system": platform.system(), "python": platform.python_version()
+    }  # fmt: skip
 
 
 def main(run: Callable[[], dict[str, Any]]) -> int:
@@ -70,12 +72,3 @@ def main(run: Callable[[], dict[str, Any]]) -> int:
         sides = f"{result['ours_seconds']:g} s against {result['reference_seconds']:g} s"
         print(f"{result['name']}: {result['ratio']:g} times faster ({sides}), agreement: {result['agreement']}")
     return 0 if result["agreement"] else 1
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Usage,
     )
     from dpicl.harness.models.decoding import Writer
+    from dpicl.harness.models.rereading import RereadingModel
     from dpicl.harness.privacy.cluster_tree import ClusterTree
     from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian, parallel
     from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean
@@ -64,6 +65,7 @@ _PLACES = {
     "dpicl.harness.mechanism.generation": "PromptWriter ReleasedText check_positive public_log_probs public_vocabulary",
     "dpicl.harness.models.base": "Broken ChatPrompt Decoder LanguageModel ModelIdentity Prefix Tokens Usage",
     "dpicl.harness.models.decoding": "Writer",
+    "dpicl.harness.models.rereading": "RereadingModel",
     "dpicl.harness.privacy.cluster_tree": "ClusterTree",
     "dpicl.harness.privacy.events": "bounded_range_choice compose gaussian parallel",
     "dpicl.harness.privacy.primitives": "BoundedRangeChoice GaussianSum NearestToMean",

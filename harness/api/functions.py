@@ -42,7 +42,7 @@ from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.suite import made_suite
 from dpicl.harness.run.workbench import Workbench
 
-#: The name of the suite of cells that were asked for from Python; its folder below `results`.
+#: The name of the suite of cells that `evaluate` runs; its folder below `results`.
 SUITE = "python"
 
 

@@ -74,7 +74,7 @@ class Rows(Generic[Item]):
 
 
 class Results(Rows[Result]):
-    """Finished cells, in the order in which they were asked for; notes: what was skipped or failed, and why."""
+    """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
 
     def row(self, item: Result) -> dict[str, Any]:
         cell, privacy, score = item.cell, item.privacy, item.scores[item.main_metric]
@@ -137,7 +137,7 @@ def failure(result: AttackResult) -> str | None:
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
         return f"it is refuted at {bound.confidence:.0%} confidence"
     if noise_p is not None and noise_p < _IMPOSSIBLE:
-        return f"the noise that was drawn is not the noise that its noisy releases state (p = {noise_p:.1g})"
+        return f"the noise drawn does not have the distribution that its noisy releases declare (p = {noise_p:.1g})"
     return None
 
 

@@ -14,52 +14,46 @@ from dpicl.harness.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Set
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    account = add_command(
-        subparsers,
-        "account",
-        "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000",
-        _account,
+    parser = add_command(
+        subparsers, "account", "dpicl account --noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", _account
     )
-    account.add_argument(
+    parser.add_argument(
         "--family",
         type=one_of("family", tuple(FAMILIES)),
         default="gaussian",
         metavar="F",
         help=f"what one release is: {', '.join(FAMILIES)} (default: gaussian)",
     )
-    account.add_argument(
+    parser.add_argument(
         "--noise", type=positive, metavar="S", help="multiplier of a Gaussian: deviation / L2 sensitivity"
     )
-    account.add_argument(
-        "--epsilon0", type=positive, metavar="E", help="nominal epsilon, range or epsilon of a release"
-    )
-    account.add_argument("--temperature", type=positive, metavar="T", help="bounded-range: softmax of scores / T")
-    account.add_argument("--delta0", type=delta, metavar="D", help="delta of one release")
-    account.add_argument(
+    parser.add_argument("--epsilon0", type=positive, metavar="E", help="nominal epsilon, range or epsilon of a release")
+    parser.add_argument("--temperature", type=positive, metavar="T", help="bounded-range: softmax of scores / T")
+    parser.add_argument("--delta0", type=delta, metavar="D", help="delta of one release")
+    parser.add_argument(
         "--sensitivity", type=positive, metavar="X", help="what one record moves in the code that runs (default: 1)"
     )
-    account.add_argument(
+    parser.add_argument(
         "--claimed-sensitivity", type=positive, metavar="X", help="what the noise was set for (default: 1)"
     )
-    account.choice("--noise-on", NOISE_ON, "where noise of that size is drawn (default: sum)", kind="place of noise")
-    account.add_argument("--slots", type=whole(1), metavar="M", help="rows of the sum, for --noise-on slot or mean")
-    account.add_argument(
+    parser.choice("--noise-on", NOISE_ON, "where noise of that size is drawn (default: sum)", kind="place of noise")
+    parser.add_argument("--slots", type=whole(1), metavar="M", help="rows of the sum, for --noise-on slot or mean")
+    parser.add_argument(
         "--rate",
         type=rate,
         default=1.0,
         metavar="Q",
         help="sampling rate, decimal or fraction (default: 1, no sampling)",
     )
-    account.choice(
+    parser.choice(
         "--sample",
         SAMPLES,
         "a new sample for each step (default), or once for all steps",
         kind="way of sampling",
         default="each",
     )
-    account.add_argument("--steps", type=whole(1), default=1, metavar="T", help="how many releases (default: 1)")
-    account.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
+    parser.add_argument("--steps", type=whole(1), default=1, metavar="T", help="how many releases (default: 1)")
+    parser.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
 
 
 def _account(arguments: argparse.Namespace) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
 import shlex
 from collections.abc import Callable, Sequence
@@ -114,36 +115,23 @@ def number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"'{text}' is no number (decimals and fractions like 1/30000 are)") from None
 
 
-def positive(text: str) -> float:
-    """A finite number above 0."""
-    value = number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"it must be a finite number above 0, not {text}")
-    return value
+def numeric(fits: Callable[[float], bool], otherwise: str) -> Callable[[str], float]:
+    """Reads a number; the sentence ``otherwise`` refuses one that does not fit, NaN included."""
+
+    def read(text: str) -> float:
+        value = number(text)
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{otherwise}, not {text}")
+        return value
+
+    return read
 
 
-def epsilon(text: str) -> float:
-    """Above 0; 'inf' stands for no privacy."""
-    value = number(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"epsilon must be above 0 ('inf' for no privacy), not {text}")
-    return value
-
-
-def delta(text: str) -> float:
-    """Between 0 and 1, both excluded."""
-    value = number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"delta must lie between 0 and 1, both excluded, not {text}")
-    return value
-
-
-def rate(text: str) -> float:
-    """A sampling rate in (0, 1]."""
-    value = number(text)
-    if not 0 < value <= 1:
-        raise argparse.ArgumentTypeError(f"a sampling rate lies in (0, 1], not {text}")
-    return value
+positive = numeric(lambda value: 0 < value < math.inf, "it must be a finite number above 0")
+epsilon = numeric(lambda value: value > 0, "epsilon must be above 0 ('inf' for no privacy)")
+delta = numeric(lambda value: 0 < value < 1, "delta must lie between 0 and 1, both excluded")
+rate = numeric(lambda value: 0 < value <= 1, "a sampling rate lies in (0, 1]")
+confidence = numeric(lambda value: 0.5 <= value < 1, "a confidence lies in [0.5, 1)")
 
 
 def whole(least: int) -> Callable[[str], int]:
@@ -264,6 +252,13 @@ def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
     if arguments.results != DEFAULT_RESULTS:
         words += ["--results", str(arguments.results)]
     return shlex.join(words)
+
+
+def passed(function: Callable[..., Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """The flags that a function of the API takes under the same name; a flag that was not given and has no default is
+    left to the function."""
+    names = inspect.signature(function).parameters
+    return {name: value for name, value in vars(arguments).items() if name in names and value is not None}
 
 
 def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:

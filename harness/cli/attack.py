@@ -1,6 +1,4 @@
-"""`dpicl attack`: makes an attack on mechanisms, and on the reference baselines of the scale beside them; what is there
-is not made again.
-"""
+"""`dpicl attack`: runs an attack on mechanisms, and on the reference baselines beside them; results that exist stay."""
 
 from __future__ import annotations
 
@@ -29,7 +27,6 @@ Skipped = dict[str, str]
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
     parser = add_command(
         subparsers,
         "attack",
@@ -91,7 +88,7 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
 def _selected(
     arguments: argparse.Namespace, common: AttackSettings, mechanisms: dict[str, Registered]
 ) -> tuple[list[AttackJob], Skipped]:
-    """The jobs in the order of the table, with the ends first and last; and who is left out, and why."""
+    """The jobs in the order of the table, with the reference baselines first and last; and who is left out, and why."""
     names = list(dict.fromkeys(arguments.mechanism))
     given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
     first, last = BASELINES

@@ -9,17 +9,11 @@ from dpicl.harness.api.functions import audit
 from dpicl.harness.api.tables import failure
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, number, options_of, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed, whole
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "audit",
-        "dpicl audit voting --task agnews --epsilon 1 --access white-box",
-        _audit,
-    )
+    parser = add_command(subparsers, "audit", "dpicl audit voting --task agnews --epsilon 1 --access white-box", _audit)
     parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     parser.add_argument("--task", required=True, metavar="T", help="where records and prompts come from")
     parser.share("--epsilon", default=None, required=True)
@@ -41,43 +35,18 @@ def add(subparsers: Subparsers) -> None:
         type=whole(1),
         default=50,
         metavar="R",
-        help="noise draws of a run that has no formula (default: 50)",
+        help="noise resamples of a run that has no formula (default: 50)",
     )
     parser.add_argument(
         "--records", type=whole(2), metavar="N", help="private records (default: as many as a sample expects, so q = 1)"
     )
-    parser.add_argument(
-        "--confidence", type=_confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)"
-    )
+    parser.add_argument("--confidence", type=confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)")
     parser.share("--delta", "--model", "--source", "--seed", "--results", "--option", "--plugin")
 
 
-def _confidence(text: str) -> float:
-    value = number(text)
-    if not 0.5 <= value < 1:
-        raise argparse.ArgumentTypeError(f"a confidence lies in [0.5, 1), not {text}")
-    return value
-
-
 def _audit(arguments: argparse.Namespace) -> int:
-    results = audit(
-        arguments.mechanism,
-        task=arguments.task,
-        epsilon=arguments.epsilon,
-        access=arguments.access,
-        question=arguments.question,
-        runs=arguments.runs,
-        redraws=arguments.redraws,
-        records=arguments.records,
-        confidence=arguments.confidence,
-        delta=arguments.delta,
-        model=arguments.model,
-        source=arguments.source,
-        seed=arguments.seed,
-        options=options_of(arguments.mechanism, arguments.option),
-        plugins=arguments.plugin,
-        results=arguments.results,
-    )
+    options = options_of(arguments.mechanism, arguments.option)
+    results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
     if arguments.json:
         output.emit_json([result.model_dump(mode="json") for result in results])
     else:

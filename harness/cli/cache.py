@@ -19,13 +19,7 @@ from dpicl.harness.run.output_cache import Collection, clear, collections, outpu
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "cache",
-        "dpicl cache --clear --task samsum",
-        _cache,
-    )
+    parser = add_command(subparsers, "cache", "dpicl cache --clear --task samsum", _cache)
     parser.add_argument("--clear", action="store_true", help="remove them for good")
     parser.repeated("--task", "T", "only this task")
     parser.repeated("--model", "X", "only this model")

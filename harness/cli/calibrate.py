@@ -7,50 +7,32 @@ from typing import Any
 
 from dpicl.harness.api.functions import calibrate
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, passed, whole
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    calibrate = add_command(
-        subparsers,
-        "calibrate",
-        "dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000",
-        _calibrate,
+    parser = add_command(
+        subparsers, "calibrate", "dpicl calibrate tang --task agnews --epsilon 1 --delta 1e-5 --size 30000", _calibrate
     )
-    calibrate.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
-    calibrate.add_argument("--task", required=True, metavar="T", help="its published options are used")
-    calibrate.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
-    calibrate.share("--delta", "--noise", "--shots", "--source", "--option", "--plugin")
-    calibrate.add_argument(
+    parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
+    parser.add_argument("--task", required=True, metavar="T", help="its published options are used")
+    parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
+    parser.share("--delta", "--noise", "--shots", "--source", "--option", "--plugin")
+    parser.add_argument(
         "--size",
         type=whole(1),
         metavar="N",
         help="private records a class (answer mechanisms: in all; default: the task's own)",
     )
-    calibrate.add_argument(
+    parser.add_argument(
         "--queries", type=whole(1), metavar="Q", help="Q that the epsilon of an answer mechanism covers (default: 1)"
     )
-    calibrate.choice(
-        "--mode", ("proved", "paper"), "proved (default), or the accounting of the authors", default="proved"
-    )
+    parser.choice("--mode", ("proved", "paper"), "proved (default), or the accounting of the authors", default="proved")
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
-    answer = calibrate(
-        arguments.mechanism,
-        task=arguments.task,
-        epsilon=arguments.epsilon,
-        delta=arguments.delta,
-        size=arguments.size,
-        shots=arguments.shots,
-        queries=arguments.queries,
-        mode=arguments.mode,
-        noise=arguments.noise,
-        source=arguments.source,
-        options=options_of(arguments.mechanism, arguments.option),
-        plugins=arguments.plugin,
-    )
+    options = options_of(arguments.mechanism, arguments.option)
+    answer = calibrate(**passed(calibrate, arguments), options=options, plugins=arguments.plugin)
     if arguments.json:
         output.emit_json(answer)
     else:
@@ -61,7 +43,7 @@ def _calibrate(arguments: argparse.Namespace) -> int:
 def _show(answer: dict[str, Any]) -> None:
     proved = "proved" if answer["mode"] == "proved" else "by the authors' accounting"
     if answer["knob"] is None:
-        output.emit(f"{answer['mechanism']} has no knob: epsilon = {answer['epsilon_upper']:g} whatever is asked.")
+        output.emit(f"{answer['mechanism']} has no knob: epsilon = {answer['epsilon_upper']:g} whatever the target.")
         return
     output.emit(
         f"{answer['mechanism']} on {answer['task']}: {answer['knob']} = {answer['noise']:.6g}"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.paths import DEFAULT_RESULTS, cache_folder
+from dpicl.harness.core.plugins import version_of
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.task import list_tasks, load_config
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models import embeddings
-from dpicl.harness.models.embedded import preferred_dtype
+from dpicl.harness.models.weights import dtype_name, preferred_dtype
 from dpicl.harness.run import manifest
 
 #: A run of the quick suite writes less; the embedded model's cache takes about half of it.
@@ -43,25 +44,18 @@ def examine(results: Path = DEFAULT_RESULTS) -> list[Check]:
 
 
 def _software() -> Iterator[Check]:
-    version = manifest.python_version()
+    version = platform.python_version()
     yield Check("python", sys.version_info >= (3, 11), version, "" if sys.version_info >= (3, 11) else "Python 3.11")
     for name in (*manifest.PACKAGES, *_LOADERS):
         if name == embeddings.WHEEL:  # the models say how to install it
             continue
-        found = _version(name)
+        found = version_of(name)
         remedy = "make setup" if name == "dpicl-bench" else f"pip install {name}"
         needed = name != "dpicl-bench"
         yield Check(name, found is not None or not needed, found or "missing", "" if found else remedy)
     commit, dirty = manifest.commit()
     if commit is not None:
         yield Check("commit", True, commit[:12] + (" with changes" if dirty else ""))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _processor() -> Iterator[Check]:
@@ -73,27 +67,25 @@ def _processor() -> Iterator[Check]:
         return
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "none"
     yield Check("GPU", True, gpu)
-    dtype = str(preferred_dtype("cuda" if torch.cuda.is_available() else "cpu")).removeprefix("torch.")
+    dtype = dtype_name(preferred_dtype("cuda" if torch.cuda.is_available() else "cpu"))
     yield Check("number format", True, dtype)
 
 
 def _models() -> Iterator[Check]:
-    for entry in models.known():
-        there = entry["available"]
-        if there is None:
-            continue
-        remedy = "" if there else entry["get"]
-        yield Check(f"model {entry['name']}", bool(there), "installed" if there else "missing", remedy)
-    for entry in embeddings.known():
-        if entry["available"] is None:
-            continue
-        found = "installed" if entry["available"] else "missing (ESA, SGA, similarity and attacks need it)"
-        yield Check(f"embeddings {entry['name']}", True, found, "" if entry["available"] else entry["get"])
+    kinds = (
+        ("model", models.known(), ""),
+        ("embeddings", embeddings.known(), " (ESA, SGA, similarity and attacks need it)"),
+    )
+    for kind, entries, needed_by in kinds:
+        for entry in entries:
+            if (there := entry["available"]) is not None:
+                found, remedy = ("installed", "") if there else (f"missing{needed_by}", entry["get"])
+                yield Check(f"{kind} {entry['name']}", there or kind == "embeddings", found, remedy)
 
 
 def _metrics() -> Iterator[Check]:
     """METEOR matches synonyms of WordNet, which nltk downloads apart; without it the metric is left out."""
-    if _version("nltk") is None:
+    if version_of("nltk") is None:
         return
     there = _wordnet()
     remedy = "" if there else "python -m nltk.downloader wordnet"

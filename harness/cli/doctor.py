@@ -11,7 +11,6 @@ from dpicl.harness.cli.diagnosis import examine
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
     parser = add_command(subparsers, "doctor", "dpicl doctor --json", _doctor)
     parser.share("--results", help="results folder to look at (default: results)")
 

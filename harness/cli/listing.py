@@ -13,13 +13,7 @@ _KINDS = ("tasks", "mechanisms", "attacks", "models", "suites")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "list",
-        "dpicl list mechanisms",
-        _list,
-    )
+    parser = add_command(subparsers, "list", "dpicl list mechanisms", _list)
     parser.choice("kind", _KINDS, "what to list", kind="list")
     parser.share("--plugin")
 

@@ -34,7 +34,6 @@ _REFUSED = {
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
     parser = add_command(
         subparsers,
         "lm-eval",
@@ -56,17 +55,9 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
+    names = ("mechanism", "epsilon", "delta", "model", "seed", "noise", "source", "shots", "size", "reveal_records")
     settings = {
-        "mechanism": arguments.mechanism,
-        "epsilon": arguments.epsilon,
-        "delta": arguments.delta,
-        "model": arguments.model,
-        "seed": arguments.seed,
-        "noise": arguments.noise,
-        "source": arguments.source,
-        "shots": arguments.shots,
-        "size": arguments.size,
-        "reveal_records": arguments.reveal_records,
+        **{name: getattr(arguments, name) for name in names},
         "plugins": [str(path) for path in arguments.plugin],
         "options": options_of(arguments.mechanism, arguments.option),
     }

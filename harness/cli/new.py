@@ -28,11 +28,7 @@ _NEXT = {
         f"dpicl run open --plugin {{file}} --mechanism {{name}} {_SCALE} --task agnews --epsilon 8 --seed 0",
         "dpicl board open --plugin {file}",
     ),
-    "task": (
-        "export DPICL_DATA={dir}",
-        "dpicl run {suite} --plugin {file}",
-        "dpicl board {suite} --plugin {file}",
-    ),
+    "task": ("export DPICL_DATA={dir}", "dpicl run {suite} --plugin {file}", "dpicl board {suite} --plugin {file}"),
     "attack": (
         "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8 --model sim",
         "dpicl attack {name} --plugin {file} --task agnews --mechanism tang --epsilon 8",
@@ -48,13 +44,7 @@ _NEXT = {
 
 
 def add(subparsers: Subparsers) -> None:
-    """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "new",
-        "dpicl new mechanism noisy_vote --kind answers",
-        _new,
-    )
+    parser = add_command(subparsers, "new", "dpicl new mechanism noisy_vote --kind answers", _new)
     parser.choice("what", tuple(_NEXT), "of what", kind="kind of example")
     parser.add_argument("name", metavar="NAME", help="its name: letters, digits and _")
     parser.choice(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from dpicl.harness.core.json_text import plain as plain
 from dpicl.harness.core.messages import count as count
 from dpicl.harness.core.messages import duration as duration
 from dpicl.harness.core.messages import message as message
@@ -31,17 +31,6 @@ def emit(text: str, styled: bool = False) -> None:
 def emit_json(document: Any) -> None:
     """The answer as one JSON document; infinity and NaN are texts, as in result files."""
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON can hold it."""
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:

@@ -50,16 +50,13 @@ def add(
 ) -> None:
     """Adds both commands. wandb: what follows a run with --wandb; wandb_flags: adds its flags, with a prefix."""
     run = add_command(
-        subparsers,
-        "run",
-        "dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2",
-        _run,
+        subparsers, "run", "dpicl run quick --mechanism tang --epsilon 1 --engine local --workers 2", _run
     )
     add_selection_flags(run)
     run.add_argument(
         "--again",
         action="store_true",
-        help="run what has results of other records anew; the old files are set aside and kept",
+        help="run again what has results of other records; the old files are set aside and kept",
     )
     run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
     run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
@@ -67,12 +64,7 @@ def add(
     if wandb_flags is not None:
         run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
         wandb_flags(run, "wandb-")
-    plan = add_command(
-        subparsers,
-        "plan",
-        "dpicl plan quick --epsilon 1",
-        _plan,
-    )
+    plan = add_command(subparsers, "plan", "dpicl plan quick --epsilon 1", _plan)
     add_selection_flags(plan)
 
 
@@ -199,7 +191,7 @@ def _are(found: Presence) -> str:
 def _stale_advice(arguments: argparse.Namespace) -> str:
     words = [word for word in arguments.argv[1:] if word != "--again"]
     again = shlex.join(["dpicl", "run", *words, "--again"])
-    return f"`{again}` runs them anew and keeps the old files in set_aside, another --results folder keeps both"
+    return f"`{again}` runs them again and keeps the old files in set_aside, another --results folder keeps both"
 
 
 def _secure(selection: Selection) -> bool:

@@ -88,9 +88,8 @@ class HostileModel(SimulatedLM):
     def _marked(self, key: bytes) -> set[str]:
         return {marker for marker, tokens in self._markers.items() if tokens in key}
 
-    def _log_probs(self, prompt: Tokens) -> np.ndarray:
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""
-        self._check_length(len(prompt))
         key = _bytes(prompt)
         return _kept(self._answers, key, lambda: self._answer(prompt, key)).copy()
 
@@ -98,7 +97,7 @@ class HostileModel(SimulatedLM):
         said = self._marked(key)
         if NAN in said:
             return np.full(self.vocab_size, np.nan)
-        logits = super()._log_probs(prompt)
+        logits = super().log_probs_after(prompt)
         if INFINITE in said:
             logits[::3], logits[1::3] = np.inf, -np.inf
             return logits

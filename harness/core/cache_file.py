@@ -1,9 +1,9 @@
 """A SQLite file that may be lost: it survives damage, a full disk, and other processes that have it open.
 
 SQLite must never see two files under one name while a process has the first of them open (its write-ahead log is found
-by name, https://sqlite.org/howtocorrupt.html, 2.4). So a damaged file is not made again in place: the next one has the
-next number in its name, and the damaged one is removed. A process that still has it open goes on in the removed file,
-and moves to the new one with its next statement.
+by name, https://sqlite.org/howtocorrupt.html, 2.4). So a damaged file is never recreated under its own name: the next
+one has the next number in its name, and the damaged one is removed. A process that still has it open goes on in the
+removed file, and moves to the new one with its next statement.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Damaged(Unusable):
 class CacheFile:
     """One table in a file. folder: is made, and belongs to its owner alone. name: of the first file, ``x.sqlite``.
 
-    table: what stands behind ``CREATE TABLE``; a file with anything else in it starts anew.
+    table: what stands behind ``CREATE TABLE``; a file with anything else in it is replaced.
     """
 
     def __init__(self, folder: Path, name: str, table: str) -> None:
@@ -145,7 +145,7 @@ class CacheFile:
         self.close()
         with self._lock():
             if damaged is not None and self._generations()[-1:] == [damaged]:
-                _log.warning("The output cache %s was damaged (%s); it starts anew.", damaged, reason)
+                _log.warning("The output cache %s was damaged (%s); an empty one replaces it.", damaged, reason)
                 self._connect(self.folder / _name_of(self._name, _number(damaged) + 1))
                 _remove(damaged)
 

@@ -23,7 +23,7 @@ Options = dict[str, Any]
 class ReleaseConfig(BaseModel):
     """What a release is made for.
 
-    shots: demonstrations. queries: Q of an answer mechanism, None for as many as are asked. mode: by whose accounting.
+    shots: demonstrations. queries: Q of an answer mechanism, None for all. mode: by whose accounting.
     Raises UsageError for secure noise at too small a delta.
     """
 
@@ -44,7 +44,7 @@ class ReleaseConfig(BaseModel):
 
     @property
     def secure(self) -> bool:
-        """Whether the records are private in earnest."""
+        """Whether the records are treated as private: noise from the operating system, and no seed."""
         return self.noise == "secure"
 
     @property
@@ -88,7 +88,7 @@ class Cell(BaseModel):
 
     @property
     def secure(self) -> bool:
-        """Whether the records are private in earnest: nothing but what was paid for leaves the run."""
+        """Whether the records are treated as private: only what was charged to the budget is published."""
         return self.noise == "secure"
 
     @property

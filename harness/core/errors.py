@@ -54,7 +54,7 @@ class PluginError(DpiclError):
 
 
 class Concealed(DpiclError):
-    """Something failed where private records are at hand, with secure noise: what it said is not shown."""
+    """Code that holds private records failed, with secure noise: its message is not shown."""
 
 
 def told(error: BaseException, most: int = _LONGEST) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -66,6 +67,18 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
         return content.decode("utf-8")
     except UnicodeDecodeError:
         raise ValueError("it is not text in UTF-8") from None
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON can hold it: infinity and NaN as texts, since JSON has no numbers for them, and whatever else
+    JSON does not know as its text."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value if isinstance(value, str | int | float | None) else str(value)
 
 
 def _require(value: Any, plain: bool) -> None:

@@ -46,12 +46,12 @@ def slug(name: str) -> str:
 
 
 def cache_folder() -> Path:
-    """The folder for everything that can be made again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
+    """The folder for everything that can be computed again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
     return Path(os.environ.get("DPICL_CACHE") or "~/.cache/dpicl").expanduser()
 
 
 def models_folder() -> Path:
-    """The folder of converted weights, and of conversions that are at work or were killed."""
+    """The folder of converted weights, of running conversions and of what killed ones left."""
     return cache_folder() / "models"
 
 

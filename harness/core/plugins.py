@@ -19,7 +19,7 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
@@ -147,6 +147,14 @@ def _classes_at(
         yield Registered(cls, origin_of(entry), code_hash(cls.__module__))
 
 
+def version_of(distribution: str) -> str | None:
+    """The version of an installed distribution; None where it is not installed."""
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
 def origin_of(entry: EntryPoint) -> str:
     """How a table calls it."""
     return f"entry point {entry.name} = {entry.value}"
@@ -160,15 +168,14 @@ def code_hash(module: str) -> str:
     return folder_hash(*map(Path, top.__path__))
 
 
-def folder_hash(*folders: Path) -> str:
-    """sha256 over the names and contents of all files in folders, but caches."""
+def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__pycache__" not in path.parts) -> str:
+    """sha256 over the names and contents of the files in folders that are to be kept (all but caches)."""
     digest = hashlib.sha256()
     for folder in folders:
         for path in sorted(folder.rglob("*")):
-            if "__pycache__" in path.parts or not path.is_file():
-                continue
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+            if keep(path) and path.is_file():
+                content = hashlib.sha256(path.read_bytes()).hexdigest()
+                digest.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
     return digest.hexdigest()
 
 

@@ -19,8 +19,8 @@ from scipy.special import ndtri
 
 from dpicl.harness.core.errors import PluginError, UsageError
 
-#: With secure noise this part of delta pays for floating point: sampled noise and coins differ from the ideal ones by
-#: about 1e-11 (docs/accounting.md). So the noise is calibrated at delta - 1e-7.
+#: With secure noise this part of delta pays for floating point: what is drawn differs from the ideal distributions
+#: by about 1e-11 (docs/accounting.md). So the noise is calibrated at delta - 1e-7.
 SECURE_SHARE = 1e-7
 #: Below this delta that share would weigh too much; secure noise is refused there.
 LEAST_SECURE_DELTA = 1e-6

@@ -45,7 +45,7 @@ class Knob:
         plain = type(self.name) is str and all(type(each) in (int, float) and math.isfinite(each) for each in numbers)
         if not plain or not 0 < self.low < self.high or self.non_private < 0:
             raise UsageError(
-                "A knob has a name and finite numbers: 0 < low < high, between which noise is looked for, and"
+                "A knob has a name and finite numbers: 0 < low < high, between which the search for the noise runs, and"
                 " non_private, 0 or more."
             )
 

@@ -1,4 +1,4 @@
-"""With secure noise nothing but released values leaves the code that has private records at hand.
+"""With secure noise, code that holds private records says nothing but what it releases.
 
 What such code says on its own (an error's message, a warning, a log line, something printed) may quote a record, and no
 epsilon pays for it. So it is dropped, whoever said it: a mechanism, a model, a library.

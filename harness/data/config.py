@@ -6,7 +6,6 @@ A task is a folder. The built-in ones are in ``tasks/``; others come from packag
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import sys
 from collections.abc import Mapping
@@ -43,12 +42,7 @@ class TaskFolder:
     @property
     def file_hash(self) -> str:
         """sha256 over names and contents of the files that decide what is asked and how it is scored."""
-        files = (path for path in self.path.rglob("*") if path.suffix in _HASHED and path.is_file())
-        digest = hashlib.sha256()
-        for path in sorted(path for path in files if path.name not in _NOT_HASHED):
-            content = hashlib.sha256(path.read_bytes()).hexdigest()
-            digest.update(f"{path.relative_to(self.path).as_posix()}\0{content}\n".encode())
-        return digest.hexdigest()
+        return plugins.folder_hash(self.path, keep=lambda path: path.suffix in _HASHED and path.name not in _NOT_HASHED)
 
 
 #: Task folders that were given with `--plugin`, by name.
@@ -138,7 +132,7 @@ def keywords(name: str) -> tuple[str, ...]:
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a demonstration may be asked for: label words, public keywords, or the one label of a JSON task; () where
+    """The labels that a demonstration may have: label words, public keywords, or the one label of a JSON task; () where
     the output of a record is text of its own (generation)."""
     match config["metadata"]["kind"]:
         case "classification":

@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from dpicl.harness.core.errors import DataError, UsageError
+from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 
@@ -47,18 +47,18 @@ def _is_new(record: Record, keys: set[str]) -> bool:
 
 
 def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bool = False) -> tuple[Split, Split]:
-    """(public, private): the ``size`` records with the smallest lots are public, each part in the order of ``train``.
+    """(public, private): the ``size`` records with the lowest random priority are public; each part in its order.
 
-    The lot of a record depends on it and the seed alone. So a record that is added to the private part, or taken from
-    it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty`` (declared
-    sizes, where having one private record must not show) only when there are too few for the public part.
+    The priority of a record depends on it and the seed alone. So a record that is added to the private part, or taken
+    from it, changes no public one. Raises DataError when no private record would be left; with ``may_be_empty``
+    (declared sizes, where having one private record must not show) only when there are too few for the public part.
     """
     if len(train) < size + (not may_be_empty):
         raise DataError(
-            f"{name} has {len(train)} train records and the first {size} by lot are its public part; bring more records"
-            " or lower metadata.data.public in its task.yaml."
+            f"{name} has {len(train)} train records and {size} of them are its public part; bring more records or"
+            " lower metadata.data.public in its task.yaml."
         )
-    public = set(sorted(range(len(train)), key=lambda i: _lot(seed, train[i]))[:size])
+    public = set(sorted(range(len(train)), key=lambda i: _priority(seed, train[i]))[:size])
     return [train[i] for i in sorted(public)], [record for i, record in enumerate(train) if i not in public]
 
 
@@ -66,7 +66,7 @@ def subsample(
     name: str, partitioned: bool, train: Split, test: Split, limit_train: int | None, limit_test: int | None, seed: int
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
-    coins.
+    randomness.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -77,27 +77,24 @@ def subsample(
         groups.setdefault(record.label if partitioned else "", []).append(index)
     kept: list[int] = []
     for members in groups.values():
-        kept += sorted(members, key=lambda i: _lot(seed, train[i]))[:limit_train]
+        kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
     return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
 
 
-def _lot(seed: int, record: Record) -> bytes:
-    """A public lot for each text that does not depend on the other records."""
+def _priority(seed: int, record: Record) -> bytes:
+    """A public random priority for each text, which does not depend on the other records."""
     return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
 
 
-def require_all_classes(name: str, labels: Sequence[str], train: Split) -> None:
-    """Raises DataError for a class without train records, or an empty train set."""
+def require_records(name: str, labels: Sequence[str], train: Split, test: Split, may_be_empty: bool) -> None:
+    """Raises DataError for an empty test set and, unless ``may_be_empty`` (declared sizes), for an empty train set or a
+    class without train records."""
     missing = [label for label in labels if label not in {record.label for record in train}]
-    if missing:
+    if missing and not may_be_empty:
         raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")
-    if not train:
+    if not train and not may_be_empty:
         raise DataError(f"{name} has an empty train set; use another source.")
-
-
-def require_test_records(name: str, test: Split) -> None:
-    """Raises DataError for an empty test set."""
     if not test:
         raise DataError(f"{name} has an empty test set; use another source.")
 
@@ -109,9 +106,3 @@ def fingerprint(train: Sequence[Record], test: Sequence[Record], public: Sequenc
         for record in records:
             digest.update(json.dumps([split, record.label, record.text], ensure_ascii=True).encode() + b"\n")
     return digest.hexdigest()
-
-
-def check_limit(name: str, value: int | None) -> None:
-    """Raises UsageError unless the limit is None or at least 1."""
-    if value is not None and value < 1:
-        raise UsageError(f"{name} must be at least 1, not {value}.")

@@ -37,7 +37,7 @@ CONTENT_FREE = ("N/A", "", "[MASK]")
 
 STYLES = ("completion", "chat")
 
-#: What a demonstration is asked for where a task has no labels (generation).
+#: The label of every requested demonstration where a task has no labels (generation).
 NEUTRAL_LABEL = "example"
 
 
@@ -155,7 +155,7 @@ class PublicTask:
     def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
         """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
 
-        A generation task has none: each of its shots is asked for by NEUTRAL_LABEL.
+        A generation task has none: each of its shots has NEUTRAL_LABEL.
         """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
@@ -217,23 +217,14 @@ class PublicTask:
         """
         if self.kind == "json":
             return sample_documents(len(self.test), self.labels[0])
+        real: list[dict[str, Any]] = [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
         if self.kind != "classification":
-            return [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
+            return real
         blank = [
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
             for i, text in enumerate(CONTENT_FREE)
         ]
-        real = [
-            {
-                "id": _document_id(r),
-                "text": r.text,
-                "label": r.label,
-                "gold": self.labels.index(r.label),
-                "content_free": False,
-            }
-            for r in self.test
-        ]
-        return blank + real
+        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
 
     def queries(self) -> list[Query]:
         """The test records as queries; content-free inputs are none."""
@@ -268,15 +259,15 @@ class Task(PublicTask):
         source: 'hub', 'local', 'synthetic', or 'auto' (local where $DPICL_DATA holds the task, else synthetic).
         limit_train: private records a class (in all without classes); limit_test: records in all. None means everything
             that the source has, or the corpus's default size.
-        seed: public randomness: which records are public and which the limits keep, the order of the test records,
-        which
-            synthetic corpus.
+        seed: public randomness: which records are public and which the limits keep, the order of the test records, and
+            which synthetic corpus.
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
-        record_sets.check_limit("The number of train records", limit_train)
-        record_sets.check_limit("The number of test records", limit_test)
+        for part, limit in (("train", limit_train), ("test", limit_test)):
+            if limit is not None and limit < 1:
+                raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
         source = data_sources.resolve(source, name)
         check_source(spec, source)
@@ -286,9 +277,7 @@ class Task(PublicTask):
         if spec.public:
             public, train = record_sets.split_public(name, train, spec.public[source], seed, sizes is not None)
         train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
-        if sizes is None:
-            record_sets.require_all_classes(name, spec.labels, train)
-        record_sets.require_test_records(name, test)
+        record_sets.require_records(name, spec.labels, train, test, sizes is not None)
         return cls(
             name=name,
             kind=config["metadata"]["kind"],

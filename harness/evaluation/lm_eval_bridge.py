@@ -81,10 +81,7 @@ class LanguageModelLM(PrefixScoring):
 
 
 def evaluate(
-    task: Task,
-    model: LanguageModel,
-    demonstrations: Sequence[Demonstration | Record],
-    limit: int | None = None,
+    task: Task, model: LanguageModel, demonstrations: Sequence[Demonstration | Record], limit: int | None = None
 ) -> Evaluation:
     """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
 

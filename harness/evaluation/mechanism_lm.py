@@ -25,7 +25,21 @@ Respond = Callable[[str, Sequence[Query]], Mapping[str, str]]
 NOT_CHOSEN = -1000.0
 
 
-class MechanismLM(LM):
+class ReleasingLM(LM):
+    """A model of lm-eval that spends a budget. Raises UsageError in several processes, each of which would spend it
+    again, and for lm-eval's cache."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        if int(os.environ.get("WORLD_SIZE") or 1) > 1:  # torchrun or accelerate
+            raise UsageError("Every process would spend the budget again; start lm-eval in one process (world size 1).")
+
+    def set_cache_hook(self, cache_hook: Any) -> NoReturn:
+        """Refused: lm-eval's cache knows neither seed nor epsilon."""
+        raise UsageError("lm-eval's cache does not know epsilon or seed; leave --use_cache out.")
+
+
+class MechanismLM(ReleasingLM):
     """Answers with what ``respond`` releases.
 
     A label that is the answer has log-probability 0, every other one NOT_CHOSEN. A content-free document is not asked:
@@ -35,7 +49,6 @@ class MechanismLM(LM):
 
     def __init__(self, respond: Respond) -> None:
         super().__init__()
-        refuse_several_processes()
         self._respond = respond
         self._answers: dict[str, dict[str, str]] = {}
 
@@ -58,10 +71,6 @@ class MechanismLM(LM):
         """Not possible: a release is an answer, not a distribution."""
         raise UsageError("A mechanism releases answers, not log-likelihoods of texts; choose another task.")
 
-    def set_cache_hook(self, cache_hook: Any) -> NoReturn:
-        """Refused: lm-eval's cache knows neither seed nor epsilon."""
-        raise UsageError("lm-eval's cache does not know epsilon or seed; leave --use_cache out.")
-
     def _answered(self, requests: Sequence[Instance]) -> dict[str, dict[str, str]]:
         """All answers by task and document id; documents that have none yet are answered together."""
         new: dict[str, dict[str, Query]] = {}
@@ -82,12 +91,6 @@ class MechanismLM(LM):
                 )
             self._answers[name] = dict(self._respond(name, list(queries.values())))
         return self._answers
-
-
-def refuse_several_processes() -> None:
-    """Raises UsageError under torchrun or accelerate with more than one process: each would spend the budget."""
-    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
-        raise UsageError("Every process would spend the budget again; start lm-eval in one process (world size 1).")
 
 
 def _is_content_free(request: Instance) -> bool:

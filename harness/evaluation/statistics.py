@@ -11,7 +11,7 @@ from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
 
-#: Bootstrap replicates. The ends of a 95% interval then move by well under a hundredth of its width between seeds.
+#: Bootstrap replicates. The limits of a 95% interval then move by well under a hundredth of its width between seeds.
 DRAWS = 10_000
 #: Replicates that are held in memory at a time.
 _CHUNK = 1_000
@@ -78,9 +78,9 @@ def ratio_interval(
 
     Seeds and documents are drawn as in `seeds_documents_interval`, and the same draw serves both, so what they share
     cancels. For a denominator that is positive in truth: a replicate in which it is not could be a ratio of any size
-    and counts for the reference baselines (compare Fieller 1954, JRSS B 16(2): an interval of a ratio is unbounded when
-    the denominator may be zero). So the ends are -inf and inf when there are too many such replicates. Raises
-    UsageError as `seeds_documents_interval` does, and when the two differ in shape.
+    and counts as -inf for the lower limit and as inf for the upper one (compare Fieller 1954, JRSS B 16(2): an interval
+    of a ratio is unbounded when the denominator may be zero). So the limits are -inf and inf when there are too many
+    such replicates. Raises UsageError as `seeds_documents_interval` does, and when the two differ in shape.
     """
     above, below = _matrix(numerator), _matrix(denominator)
     _check_level(level)

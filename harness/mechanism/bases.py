@@ -65,7 +65,7 @@ class Context:
 class Mechanism(Pluggable):
     """What both kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
 
-    #: None when the mechanism has no knob (its epsilon is 0 or infinite whatever is asked).
+    #: None when the mechanism has no knob (its epsilon is 0 or infinite whatever the target).
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -156,10 +156,9 @@ class AnswerMechanism(Mechanism):
 
     slots: M. examples_per_slot: N, expected records of a slot. partition: see dpicl.harness.privacy.sampling_schemes.
     record_tokens: every record's text is cut to its first so many tokens (None: whole).
-    sampling_seed: whose coins assign the records to slots; None means the cell's own seed. With a fixed one, all seeds
-    of a suite
-        share what the model was asked, and their spread is that of the noise alone. Not with secure noise. Rows that
-        share a sample do not compose as independent ones (docs/accounting.md, "row by row").
+    sampling_seed: the seed of the sampling randomness; None means the cell's own seed. With a fixed one, all seeds of a
+        suite share what the model was asked, and their spread is that of the noise alone. Not with secure noise. Rows
+        that share a sample do not compose as independent ones (docs/accounting.md, "row by row").
     """
 
     slots: int = 20

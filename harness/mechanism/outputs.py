@@ -1,4 +1,4 @@
-"""What a mechanism returns, checked and made anew: only plain text and public labels go on to be scored and published.
+"""What a mechanism returns, checked and copied: only plain text and public labels go on to be scored and published.
 
 A mechanism is somebody else's code. How many demonstrations there are, and of which labels, is public and was decided
 before it ran, and so is what counts as a token; nothing of this is taken from what it returns.
@@ -41,7 +41,7 @@ def checked_demonstrations(
     if mechanism.knob is not None and [label for _, label in texts] != list(shots):
         raise _wrong(
             mechanism,
-            f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} asked for",
+            f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
             "return one for each entry of `context.shots`, in that order",
         )
     return [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]

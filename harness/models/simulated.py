@@ -8,15 +8,12 @@ knows nothing: its results never share a board with those of a real one.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 import numpy as np
-import torch
 
-from dpicl.harness.core.errors import PromptTooLong, UsageError
-from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
-from dpicl.harness.models.decoding import Writer
-from dpicl.harness.models.tree import ScoredEnding
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.models.base import ChatPrompt, ModelIdentity, Tokens, Usage
+from dpicl.harness.models.rereading import RereadingModel
 
 WORDS = """
 a about actor after album also an and animal answer article artist as at athlete award band based be been book born
@@ -49,7 +46,7 @@ def load_simulated(option: str) -> SimulatedLM:
     return SimulatedLM(seed=int(option or 0))
 
 
-class SimulatedLM(LanguageModel):
+class SimulatedLM(RereadingModel):
     """Vocabulary: EOS, the 256 bytes, and common words as ``word``, ``Word``, `` word`` and `` Word``."""
 
     def __init__(self, seed: int = 0, broken: float | None = None) -> None:
@@ -83,76 +80,8 @@ class SimulatedLM(LanguageModel):
         """Text of tokens, EOS left out; bytes that are not UTF-8 become replacement characters."""
         return b"".join(self._pieces[token] for token in tokens).decode("utf-8", errors="replace")
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
-        """Tensor[B, V] float32; see LanguageModel."""
-        rows = [self._log_probs(prompt) for prompt in prompts]
-        self.usage.tokens_read += sum(map(len, prompts))
-        self.usage.forward_calls += 1
-        return torch.tensor(np.array(rows).reshape(len(rows), self.vocab_size), dtype=torch.float32)
-
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
-        """See LanguageModel."""
-        return _SimulatedDecoder(self, prompts)
-
-    def prefix(self, tokens: Tokens) -> Prefix:
-        """See LanguageModel; nothing is kept."""
-        self._check_length(len(tokens))
-        return Prefix(tuple(tokens))
-
-    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
-        """See LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(prefix, continuations)]
-
-    def score_endings(
-        self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]
-    ) -> list[list[ScoredEnding]]:
-        """As `score`, and whether each ending is what greedy decoding would say."""
-        result = []
-        for query, endings in continuations:
-            known: dict[tuple[int, ...], np.ndarray] = {}
-            row = []
-            for ending in endings:
-                total, greedy = 0.0, True
-                for at, token in enumerate(ending):
-                    said = tuple(ending[:at])
-                    if said not in known:
-                        known[said] = self._log_probs((*prefix.tokens, *query, *said))
-                    total += float(known[said][token])
-                    greedy = greedy and int(known[said].argmax()) == token
-                row.append(ScoredEnding(total, greedy))
-            self.usage.tokens_read += len(query) + sum(map(len, endings))
-            self.usage.forward_calls += 1
-            result.append(row)
-        return result
-
-    def generate(
-        self,
-        prompts: Sequence[Tokens],
-        max_tokens: int,
-        stop: Sequence[str] = (),
-        prefix: Prefix | None = None,
-        *,
-        temperature: float = 0.0,
-        seeds: Sequence[int] | None = None,
-        broken: Broken = "raise",
-    ) -> list[str]:
-        """See LanguageModel."""
-        writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
-        for row, prompt in enumerate(prompts):
-            tokens = [*(prefix.tokens if prefix else ()), *prompt]
-            self._check_length(len(tokens) + max_tokens)
-            goes_on = max_tokens > 0
-            while goes_on:
-                going, chosen = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
-                tokens += chosen.tolist()
-                goes_on = bool(going)
-                self.usage.forward_calls += 1
-            self.usage.tokens_read += len(tokens)
-        return writer.texts
-
-    def _log_probs(self, prompt: Tokens) -> np.ndarray:
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""
-        self._check_length(len(prompt))
         if self._broken is not None:
             return np.full(self.vocab_size, self._broken)
         tokens = np.array([EOS, *prompt], dtype=np.int64)
@@ -164,33 +93,6 @@ class SimulatedLM(LanguageModel):
         mixture += (SEEN * seen / seen.sum()) if seen.sum() else SEEN * base
         mixture += (FOLLOWED * followed / followed.sum()) if followed.sum() else FOLLOWED * base
         return np.log(mixture)
-
-    def _check_length(self, length: int) -> None:
-        if length > self.max_length:
-            raise PromptTooLong(
-                f"A prompt of {length} tokens does not fit into {self.identity.name}, which reads {self.max_length};"
-                " use fewer or shorter examples."
-            )
-
-
-class _SimulatedDecoder(Decoder):
-    def __init__(self, model: SimulatedLM, prompts: Sequence[Tokens]) -> None:
-        self._model = model
-        self._prompts = [list(prompt) for prompt in prompts]
-        self._longest = max(map(len, self._prompts), default=0)
-        model._check_length(self._longest)
-
-    @property
-    def log_probs(self) -> torch.Tensor:
-        """Tensor[B, V] float32."""
-        return self._model.next_token_log_probs(self._prompts)
-
-    def append(self, token: int) -> None:
-        """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
-        self._longest += 1
-        self._model._check_length(self._longest)
-        for prompt in self._prompts:
-            prompt.append(int(token))
 
 
 def _plausibility(piece: bytes) -> float:

@@ -1,6 +1,6 @@
-"""Any causal transformer of Hugging Face as a LanguageModel: tokens are read once, and only what is asked is computed.
+"""Any causal transformer of Hugging Face as a LanguageModel: tokens are read once, and only what is needed is computed.
 
-* Prompts are batched by length under a token budget, and the output layer sees only the positions that are asked for.
+* Prompts are batched by length under a token budget, and the output layer sees only the positions that are needed.
 * A prefix that prompts share is read once and its keys and values are used by every row.
 * All endings of a query (the labels) are scored in one pass: they are branches of a tree, and the attention mask lets
   every token see its own ancestors only (tree attention; Miao et al. 2024, SpecInfer, section 4).
@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import Cache
 
-from dpicl.harness.core.errors import ModelError, PromptTooLong
+from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models import tree
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
@@ -179,12 +179,7 @@ class TransformersLM(LanguageModel):
         return Rows(self._forward, tails, shared, self._layers, self.device, room)
 
     def _forward(
-        self,
-        tokens: torch.Tensor,
-        positions: torch.Tensor,
-        mask: torch.Tensor | None,
-        cache: Cache | None,
-        kept: int,
+        self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None, cache: Cache | None, kept: int
     ) -> torch.Tensor:
         """logits[B, kept, V] of the last ``kept`` columns; see reading.Forward."""
         additive = None
@@ -214,13 +209,6 @@ class TransformersLM(LanguageModel):
     def _after(self, shared: KeyValues | None, query: Tokens) -> list[int]:
         """The tokens that are read for a query after a shared prefix."""
         return list(query) if shared else self._opened(query)
-
-    def _check_length(self, length: int) -> None:
-        if length > self.max_length:
-            raise PromptTooLong(
-                f"A prompt of {length} tokens does not fit into {self.identity.name}, which reads {self.max_length};"
-                " use fewer or shorter examples."
-            )
 
     def _share(self, prompts: list[list[int]]) -> tuple[KeyValues | None, list[list[int]]]:
         """The common beginning of all prompts, read once where that pays, and what remains of each prompt."""

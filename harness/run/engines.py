@@ -1,4 +1,4 @@
-"""Who does the cells: this process, local worker processes, or Ray.
+"""Who runs the cells: this process, local worker processes, or Ray.
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
 lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
@@ -72,14 +72,14 @@ class Job:
 
 
 class Engine(Protocol):
-    """Does cells in any order and reports each of them once with `Done`."""
+    """Runs cells in any order and reports each of them once with `Done`."""
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None: ...
 
 
 @dataclass
 class Worker:
-    """Does one cell after the other in one process, keeping tasks and models between them."""
+    """Runs one cell after the other in one process, keeping tasks and models between them."""
 
     job: Job
     bench: Workbench = field(init=False)
@@ -91,7 +91,7 @@ class Worker:
         self.store = Store(self.job.results, self.job.suite.name)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
-        """Runs a cell that nobody else has finished or is at work on."""
+        """Runs a cell that no other worker has finished or is running."""
         with self.store.lock(cell, wait=wait_for_lock) as mine:
             if not mine:
                 return Done(cell, "busy")
@@ -125,10 +125,7 @@ class Worker:
 
     def _run(self, cell: Cell, report: Report) -> Result:
         result = run_cell(
-            cell,
-            self.job.suite,
-            self.bench,
-            lambda done, total, unit: report(CellProgress(cell, done, total, unit)),
+            cell, self.job.suite, self.bench, lambda done, total, unit: report(CellProgress(cell, done, total, unit))
         )
         if cell.secure:
             result = noted(result, self.bench.task(cell))
@@ -189,7 +186,7 @@ def _lost(cell: Cell, message: str) -> Done:
 
 
 def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
-    """A worker process: does the cells that come, until none does."""
+    """A worker process: runs the cells that it receives, until it receives None."""
     threading.Thread(target=die_with_parent, daemon=True).start()
     try:
         limit_threads(job.threads)  # before torch is used
@@ -272,7 +269,7 @@ def _import_ray() -> Any:
 def work(
     engine: Engine, cells: Sequence[Cell], job: Job, report: Report, waiting: Callable[[int], None] = lambda cells: None
 ) -> list[Done]:
-    """How every cell ended, in the order in which they did. Cells that another run is doing are waited for, at the end.
+    """How every cell ended, in that order. Cells that another run has locked are waited for, at the end.
 
     waiting: called with their number before that.
     """

@@ -137,7 +137,7 @@ def noted(result: Result, task: Task) -> Result:
 
 def _at_hand(cell: Cell, download: bool) -> AtHand:
     path = _kept_under(cell)
-    with suppress(OSError, ValueError, TypeError):  # nothing is kept yet, or it is damaged: it is made again
+    with suppress(OSError, ValueError, TypeError):  # nothing is kept yet, or it is damaged: it is computed again
         return AtHand(**json.loads(path.read_text(encoding="utf-8") if path else ""))
     if cell.source == "hub" and not download:
         raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
@@ -210,7 +210,7 @@ def _secret() -> bytes:
 def _unusable(error: Exception) -> ResultError:
     return ResultError(
         f"Cannot use {private_folder()} ({error}); with secure noise it must hold which records a result was made from."
-        " Mend that, or set DPICL_CACHE."
+        " Fix that, or set DPICL_CACHE."
     )
 
 

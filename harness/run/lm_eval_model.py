@@ -25,7 +25,7 @@ from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
 from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
-from dpicl.harness.evaluation.mechanism_lm import MechanismLM, refuse_several_processes
+from dpicl.harness.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
@@ -93,7 +93,7 @@ class MechanismRun:
         return Task.without_records(lm_eval_name.removeprefix("dpicl_")).icl_prefix(demonstrations)
 
 
-class DemonstrationLM(LM):
+class DemonstrationLM(ReleasingLM):
     """A language model that reads released demonstrations before every query of lm-eval.
 
     prefix: lm-eval's name of a task -> what stands before the query instead of the task's description; asked once a
@@ -102,7 +102,6 @@ class DemonstrationLM(LM):
 
     def __init__(self, reader: LM, prefix: Callable[[str], str]) -> None:
         super().__init__()
-        refuse_several_processes()
         self._reader, self._prefix = reader, prefix
         self._prefixes: dict[str, str] = {}
 
@@ -117,10 +116,6 @@ class DemonstrationLM(LM):
     def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = True) -> list[float]:
         """Not possible: a text has no query to put demonstrations before."""
         raise UsageError("Demonstrations stand before a query; rolling log-likelihoods have none. Choose another task.")
-
-    def set_cache_hook(self, cache_hook: Any) -> None:
-        """Refused: lm-eval's cache knows neither seed nor epsilon."""
-        raise UsageError("lm-eval's cache does not know epsilon or seed; leave --use_cache out.")
 
     def _shown(self, request: Instance) -> Instance:
         name = str(request.task_name)

@@ -7,10 +7,10 @@ import platform
 import resource
 import sys
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 
 from dpicl.harness.core import git
+from dpicl.harness.core.plugins import version_of
 from dpicl.harness.run.results import Machine
 
 #: The packages whose versions can change a result.
@@ -32,20 +32,9 @@ PACKAGES = (
 _GIT_SECONDS = 10.0
 
 
-def python_version() -> str:
-    """Version of the interpreter."""
-    return platform.python_version()
-
-
 def package_versions() -> dict[str, str]:
     """Version of every fixed package that is installed."""
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ ever published, and `dpicl cache` lists and clears it. Prompts are not stored, o
 nothing is stored at all.
 
 Every value has a checksum beside it. A damaged value counts as absent, so the model is asked again; a damaged file
-starts anew; where the disk takes nothing more, this process keeps in memory what it asked
+is replaced; where the disk takes nothing more, this process keeps the outputs in memory
 (dpicl.harness.core.cache_file).
 """
 
@@ -256,7 +256,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def _delete(connection: sqlite3.Connection, keys: Sequence[bytes]) -> bool:
-    """Removes damaged rows; where the whole file is out of order, raises what starts it anew."""
+    """Removes damaged rows; where the whole file is out of order, raises the error that replaces it."""
     (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     if verdict != b"ok":
         raise sqlite3.DatabaseError("its pages do not fit together")

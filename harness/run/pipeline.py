@@ -1,15 +1,16 @@
-"""The way of one cell: load -> calibrate -> release -> evaluate -> result (docs/design.md).
+"""How one cell is run: load -> calibrate -> release -> evaluate -> result (docs/design.md).
 
 The release, and the epsilon that is proved for it, are made in dpicl.harness.run.releasing. A result holds numbers,
 settings and released text, and nothing that is private: a released text is stored only when its epsilon is finite, and
-when the task's `restricted` does not forbid it. With secure noise the records are taken for private in earnest: then
-also what depends on them without being paid for (seconds, tokens read, memory, fingerprint) is withheld, and sizes are
-the declared ones.
+when the task's `restricted` does not forbid it. With secure noise the records are treated as private: then
+whatever depends on them and was not charged to the budget (seconds, tokens read, memory, fingerprint) is withheld, and
+sizes are the declared ones.
 """
 
 from __future__ import annotations
 
 import math
+import platform
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ from dpicl.harness.run.workbench import Workbench
 if TYPE_CHECKING:
     from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
 
-_EARNEST = (
+_SECURE_NOTES = (
     "cost, fingerprint and duplicates depend on private records: withheld; sizes are declared",
     f"accounted at delta - {SECURE_SHARE:g}; the rest of delta is for floating point",
 )
@@ -162,7 +163,7 @@ def now() -> str:
 
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
-    """What a release cost, beside what was asked for."""
+    """What a release cost, beside its target."""
     knob = mechanism.knob
     return Privacy(
         epsilon_target=config.epsilon,
@@ -176,7 +177,7 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
         event=to_json(made.ledger.event()),
         accountants=made.bounds.accountants,
-        notes=[*made.bounds.notes, *(_EARNEST if config.secure else ())],
+        notes=[*made.bounds.notes, *(_SECURE_NOTES if config.secure else ())],
     )
 
 
@@ -195,22 +196,20 @@ def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:
     return scores
 
 
-def manifest_of(task: Task, model: LanguageModel, in_earnest: bool = False, plugin: str | None = None) -> Manifest:
+def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None) -> Manifest:
     """What a reader needs to run it again. plugin: sha256 of the file that the mechanism came with, if it did."""
     commit, dirty = manifest.commit()
     identity = model.identity
     return Manifest(
         commit=commit,
         dirty=dirty,
-        python=manifest.python_version(),
+        python=platform.python_version(),
         packages=manifest.package_versions(),
-        model=Model(
-            name=identity.name, sha256=identity.sha256, revision=identity.revision, parameters=identity.parameters
-        ),
+        model=Model.model_validate(identity, from_attributes=True),
         data=Data(
-            fingerprint=WITHHELD if in_earnest else task.fingerprint,
+            fingerprint=WITHHELD if secure else task.fingerprint,
             source=task.source,
-            dropped={} if in_earnest else dict(task.dropped),
+            dropped={} if secure else dict(task.dropped),
             sizes={label or "": n for label, n in sorted(task.group_sizes.items(), key=lambda own: own[0] or "")},
             public_records=len(task.public),
             test_records=len(task.test),

@@ -60,12 +60,7 @@ def check_sources(cells: Iterable[Cell]) -> None:
 
 def why(stale: Sequence[Stale]) -> str:
     """'agnews: the test records changed; trec: ...', each task and reason once."""
-    return reasons((each.cell.task, each.reason) for each in stale)
-
-
-def reasons(pairs: Iterable[tuple[str, str]]) -> str:
-    """'agnews: the test records changed; trec: ...', each once."""
-    return "; ".join(dict.fromkeys(f"{task}: {reason}" for task, reason in pairs))
+    return "; ".join(dict.fromkeys(f"{each.cell.task}: {each.reason}" for each in stale))
 
 
 def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Result], list[str]]:

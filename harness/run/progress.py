@@ -14,7 +14,7 @@ from dpicl.harness.core.messages import count, duration, message
 from dpicl.harness.core.printable import printable
 from dpicl.harness.run.engines import CellProgress, Done, Report
 
-#: Plain output says at most this often how far the cells at work are.
+#: Plain output says at most this often how far the running cells are.
 _QUIET_SECONDS = 30.0
 
 
@@ -88,7 +88,7 @@ def outcome(done: Done) -> str:
 
 
 class _Lines:
-    """One line a finished cell, and now and then one about the cell at work."""
+    """One line a finished cell, and now and then one about the running cell."""
 
     def __init__(self, total: int, left: TimeLeft) -> None:
         self._total, self._left = total, left

@@ -32,11 +32,10 @@ Prompts = Callable[[], Sequence[str]]
 
 
 class SlotReader(Reader):
-    """Asks one model for one cell; outputs are kept in ``cache`` by the bytes that were sent.
+    """Asks one model for one cell; outputs are kept in ``cache`` by a hash of what was sent.
 
-    sampling: how records reach slots. Where all queries see the same slots, the examples of a slot are read once for
-    all
-        of ``queries``.
+    scheme: how records are sampled into slots. Where all queries see the same slots, the examples of a slot are read
+        once for all of ``queries``.
     """
 
     def __init__(

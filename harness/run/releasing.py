@@ -234,6 +234,6 @@ def _sampling(mechanism: Mechanism, randomness: Streams) -> NoiseSource:
         return randomness.source("sampling")
     if randomness.secure:
         raise UsageError(
-            "Option sampling_seed makes the sampling randomness public, and noise: secure keeps them secret; drop one."
+            "Option sampling_seed makes the sampling randomness public, and noise: secure keeps it secret; drop one."
         )
     return streams(own).source("sampling")

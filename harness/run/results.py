@@ -19,6 +19,7 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import PluginError, UnsupportedEvent
 from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
+from dpicl.harness.core.json_text import plain as finite
 from dpicl.harness.privacy.events import from_json
 
 SCHEMA_VERSION: Final = 1
@@ -26,7 +27,7 @@ SCHEMA_VERSION: Final = 1
 _ROUNDING = 1e-6
 #: Rows of a ledger.
 _MOST_ROWS = 5000
-#: Stands for the fingerprint of records that are private in earnest.
+#: Stands for the fingerprint of private records, with secure noise.
 WITHHELD: Final = "withheld"
 #: Metrics of which lower is better in files from before `Result.higher_is_better`.
 _LOWER_UNSAID = frozenset({"genre_distance", "year_distance", "word_distance", "repeats"})
@@ -39,17 +40,6 @@ class Part(BaseModel):
 
 
 P = TypeVar("P", bound=BaseModel)
-
-
-def finite(value: Any) -> Any:
-    """The value with infinity and NaN as texts, since JSON has no numbers for them."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
 
 
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
@@ -134,7 +124,7 @@ class LedgerRow(Part):
 class Privacy(Part):
     """What the release cost.
 
-    epsilon_target: what was asked for. epsilon_claimed: by the authors' own formula for this noise, None without one.
+    epsilon_target: of the calibration. epsilon_claimed: by the authors' own formula for this noise, None without one.
     epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
     epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
     """
@@ -345,7 +335,7 @@ def first_problem(error: ValidationError) -> str:
 
 @contextmanager
 def storable() -> Iterator[None]:
-    """Raises PluginError where what was made fits no schema: the file would be set aside, and made again, for ever."""
+    """Raises PluginError for a result that fits no schema: every later run would set it aside and compute it again."""
     try:
         yield
     except ValidationError as error:

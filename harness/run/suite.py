@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -99,6 +100,8 @@ def _declared(value: Any) -> int | dict[str, int]:
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
 
 
+TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
+TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
@@ -139,8 +142,8 @@ class Suite(BaseModel):
     source: Source = "auto"
     models: Annotated[list[str], Field(min_length=1)]
     seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
-    epsilons: Annotated[list[Annotated[float, BeforeValidator(number)]], Field(min_length=1)]
-    delta: Annotated[float, BeforeValidator(number)] = 1e-5
+    epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
+    delta: TargetDelta = 1e-5
     shots: Shots = 4
     noise: Noise = "seeded"
     mode: Mode = "proved"
@@ -166,16 +169,6 @@ class Suite(BaseModel):
         if value in _RESERVED:
             raise ValueError(f"'{value}' is a results folder of its own or a word of the command line; choose another")
         return value
-
-    @field_validator("epsilons")
-    @classmethod
-    def _epsilons(cls, values: list[float]) -> list[float]:
-        return [positive_epsilon(value) for value in values]
-
-    @field_validator("delta")
-    @classmethod
-    def _delta(cls, value: float) -> float:
-        return proper_delta(value)
 
     @property
     def hash(self) -> str:

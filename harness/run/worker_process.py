@@ -1,7 +1,7 @@
 """Workers in processes of their own, each of which may be killed at any moment without taking anything from the others.
 
 An executor of concurrent.futures breaks when one of its processes is killed, and a queue that several processes share
-stays locked for ever when one is killed in the middle of a word. Here every worker has its own pipe, and its parent
+stays locked for ever when one is killed in the middle of a message. Here every worker has its own pipe, and its parent
 looks after it.
 """
 
@@ -59,7 +59,7 @@ class WorkerProcess:
     """A process (spawn) and the pipe to it: items one way, events and exceptions the other.
 
     target: called in the process with its end of the pipe and ``arguments``; takes items until one is None. An
-    exception that it sends ends the work of all. item: what it is at.
+    exception that it sends ends the work of all. item: what it works on.
     """
 
     item: Any

@@ -28,7 +28,7 @@ from dpicl import (
 @dataclass(frozen=True)
 class MyAttack(Attack):
     name = "my_attack"
-    # Decide: black-box (sees what was released) or white-box (sees what leaves the mechanism's noisy releases as well).
+    # Decide: black-box (sees what was released) or white-box (sees the noisy releases inside the mechanism as well).
     access = "black-box"
     source = "an example"
     summary = "takes a text whose words were released for a member"
@@ -49,7 +49,7 @@ class MyAttack(Attack):
         # A mechanism that shows records as they are: each release is of a few members, who are all shown.
         if shows_records(setup.mechanism):
             return shown_finding(setup, self.scores)
-        # Any other: one release from all members. Coins decided who they are, so that the scores bound epsilon.
+        # Any other: one release from all members, who were drawn at random, so that the scores bound epsilon.
         target, candidates = setup.target(), setup.candidates
         values = dict(zip(candidates, self.scores(target, candidates), strict=True))
         return membership_finding(target, [scored(setup, target, values)], setup.config.delta, setup.config.seed)

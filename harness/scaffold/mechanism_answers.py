@@ -22,7 +22,7 @@ from dpicl import AnswerContext, AnswerMechanism, GaussianSum, Knob, PublicTask,
 class MyMethod(AnswerMechanism):
     name = "my_method"
     source = "an example"
-    # Decide: the number that buys privacy. The harness looks for the value whose proved epsilon is the one asked for.
+    # Decide: the number that buys privacy. The harness finds the value whose proved epsilon meets the target.
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
 
     # Decide: the options, with their defaults. The first two, and a few others, belong to every answer mechanism.

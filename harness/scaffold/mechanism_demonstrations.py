@@ -38,7 +38,7 @@ from dpicl import (
 class MyMethod(DemonstrationMechanism):
     name = "my_method"
     source = "an example"
-    # Decide: the number that buys privacy. The harness looks for the value whose proved epsilon is the one asked for.
+    # Decide: the number that buys privacy. The harness finds the value whose proved epsilon meets the target.
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
 
     # Decide: the options, with their defaults. A suite or `--option slots=20` changes them.
@@ -59,11 +59,7 @@ class MyMethod(DemonstrationMechanism):
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, noisy = context.model, GaussianSum(context.knob)
         sampler = private.poisson_slots(
-            self.slots,
-            self.slots,
-            partition=private.partition_of(label),
-            releases=noisy.event,
-            times=self.tokens,
+            self.slots, self.slots, partition=private.partition_of(label), releases=noisy.event, times=self.tokens
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, None, "completion")
         text = ReleasedText(context.task, model)

@@ -1,38 +1,24 @@
-"""my_model: a language model behind the seven methods that this project reads models with.
+"""my_model: a language model made of one function, `log_probs_after`: the next token's distribution after a prompt.
 
-Everything is made of one function, `_log_probs`: the next token's distribution after a prompt. Here it counts which
-letter follows which in a public text, so that the file runs as it is. Put a call of your own engine there, with its
-tokenizer into `encode` and `decode`. Later, for speed, override `decoder`, `prefix` and `score` so that nothing is read
-twice. A model that transformers can load needs no file: use `--model hf:PATH_OR_ID`.
+Here it counts which letter follows which in a public text, so that the file runs as it is. Put a call of your own
+engine there, with its tokenizer into `encode` and `decode`. `RereadingModel` makes the rest of it and reads the whole
+prompt again for every token; later, for speed, override `next_token_log_probs`, `decoder`, `prefix`, `score_endings`
+and `generate`. A model that transformers can load needs no file: use `--model hf:PATH_OR_ID`.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from dpicl import (
-    Broken,
-    ChatPrompt,
-    Decoder,
-    LanguageModel,
-    ModelIdentity,
-    Prefix,
-    PromptTooLong,
-    Tokens,
-    Usage,
-    UsageError,
-    Writer,
-)
+from dpicl import ChatPrompt, ModelIdentity, RereadingModel, Tokens, Usage, UsageError
 
 PUBLIC_TEXT = "the quick brown fox jumps over the lazy dog while the band plays and the people of the town listen. " * 4
 
 
-class MyModel(LanguageModel):
+class MyModel(RereadingModel):
     """Tokens are the bytes of UTF-8 and, as number 256, the end of a text."""
 
     def __init__(self, smoothing: float) -> None:
@@ -55,71 +41,9 @@ class MyModel(LanguageModel):
     def decode(self, tokens: Tokens) -> str:
         return bytes(token for token in tokens if token != self.eos_token_id).decode("utf-8", errors="replace")
 
-    def _log_probs(self, prompt: Tokens) -> np.ndarray:
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float[V] after one prompt; an empty one is read as the beginning of a text."""
-        self._check_length(len(prompt))
-        self.usage.tokens_read += len(prompt)
-        self.usage.forward_calls += 1
         return np.asarray(self._table[prompt[-1] if len(prompt) else self.eos_token_id])
-
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
-        rows = np.array([self._log_probs(prompt) for prompt in prompts])
-        return torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
-
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
-        return _GrowingPrompts(self, prompts)
-
-    def prefix(self, tokens: Tokens) -> Prefix:
-        self._check_length(len(tokens))
-        return Prefix(tuple(tokens))
-
-    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
-        return [
-            [self._log_prob_of(ending, (*prefix.tokens, *query)) for ending in endings]
-            for query, endings in continuations
-        ]
-
-    def _log_prob_of(self, ending: Tokens, prompt: Tokens) -> float:
-        return sum(float(self._log_probs((*prompt, *ending[:at]))[token]) for at, token in enumerate(ending))
-
-    def generate(
-        self,
-        prompts: Sequence[Tokens],
-        max_tokens: int,
-        stop: Sequence[str] = (),
-        prefix: Prefix | None = None,
-        *,
-        temperature: float = 0.0,
-        seeds: Sequence[int] | None = None,
-        broken: Broken = "raise",
-    ) -> list[str]:
-        writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
-        for row, prompt in enumerate(prompts):
-            tokens = [*(prefix.tokens if prefix else ()), *prompt]
-            self._check_length(len(tokens) + max_tokens)
-            goes_on = max_tokens > 0
-            while goes_on:
-                going, written = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
-                tokens += written.tolist()
-                goes_on = bool(going)
-        return writer.texts
-
-    def _check_length(self, length: int) -> None:
-        if length > self.max_length:
-            raise PromptTooLong(f"A prompt of {length} tokens does not fit: {self.identity.name} reads 4096.")
-
-
-class _GrowingPrompts(Decoder):
-    def __init__(self, model: MyModel, prompts: Sequence[Tokens]) -> None:
-        self._model, self._prompts = model, [list(prompt) for prompt in prompts]
-
-    @property
-    def log_probs(self) -> torch.Tensor:
-        return self._model.next_token_log_probs(self._prompts)
-
-    def append(self, token: int) -> None:
-        for prompt in self._prompts:
-            prompt.append(int(token))
 
 
 def load(rest: str, device: str, dtype: Any) -> MyModel:

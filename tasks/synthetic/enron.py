@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 
-from dpicl.tasks.synthetic.grammar import Grammar, coins
+from dpicl.tasks.synthetic.grammar import Grammar, generators
 
 GRAMMAR = Grammar.read("lexicon", "enron")
 LABEL = "email"
@@ -24,7 +24,7 @@ _LOCAL_PARTS = ("{first}.{last}", "{first}_{last}", "{first}-{last}", "{first}{l
 
 def records(label: str | None, split: str, seed: int) -> Iterator[tuple[str, str]]:
     """Endless (e-mail with ' / ' between its lines, 'email') pairs; there are no classes, so `label` is None."""
-    for generator in coins(seed, "enron", split):
+    for generator in generators(seed, "enron", split):
         text = GRAMMAR.expand("mail", generator)
         local_part = _LOCAL_PARTS[int(generator.random() * len(_LOCAL_PARTS))]
         yield _ADDRESS.sub(partial(_address, local_part), text), LABEL

@@ -14,9 +14,13 @@ from __future__ import annotations
 import itertools
 import random
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+
+Pairs = Iterator[tuple[str, str]]
+#: (label, split, seed) -> the endless records of a corpus, of which some may be equal; label: None without classes.
+Records = Callable[[str | None, str, int], Pairs]
 
 _FIELD = re.compile(r"\{(?:(?P<low>\d+)-(?P<high>\d+)|(?P<name>[a-z_]+))(?P<tag>#\w+)?(?:\|(?P<case>cap|title))?\}")
 _ARTICLE = re.compile(r"\b([Aa]) (?!uni|use|usu|one|eur|ukr|uru|uga|u\.)(?=[aeiou])", re.IGNORECASE)
@@ -55,29 +59,29 @@ class Grammar:
             rules |= parse((Path(__file__).parent / f"{name}.txt").read_text(encoding="utf-8"))
         return cls(rules)
 
-    def expand(self, symbol: str, coins: random.Random) -> str:
+    def expand(self, symbol: str, generator: random.Random) -> str:
         """One text derived from the symbol."""
-        return _tidy(self._expand(symbol, coins, {}))
+        return _tidy(self._expand(symbol, generator, {}))
 
-    def pair(self, symbol: str, part: str, coins: random.Random) -> tuple[str, str]:
+    def pair(self, symbol: str, part: str, generator: random.Random) -> tuple[str, str]:
         """A text and the expansion of the tagged symbol `part` (such as 'genre#g') in it."""
         memory: dict[str, str] = {}
-        text = _tidy(self._expand(symbol, coins, memory))
+        text = _tidy(self._expand(symbol, generator, memory))
         return text, memory[part]
 
-    def _expand(self, symbol: str, coins: random.Random, memory: dict[str, str]) -> str:
+    def _expand(self, symbol: str, generator: random.Random, memory: dict[str, str]) -> str:
         alternatives = self.rules[symbol]
-        chosen = alternatives[int(coins.random() * len(alternatives))]
-        return _FIELD.sub(lambda field: _in_case(self._field(field, coins, memory), field["case"]), chosen)
+        chosen = alternatives[int(generator.random() * len(alternatives))]
+        return _FIELD.sub(lambda field: _in_case(self._field(field, generator, memory), field["case"]), chosen)
 
-    def _field(self, field: re.Match[str], coins: random.Random, memory: dict[str, str]) -> str:
+    def _field(self, field: re.Match[str], generator: random.Random, memory: dict[str, str]) -> str:
         key = (field["name"] or f"{field['low']}-{field['high']}") + (field["tag"] or "")
         if field["tag"] and key in memory:
             return memory[key]
         if field["name"]:
-            text = self._expand(field["name"], coins, memory)
+            text = self._expand(field["name"], generator, memory)
         else:
-            text = str(coins.randint(int(field["low"]), int(field["high"])))
+            text = str(generator.randint(int(field["low"]), int(field["high"])))
         if field["tag"]:
             memory[key] = text
         return text
@@ -95,7 +99,30 @@ def _in_case(text: str, case: str | None) -> str:
     return text[:1].upper() + text[1:] if case == "cap" else text
 
 
-def coins(*parts: object) -> Iterator[random.Random]:
+def generators(*parts: object) -> Iterator[random.Random]:
     """Generators number 0, 1, 2, …, each a function of the parts and its number alone."""
     for index in itertools.count():
         yield random.Random("/".join(map(str, (*parts, index))))
+
+
+def of_classes(grammar: Grammar, task: str, symbol: str = "{}") -> Records:
+    """(text, label) pairs of one class; symbol: where its texts start, {} being the label in lower case."""
+
+    def records(label: str | None, split: str, seed: int) -> Pairs:
+        assert label is not None
+        start = symbol.format(label.lower())
+        return ((grammar.expand(start, each), label) for each in generators(seed, task, split, label))
+
+    return records
+
+
+def pairs(grammar: Grammar, task: str, symbol: str) -> Records:
+    """(text, output) pairs: a rule of the grammar writes both, divided by ' => '. A tag that both sides use stands for
+    the same words on both."""
+
+    def records(label: str | None, split: str, seed: int) -> Pairs:
+        for generator in generators(seed, task, split):
+            text, output = grammar.expand(symbol, generator).split(" => ")
+            yield text, output
+
+    return records

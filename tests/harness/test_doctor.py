@@ -38,7 +38,7 @@ def test_wordnet_is_found_packed_and_unpacked(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("there", [True, False])
 def test_embedding_model_that_is_missing_says_how_to_get_it(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "_installed", lambda: object() if there else None)
+    monkeypatch.setattr(embeddings, "_installed", lambda: there)
     check = found("embeddings embedded", list(doctor._models()))
     assert check.remedy == ("" if there else embeddings.INSTALL)
     assert check.found.startswith("installed" if there else "missing")

@@ -20,7 +20,7 @@ from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 from dpicl.harness.run.releasing import answer_all, release
 from tests.harness.parrot import Parrot
-from tests.mechanisms.adversarial import StableCoins
+from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
 
 CONFIG = ReleaseConfig(epsilon=2.0, delta=1e-5)
@@ -71,7 +71,7 @@ def test_noise_needed_grows_from_per_query_to_one_sample_to_once(agnews):
 
 
 def private_set(records, ledger, seed=0):
-    sampling, noise = StableCoins(seed), Streams(0).source("noise")
+    sampling, noise = StableSampling(seed), Streams(0).source("noise")
     return PrivateSet(records, ledger, sizes={None: len(records)}, sampling=sampling, noise=noise)
 
 
@@ -97,7 +97,7 @@ def test_one_more_record_changes_one_slot_by_that_record_alone(agnews, way):
         pair = []
         for records in (agnews.train[:-1], agnews.train):
             ledger = Ledger(None, float("inf"))
-            sampling, noise = StableCoins(seed), Streams(0).source("noise")
+            sampling, noise = StableSampling(seed), Streams(0).source("noise")
             private = PrivateSet(records, ledger, sizes={None: len(agnews.train)}, sampling=sampling, noise=noise)
             pair.append(
                 [contents(s.slots) for s in SamplingScheme(6, 3, way).samples(private, dp.GaussianDpEvent(1.0), 4)]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.data.task import Record
 from dpicl.harness.mechanism.bases import Context
-from dpicl.harness.models.base import ChatPrompt, Decoder, LanguageModel, ModelIdentity, Tokens, Usage
+from dpicl.harness.models.base import ChatPrompt, ModelIdentity, Tokens, Usage
+from dpicl.harness.models.rereading import RereadingModel
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 
@@ -19,7 +18,7 @@ ALPHABET = [chr(c) for c in range(32, 127)] + ["\n", "\x00"]
 EOS = len(ALPHABET) - 1
 
 
-class AdversarialModel(LanguageModel):
+class AdversarialModel(RereadingModel):
     """Character-level; log-probabilities are a hash of the whole prompt, often peaked, sometimes NaN or infinite.
 
     A prompt that holds '@' answers with NaN, one that holds '#' with -infinity nearly everywhere, one with '~' with
@@ -38,11 +37,7 @@ class AdversarialModel(LanguageModel):
     def decode(self, tokens: Tokens) -> str:
         return "".join(ALPHABET[t] for t in tokens if t != EOS)
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
-        return torch.tensor(np.stack([self._row(p) for p in prompts]), dtype=torch.float32)
-
-    def _row(self, prompt: Tokens) -> np.ndarray:
-        assert len(prompt) <= self.max_length
+    def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         self.prompts_seen.append(tuple(prompt))
         text = self.decode(prompt)
         seed = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")
@@ -55,23 +50,6 @@ class AdversarialModel(LanguageModel):
             logits[:3] = np.inf
         with np.errstate(invalid="ignore"):
             return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
-
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
-        model = self
-
-        class Slow(Decoder):
-            def __init__(self) -> None:
-                self.prompts = [list(p) for p in prompts]
-
-            @property
-            def log_probs(self) -> torch.Tensor:
-                return model.next_token_log_probs(self.prompts)
-
-            def append(self, token: int) -> None:
-                for prompt in self.prompts:
-                    prompt.append(token)
-
-        return Slow()
 
     def prefix(self, tokens):
         raise AssertionError("a release does not score")
@@ -91,8 +69,8 @@ class TinyTask:
         return text if style == "completion" else ChatPrompt(text, "Text:")
 
 
-class StableCoins:
-    """Coins that every record keeps when another one is added at the end."""
+class StableSampling:
+    """Sampling randomness that every record keeps when another one is added at the end."""
 
     seeded = True
 
@@ -125,6 +103,6 @@ def run(mechanism, texts, *, seed=0, knob=1.0, shots=("a",), noise=None, model=N
     records = [Record(text=t, label="a") for t in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=StableCoins(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={"a": size or len(texts)}, sampling=StableSampling(seed), noise=noise)
     context = Context(task, model, tuple(shots), knob, streams.public)
     return mechanism.release(private, context), ledger, model

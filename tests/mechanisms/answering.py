@@ -19,7 +19,7 @@ from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
-from tests.mechanisms.adversarial import StableCoins
+from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
 
 DIMENSION = 8
@@ -125,13 +125,13 @@ class HashReader:
 def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (samples, context, ledger).
 
-    Coins are those of `StableCoins`: a record that is added at the end changes nobody else's slot.
+    The sampling randomness is that of `StableSampling`: a record that is added at the end changes nobody else's slot.
     """
     ledger = Ledger(None, float("inf"))
     records = [Record(text, "") for text in texts]
     streams = Streams(seed)
     noise = noise or streams.source("noise")
-    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=StableCoins(seed), noise=noise)
+    private = PrivateSet(records, ledger, sizes={None: size or len(texts)}, sampling=StableSampling(seed), noise=noise)
     context = AnswerContext(task or TinyTask(), reader or HashReader(), knob, streams.public)
     return mechanism.scheme.samples(private, mechanism.release(knob), budget), context, ledger
 

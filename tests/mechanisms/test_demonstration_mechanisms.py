@@ -103,7 +103,7 @@ def _canonical(promised):
 @pytest.mark.parametrize("name", ALL)
 def test_a_run_that_stops_early_is_charged_in_full(name):
     class Stops(AdversarialModel):
-        def _row(self, prompt):
+        def log_probs_after(self, prompt):
             row = np.full(self.vocab_size, -50.0)
             row[self.eos_token_id] = 0.0
             return row
@@ -169,9 +169,9 @@ def test_with_noise_off_the_token_is_the_argmax_of_the_slow_average(name):
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
     task = TinyTask()
 
-    private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
-    public = model._row(model.encode(task.generation_prompt("a", [])))
-    base = model._row([])
+    private = model.log_probs_after(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
+    base = model.log_probs_after([])
     allowed = sorted(range(len(public)), key=lambda v: -public[v])[:5]
     score = private if name == "tang" else base + private - public
     best = max(allowed, key=lambda v: score[v])
@@ -184,8 +184,8 @@ def test_with_noise_off_prism_takes_the_best_blended_score():
     demos, _, _ = run(mechanism, ["only record"], knob=0.0, model=model)
 
     task = TinyTask()
-    private = model._row(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
-    public = model._row(model.encode(task.generation_prompt("a", [])))
+    private = model.log_probs_after(model.encode(task.generation_prompt("a", [Record("only record", "a")])))
+    public = model.log_probs_after(model.encode(task.generation_prompt("a", [])))
     score = [
         max(-10, p - max(private) + 10) / 2 + max(-10, u - max(public) + 10) / 2
         for p, u in zip(private, public, strict=True)
@@ -282,5 +282,5 @@ def test_public_demonstrations_read_no_record_and_are_the_greedy_continuation():
     assert demos == other
     prompt, greedy = model.encode(TinyTask().generation_prompt("a", [])), []
     for _ in range(demos[0].tokens):
-        greedy.append(int(np.argmax(model._row(prompt + greedy))))
+        greedy.append(int(np.argmax(model.log_probs_after(prompt + greedy))))
     assert demos[0].text in model.decode(greedy)
