@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.comparability import ENDS
+from dpicl.leaderboards.model.comparability import BASELINES
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,12 @@ class Submission:
 def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
     """(the results of all submissions, each under its title; title -> submission).
 
-    The reference baselines are never taken from a submission: all recoveries would move with them.
+    Reference baselines are never taken from a submission: every recovery depends on them.
     """
     results, owners = [], {}
     for submission in submissions:
         for result in submission.results:
-            if result.cell.mechanism in ENDS:
+            if result.cell.mechanism in BASELINES:
                 continue
             title = submission.title(result.cell.label)
             owners[title] = submission

@@ -8,12 +8,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.board_charts import AUC, attack_points, auc, audited_proved, numbered
 from dpicl.leaderboards.render.charts import key
-
-_ENDS = (ZERO_SHOT, REAL_DATA)
 
 
 def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
@@ -23,7 +21,7 @@ def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
 
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
+    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
     return page.render(
         "attacks.html",
         root,
@@ -42,8 +40,8 @@ def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple
         tables = [table for table in board.tables if (table.model, table.source) == (name, source)]
         results = [one for table in tables for one in table.results]
         points = [point for one in results for point in attack_points(one.subject.mechanism, [one])]
-        if points:
-            yield f"audited against proved ε: {name}, {source} records", audited_proved(points, styles)
+        if plot := audited_proved(points, styles):
+            yield f"audited against proved ε: {name}, {source} records", plot
 
 
 def _auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:

@@ -116,7 +116,7 @@ def data(value: Any) -> Markup:
 
 
 def web_address(text: str) -> str | None:
-    """The text where it is an address that may become a link: http or https, a host, nothing strange in it."""
+    """The text where it is an address that may become a link: http or https, a host, only plain characters."""
     if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
         return None
     try:
@@ -176,6 +176,8 @@ def _environment() -> Environment:
         "attack_name": attack_name,
         "measure": attack_text.measure_name,
         "estimate": attack_text.estimate_text,
+        "audited": attack_text.audited_text,
+        "confidence_of": attack_text.confidence_of,
         "trials": attack_text.trials_text,
         "rates": attack_text.rates_text,
         "options": attack_text.options_text,
