@@ -44,13 +44,13 @@ def confidence_of(result: AttackResult) -> str:
 
 
 def trials_text(result: AttackResult) -> str:
-    """'50 + 50': runs with and without the record behind the bound; '64 candidates': those of an audit in one run."""
+    """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
     if result.bound is None:
         return "–"
     if decision := result.bound.decision:
         return f"{decision.trials_in:,} + {decision.trials_out:,}"
     candidates = result.details.get("candidates")
-    return f"{candidates:,} candidates" if isinstance(candidates, int) else "–"
+    return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
 
 
 def rates_text(result: AttackResult) -> str:

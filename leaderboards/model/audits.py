@@ -20,7 +20,7 @@ from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, mu_lower, pure_epsilon_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
-#: A bound enters the column at this confidence; a flag is wrong with at most the rest.
+#: Bounds in the column hold at this confidence; a flag is wrong with probability 5% at most.
 CONFIDENCE = 0.95
 #: Names of the attacks whose trials are independent runs of the mechanism.
 AUDITS = ("audit", "reference_vector")

@@ -101,7 +101,7 @@ class Group:
         return is_simulated(self.model)
 
     def run_command(self, task: str, mechanism: str) -> str:
-        """The command that makes the results of one mechanism on one task."""
+        """The command that produces the results of one mechanism on one task."""
         words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
         return shlex.join([*words, "--source", self.source])
 

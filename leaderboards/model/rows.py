@@ -223,25 +223,22 @@ def _recovery(
     if zero_shot is None or real_data is None:
         name = ZERO_SHOT if zero_shot is None else REAL_DATA
         return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - baselines[name].keys())}"
-    return recover(score, zero_shot, real_data, _lower_is_better(by_seed))
+    first = next(iter(by_seed.values()))
+    return recover(score, zero_shot, real_data, first.lower_is_better(first.main_metric))
 
 
 def _recovery_interval(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[float, float] | None:
     """Paired by seed and document: the row and the reference baselines are resampled together: they share both."""
-    if next(iter(by_seed.values())).cell.mechanism in baselines:
+    first = next(iter(by_seed.values()))
+    if first.cell.mechanism in baselines:
         return None
     row, zero_shot, real_data = (
         np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
         for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
     )
-    sign = -1.0 if _lower_is_better(by_seed) else 1.0  # the gain is the positive side
+    sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
     low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def _lower_is_better(by_seed: BySeed) -> bool:
-    first = next(iter(by_seed.values()))
-    return first.lower_is_better(first.main_metric)
 
 
 def score_of(result: Result) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
+from dpicl.leaderboards.model.attack_board import AttackBoard
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.board_charts import AUC, attack_points, auc, audited_proved, numbered
@@ -15,7 +15,7 @@ from dpicl.leaderboards.render.charts import key
 
 
 def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
-    """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
+    """Writes ``folder/index.html`` and returns its path. Raises ResultError when it cannot."""
     return page.write({"index.html": attacks_page(board)}, folder)
 
 
@@ -27,10 +27,8 @@ def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root
         root,
         board=board,
         legend=[(name, key(style)) for name, style in styles.items()],
-        audited_plots=list(_audited_plots(board, styles)),
-        auc_plots=list(_auc_plots(board, styles)),
+        plots=[*_audited_plots(board, styles), *_auc_plots(board, styles)],
         nav=links,
-        downloads=False,
     )
 
 
@@ -46,10 +44,6 @@ def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple
 
 def _auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
     for table in board.tables:
-        found = [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]
-        if found:
-            yield _caption(table), auc(found, styles, f"{_caption(table)}: AUC against ε, with 95% intervals")
-
-
-def _caption(table: AttackTable) -> str:
-    return f"{table.title}, {table.source} records, {table.model}"
+        if found := [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]:
+            caption = f"{table.title}, {table.source} records, {table.model}"
+            yield caption, auc(found, styles, f"{caption}: AUC against ε, with 95% intervals")

@@ -39,11 +39,11 @@ from dpicl.leaderboards.render.track_text import step_sign
 AUC = "auc"
 #: The styles of `three_epsilons`, and their names.
 _THREE = {"claimed": "claimed by its authors", "proved": "proved from the ledger", "audited": "audited"}
-#: The style of what has none of its own: baselines that are attacked.
+#: The style of attacked baselines, which have none of their own.
 OTHER = 6
 _DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
 _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
-#: Bounds below it stand here.
+#: Smaller bounds are drawn at this value.
 _SMALLEST = 1e-3
 #: Steps to move a marker sideways, the smallest first.
 _ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
@@ -193,7 +193,7 @@ def epsilon_key() -> list[tuple[Markup, str]]:
 def three_epsilons(table: TaskTable) -> Markup | None:
     """Claimed, proved and audited ε, a line for each row whose proved ε is above 0 and finite; None without one.
 
-    The bar between audited (a lower bound) and proved (an upper one) is what nobody knows; dashed from 0 without audit.
+    The bar between audited (a lower bound) and proved (an upper one) is unknown; without an audit it is dashed.
     """
     rows = [row for row in (*table.rows, *table.paper) if 0 < row.proved < math.inf]
     if not rows:

@@ -19,7 +19,7 @@ from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, visible
-from dpicl.leaderboards.render.console import grid, plain_console, print_notes
+from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
@@ -47,9 +47,8 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
     print_notes(console, _change_lines(comparison.changes), style="")
     for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
-        console.print()
         documents = f"{max(cell.documents for cell in cells) or 'no'} documents"
-        console.print(Text(f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}", style="bold"))
+        print_heading(console, f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}")
         console.print(grid(_HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells]))
     console.print()
     console.print(grid(_SUMMARY_HEAD, [_summary_line(summary) for summary in comparison.summaries]))

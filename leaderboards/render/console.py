@@ -72,6 +72,12 @@ def wrapped(widths: Mapping[str, int], before: int) -> list[list[str]]:
     return tables
 
 
+def print_heading(console: Console, text: str) -> None:
+    """A bold line after an empty one."""
+    console.print()
+    console.print(Text(text, style="bold"))
+
+
 def print_notes(console: Console, notes: Iterable[str], style: str = "dim") -> None:
     """A bullet for each note."""
     for note in notes:

@@ -23,7 +23,15 @@ from dpicl.leaderboards.model.text import (
     seeds_text,
     visible,
 )
-from dpicl.leaderboards.render.console import LABEL_WIDTH, LONGEST_CELL, grid, plain_console, print_notes, wrapped
+from dpicl.leaderboards.render.console import (
+    LABEL_WIDTH,
+    LONGEST_CELL,
+    grid,
+    plain_console,
+    print_heading,
+    print_notes,
+    wrapped,
+)
 from dpicl.leaderboards.render.terminal_attacks import row_attacks
 
 _EPSILON_WIDTH = 16  # of the column with "(paper)" behind the number, its gap and the edges of the table
@@ -31,7 +39,7 @@ _SCORE_WIDTH = 5
 
 
 def render_terminal(board: Board, color: bool | None = None, retired: bool = False) -> str:
-    """The board as text. color: None means: when standard output is a terminal. retired: whether to show these too."""
+    """The board as text. color: None means: when standard output is a terminal. retired: with retired versions."""
     console, text = plain_console(color)
     if not board.sections:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
@@ -58,9 +66,8 @@ def _section(console: Console, section: Section) -> None:
 
 
 def _task(console: Console, table: TaskTable, explain: bool) -> None:
-    console.print()
     things = f"{table.documents} {scored_things(table.metric)}"
-    console.print(Text(f"{table.task}: {_heading(table, table.metric)}, {things}", style="bold"))
+    print_heading(console, f"{table.task}: {_heading(table, table.metric)}, {things}")
     _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
@@ -72,8 +79,7 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
         console.print(Text(f"    {missing.command}"), soft_wrap=True)
     _other_metrics(console, table)
     if table.paper:
-        console.print()
-        console.print(Text(f"{table.task}, noise by the authors' own accounting (not ranked)", style="bold"))
+        print_heading(console, f"{table.task}, noise by the authors' own accounting (not ranked)")
         _rows(console, table.paper, {})
 
 
@@ -96,8 +102,7 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
     widest = max((cell_len(visible(row.label, LONGEST_CELL)) for row in rows), default=0)
     heads = {name: max(cell_len(_heading(table, name)), _SCORE_WIDTH) for name in table.other_metrics}
     for names in wrapped(heads, min(LABEL_WIDTH, widest) + _EPSILON_WIDTH):
-        console.print()
-        console.print(Text(f"{table.task}: other metrics", style="bold"))
+        print_heading(console, f"{table.task}: other metrics")
         lines = [
             [row.label, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
             + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in names]
@@ -118,8 +123,7 @@ def _heading(table: TaskTable, metric: str) -> str:
 
 
 def _ranking(console: Console, ranking: Ranking) -> None:
-    console.print()
-    console.print(Text(f"{ranking.title}: {ranking.says}", style="bold"))
+    print_heading(console, f"{ranking.title}: {ranking.says}")
     marked = any(one.signs for one in ranking.standings)
     lines = [
         [

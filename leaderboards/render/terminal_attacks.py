@@ -23,7 +23,7 @@ from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text, names_text, visible
-from dpicl.leaderboards.render.console import LABEL_WIDTH, grid, plain_console, print_notes, wrapped
+from dpicl.leaderboards.render.console import LABEL_WIDTH, grid, plain_console, print_heading, print_notes, wrapped
 
 _AUC = "auc"
 _BEFORE = 46  # columns before the measures of a table of attacks
@@ -34,8 +34,7 @@ def row_attacks(console: Console, table: TaskTable) -> None:
     rows = table.all_rows
     lines = [line for row in rows for line in _lines(row)]
     if lines:
-        console.print()
-        console.print(Text(f"{table.task}: attacks", style="bold"))
+        print_heading(console, f"{table.task}: attacks")
         names = ["mechanism", "ε", "attack", "access", "proved ε", "audited ε", "confidence", "trials", "AUC"]
         console.print(grid(names, lines, ["dim" if row.is_baseline else None for row in rows for _ in _lines(row)]))
         attacks = [(row, one) for row in rows for one in row.audit.attacks]

@@ -32,7 +32,6 @@ def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), 
         sign=step_sign,
         notes=track_notes(tracks),
         nav=links,
-        downloads=False,
     )
 
 

@@ -11,7 +11,7 @@ from dpicl.leaderboards.compare.track import Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text, visible
-from dpicl.leaderboards.render.console import grid, plain_console, print_notes, wrapped
+from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes, wrapped
 
 #: Width of a score with its interval and marks, and of what stands before the scores.
 _SCORE_WIDTH, _BEFORE = 22, 42
@@ -37,10 +37,9 @@ def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
     for suite, task in dict.fromkeys((track.suite, track.task) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task) == (suite, task)]
         for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE):
-            console.print()
             title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
             title += " (lower is better)" if own[0].lower_is_better else ""
-            console.print(Text(title, style="bold"))
+            print_heading(console, title)
             there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
             if there:
                 console.print(grid(["mechanism", "ε", *names], [_line(track, names) for track in there]))

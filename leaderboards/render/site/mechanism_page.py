@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
@@ -21,24 +21,15 @@ from dpicl.leaderboards.render.site.addresses import Addresses
 Block = str | tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class About:
-    """What the registry knows: a mechanism's documentation, that of its options, its paper, its code's origin."""
-
-    blocks: tuple[Block, ...]
-    options: tuple[Block, ...]
-    source: str
-    origin: str
-
-
-def about(registered: Registered) -> About:
-    """The documentation of the file (what is done, and why it is private) and that of the class (its options)."""
+def about(registered: Registered) -> dict[str, Any]:
+    """The documentation of the file (what is done, and why it is private), that of the class (its options), its paper
+    and its code's origin."""
     cls = registered.cls
     own = cls.__dict__.get("__doc__") or ""
     if own.startswith(f"{cls.__name__}("):  # the signature that a dataclass without a docstring gets
         own = ""
     text = sys.modules[cls.__module__].__doc__ or ""
-    return About(tuple(blocks(text)), tuple(blocks(own)), cls.source, registered.origin)
+    return {"blocks": [*blocks(text), *blocks(own)], "source": cls.source, "origin": registered.origin}
 
 
 def blocks(text: str) -> list[Block]:

@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import queries_words
+from dpicl.leaderboards.model.text import names_text, queries_words
 from dpicl.leaderboards.render.events_text import describe
 from dpicl.leaderboards.render.site.addresses import Addresses
 
@@ -29,6 +29,7 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses, frozen: bool) -> dict[str, Any]:
     """Everything that the template shows of a row. frozen: it belongs to a retired version of the suite."""
     first = row.results[0]
+    others = sorted({_commit(result) for result in row.results} - {_commit(first)})
     return {
         "section": section,
         "table": table,
@@ -42,14 +43,12 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
         "folder": _folder(row),
         "ledger": [_ledger_entry(entry) for entry in first.privacy.ledger],
         "ledgers_differ": any(_sorted_ledger(result) != _sorted_ledger(first) for result in row.results),
-        "accountants": [(name, _said(value)) for name, value in sorted(first.privacy.accountants.items())],
+        "accountants": {f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())},
         "answers_queries": row.queries is not None,
         "released": [(result.cell.seed, result.released) for result in row.results if result.released],
         "answers": _answers(row),
         "withheld": sum(result.released_count for result in row.results if not result.released and not result.answers),
-        "manifest": _manifest(first),
-        "other_commits": sorted({_commit(result) for result in row.results} - {_commit(first)}),
-        "cost": _cost(row),
+        "manifest": _manifest(first) | ({"other seeds": f"code {names_text(others)}"} if others else {}) | _cost(row),
         "command": command(section.group, row),
     }
 
@@ -74,14 +73,14 @@ def command(group: Group, row: Row) -> str:
     return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 
 
-def _cost(row: Row) -> str:
+def _cost(row: Row) -> dict[str, str]:
     """Time, tokens and memory in words; with secure noise they are withheld, and the files' zeros mean nothing."""
     if row.secure:
-        return WITHHELD
+        return {"cost": WITHHELD}
     costs = [result.cost for result in row.results]
     seconds = fmean(sum(cost.seconds.values()) for cost in costs)
     tokens, memory = fmean(cost.tokens_read for cost in costs), max(cost.peak_memory_mb for cost in costs)
-    return f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
+    return {"cost": f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"}
 
 
 def _facts(row: Row) -> dict[str, str]:

@@ -14,7 +14,7 @@ from dpicl.leaderboards.render import page
 def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:
     """The page. boards: by the suite's name, which names its folder beside the page. links: (name, address)."""
     retired = [name for name, board in boards.items() if board.retired]
-    return page.render("suites.html", sections=suites_json(boards), retired=retired, nav=links, downloads=False)
+    return page.render("suites.html", sections=suites_json(boards), retired=retired, nav=links)
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
@@ -22,9 +22,7 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
     return [
         {
             "suite": name,
-            "version": section.group.version,
-            "model": section.group.model,
-            "source": section.group.source,
+            **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             **_summary(section),
         }
         for name, board in boards.items()
