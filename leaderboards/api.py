@@ -45,7 +45,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True)
 class BoardView:
-    """A board and what it was made of. kept: our results on it.
+    """A board and what it was built from. kept: our results on it.
 
     It is shown as `dpicl board` shows it: on a terminal by rich, in a notebook as a table.
     """
@@ -58,9 +58,7 @@ class BoardView:
 
     def rows(self) -> Iterator[Row]:
         """Every row of every table, in the board's order."""
-        for section in self.board.sections:
-            for table in section.tables:
-                yield from (*table.in_order, *table.paper)
+        return (row for section in self.board.sections for row in section.rows)
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with one row for each row of the board; numbers as in board.csv."""

@@ -14,7 +14,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from dpicl.leaderboards.model.comparability import ENDS, REAL_DATA, REFERENCE, ZERO_SHOT, differing
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import names_text
 
 
@@ -34,7 +34,7 @@ def data_check(contents: Contents, reference: Sequence[Result]) -> Finding:
         return not_checked("data", "there is no result")
     ends: dict[tuple[str, str], Result] = {}
     for result in sorted(reference, key=lambda one: one.created):
-        if result.cell.mechanism in ENDS:
+        if result.cell.mechanism in BASELINES:
             ends[result.cell.task, result.cell.model] = result
     wrong, missing = [], set()
     for name, result in contents.results.items():

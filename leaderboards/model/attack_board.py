@@ -11,20 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.results import AttackResult, External
-from dpicl.leaderboards.model.attack_text import measure_name, names_of
-from dpicl.leaderboards.model.comparability import is_simulated, weights
+from dpicl.leaderboards.model.attack_text import measure_name
+from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
+from dpicl.leaderboards.model.text import counted
 
 
 @dataclass(frozen=True)
 class AttackTable:
-    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one."""
+    """Results of one attack that may be compared: by mechanism and rising ε. question: "" where there is only one.
+
+    weights: "" where nothing identifies them.
+    """
 
     attack: str
     question: str
     task: str
     source: str
     model: str
-    weights: str | None
+    weights: str
     results: tuple[AttackResult, ...]
 
     @property
@@ -35,18 +39,21 @@ class AttackTable:
     @property
     def measures(self) -> list[str]:
         """Every measure that some result has."""
-        return names_of(result.measures for result in self.results)
+        return list(dict.fromkeys(name for result in self.results for name in result.measures))
 
     @property
     def counts(self) -> list[str]:
         """Every count that some result has."""
-        return names_of(result.counts for result in self.results)
+        return list(dict.fromkeys(name for result in self.results for name in result.counts))
 
     @property
     def remarks(self) -> list[str]:
         """What results say about themselves and about their measures, each once."""
-        said = [note for one in self.results for note in (*one.notes, *_measure_notes(one))]
-        return list(dict.fromkeys(said))
+        said: dict[str, None] = {}
+        for one in self.results:
+            noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
+            said |= dict.fromkeys((*one.notes, *noted))
+        return list(said)
 
 
 @dataclass(frozen=True)
@@ -59,23 +66,19 @@ class AttackBoard:
 
 
 def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External]) -> AttackBoard:
-    """The board of these. Results of simulated models are left out where there are real ones, and a note says so."""
+    """The board of these results. Those of simulated models are left out where there are real ones; a note says so."""
     notes = []
     real = [result for result in attacks if not is_simulated(result.manifest.model.name)]
     if real and len(real) < len(attacks):
-        count = len(attacks) - len(real)
-        notes.append(f"Left out: {count} attack{'' if count == 1 else 's'} on a simulated model.")
+        notes.append(f"Left out: {counted(len(attacks) - len(real), 'attack')} on a simulated model.")
         attacks = real
     elif attacks and not real:
         notes.append("The model is simulated: these numbers test the machinery and say nothing about any mechanism.")
     groups: dict[tuple[str, str, str, str, str, str], list[AttackResult]] = defaultdict(list)
     for result in attacks:
-        subject, model = result.subject, result.manifest.model.name
-        question = str(result.settings.get("question", ""))
+        question, subject, model = str(result.settings.get("question", "")), result.subject, result.manifest.model.name
         groups[result.attack, question, subject.task, subject.source, model, weights(result)].append(result)
-    tables = (
-        AttackTable(*key[:5], key[5] or None, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items())
-    )
+    tables = (AttackTable(*key, tuple(sorted(own, key=_order))) for key, own in sorted(groups.items()))
     ordered = sorted(external, key=lambda one: (one.suite, one.task, one.label, one.epsilon, one.authors))
     return AttackBoard(tuple(tables), tuple(ordered), tuple(notes))
 
@@ -83,9 +86,5 @@ def build_attacks(attacks: Sequence[AttackResult], external: Sequence[External])
 def _order(result: AttackResult) -> tuple[float, str, float, str, str]:
     """Zero-shot and other ε = 0 first, mechanisms by name and ε, real demonstrations last."""
     epsilon = result.privacy.epsilon_proved
-    place = 0.0 if epsilon == 0 else 2.0 if result.subject.mechanism == "real_demonstrations" else 1.0
+    place = 0.0 if epsilon == 0 else 2.0 if result.subject.mechanism == REAL_DATA else 1.0
     return place, result.subject.mechanism, result.subject.epsilon, result.access, result.id
-
-
-def _measure_notes(result: AttackResult) -> list[str]:
-    return [f"{measure_name(name)}: {one.note}" for name, one in result.measures.items() if one.note]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, Estimate
@@ -44,13 +44,13 @@ def confidence_of(result: AttackResult) -> str:
 
 
 def trials_text(result: AttackResult) -> str:
-    """'50 + 50': runs with and without the record behind the bound; '64 coins': candidates that one run was about."""
+    """'50 + 50': runs with and without the record behind the bound; '64 canaries': those of an audit in one run."""
     if result.bound is None:
         return "–"
     if decision := result.bound.decision:
         return f"{decision.trials_in:,} + {decision.trials_out:,}"
     candidates = result.details.get("candidates")
-    return f"{candidates:,} coins" if isinstance(candidates, int) else "–"
+    return f"{candidates:,} canaries" if isinstance(candidates, int) else "–"
 
 
 def rates_text(result: AttackResult) -> str:
@@ -66,9 +66,9 @@ def sizes_text(result: AttackResult) -> str:
     return f"{result.subject.members:,} records, {queries_words(result.privacy.queries)}"
 
 
-def options_text(options: Options) -> str:
-    """'slots = 4, tokens = 8', or 'defaults'."""
-    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or "defaults"
+def options_text(options: Options, none: str = "defaults") -> str:
+    """'slots = 4, tokens = 8'. none: stands where there is no option."""
+    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or none
 
 
 def differing_options(attacked: Options, own: Options, defaults: Options) -> dict[str, tuple[Any, Any]]:
@@ -85,8 +85,3 @@ def against_row(result: AttackResult, own: Options, defaults: Options) -> str:
     pairs = differing_options(result.subject.options, own, defaults)
     options = [f"{name} = {here} (row: {there})" for name, (here, there) in sorted(pairs.items())]
     return ", ".join([sizes_text(result), *options])
-
-
-def names_of(mappings: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Every key, each once, in the order of the first appearance."""
-    return list(dict.fromkeys(name for mapping in mappings for name in mapping))

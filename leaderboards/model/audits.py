@@ -1,12 +1,11 @@
 """The audited ε of a row: the largest lower bound that attacks on it prove, and whether it refutes the proved ε.
 
-Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A row leaves the
-ranking by a flag, so the flag is corrected: with k attacks on a row each must exceed the proved ε at confidence
-1 - 0.05/k (Bonferroni). A row (of one task) that keeps what it proves is then flagged with probability 5% at most by
-ours, for the k that there are now. Attacks of others (`External`) are a family of their own, with another 5%, so none
-of them weakens ours.
+Every bound holds at a confidence of its own, and the largest of several 95% bounds is no 95% bound. A flag takes a row
+out of the ranking, so it is corrected: with k attacks on a row each must exceed the proved ε at confidence 1 - 0.05/k
+(Bonferroni). Our k attacks then flag a row (of one task) whose proof holds with probability 5% at most. Attacks of
+others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
 
-An excess that this correction does not confirm is a doubt: shown with the confidence that would settle it.
+An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
-#: A bound enters the column at this confidence; a flag is wrong with at most the rest.
+#: Bounds in the column hold at this confidence; a flag is wrong with probability 5% at most.
 CONFIDENCE = 0.95
 #: Names of the attacks whose trials are independent runs of the mechanism.
 AUDITS = ("audit", "reference_vector")
@@ -33,8 +32,8 @@ class Audit:
     """What attacks say about one row.
 
     attacks: ours, the strongest bound first. external: other people's. best: the one behind the audited ε, None without
-    a bound at 95%. flag: why the row leaves the ranking, or "". doubts: excesses that are not confirmed, in words.
-    settings: id of an attack -> on what it was made. command: makes an audit; "" where there is one, or can be none.
+    a bound at 95%. flag: why the row has no rank, or "". doubts: excesses that are not confirmed, in words. settings:
+    id of an attack -> on what it was made. command: makes an audit; "" where there is one, or where none can be made.
     """
 
     attacks: tuple[AttackResult, ...] = ()
@@ -53,10 +52,10 @@ class Audit:
 
 @dataclass(frozen=True)
 class _Excess:
-    """A bound above what was proved, among the bounds of its family.
+    """A bound above the proved ε, one of ``family`` bounds.
 
-    family: how many there are. level: the confidence that each needs for 95% over all of them. settled: what remains of
-    the bound at that level, None if that is unknown.
+    level: the confidence that each needs for 95% over all of them. settled: the bound at that level, None where it is
+    unknown.
     """
 
     name: str
@@ -89,14 +88,17 @@ def audit_of(attacks: Sequence[AttackResult], external: Sequence[External], prov
     proved: the row's own, for external evaluations; ours are compared with the ε proved for the audited run. delta: the
     row's; an external bound at a smaller δ says nothing about it and is shown only.
     """
-    ordered = tuple(sorted(attacks, key=lambda result: (-_epsilon(result), result.attack, result.access, result.id)))
-    valid = [result for result in ordered if result.bound is not None and is_valid(result)]
+
+    def order(result: AttackResult) -> tuple[float, str, str, str]:
+        return (-result.bound.epsilon if result.bound else 1.0), result.attack, result.access, result.id
+
+    ordered = tuple(sorted(attacks, key=order))
     excesses = [*_excesses(ordered), *_external_excesses(external, proved, delta)]
     confirmed = [one for one in excesses if one.confirmed]
     return Audit(
         attacks=ordered,
         external=tuple(sorted(external, key=lambda one: (-one.audited, one.attack, one.authors))),
-        best=valid[0] if valid else None,
+        best=next(filter(is_valid, ordered), None),
         flag=str(max(confirmed, key=lambda one: one.epsilon)) if confirmed else "",
         doubts=tuple(str(one) for one in excesses if not one.confirmed),
     )
@@ -115,10 +117,6 @@ def is_valid(result: AttackResult) -> bool:
 def attack_name(result: AttackResult) -> str:
     """'white-box audit', 'black-box inquiry'."""
     return f"{result.access} {result.attack}"
-
-
-def _epsilon(result: AttackResult) -> float:
-    return -1.0 if result.bound is None else result.bound.epsilon
 
 
 def _above(epsilon: float, proved: float) -> bool:
@@ -155,7 +153,7 @@ def bound_at(result: AttackResult, level: float) -> float | None:
 
     A bound at a higher confidence than ``level`` holds at ``level``. Else the limits of TPR and FPR are taken again,
     from the rates of the rule on independent runs, by Chernoff's bound with the Kullback-Leibler divergence (Hoeffding
-    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave a coin or a probability.
+    1963, theorem 1): it needs the mean and the number of runs alone, whether a run gave 0 or 1 or a probability.
     """
     bound = result.bound
     if bound is None:
@@ -182,7 +180,7 @@ def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
 
 
 def _divergence(p: float, q: float) -> float:
-    """KL divergence of two coins, in nats."""
+    """KL divergence of two Bernoulli distributions, in nats."""
     if p <= 0:
         return -math.log1p(-q)
     if q <= p:

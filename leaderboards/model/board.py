@@ -1,7 +1,7 @@
 """The board: results sorted into sections that may be compared, each with its tables.
 
 A section holds one suite version (hash of the suite), one model (hash of its weights), one source of records and one
-delta; nothing else shares a table. Within a section a task has one version (records, prompts, sizes, test records) and
+δ. Within a section a task has one version (records, prompts, sizes, test records) and
 a row has one set of options: where results differ, the version with the most results stays and a note names the rest.
 Submitted rows stand beside our own, but where versions differ our own results decide which one stays. Results of a
 retired suite version are sections of their own, apart.
@@ -10,9 +10,8 @@ retired suite version are sections of their own, apart.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
@@ -38,6 +37,11 @@ class Section:
     notes: tuple[str, ...]
     places: Places = field(default_factory=dict, repr=False)
 
+    @property
+    def rows(self) -> Iterator[Row]:
+        """The rows of all tables, in their order."""
+        return (row for table in self.tables for row in table.all_rows)
+
     def place(self, row: Row) -> tuple[int, Ranking] | None:
         """A row's rank and the ranking in which it has it, where its task counts in one."""
         return self.places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
@@ -45,10 +49,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Board:
-    """Sections, the newest first; ``notes`` are about results that are in none of them.
-
-    retired: sections of versions of the suite that nothing is added to any more.
-    """
+    """Sections, the newest first; ``notes`` are about results in none of them. retired: of earlier versions."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
@@ -64,10 +65,10 @@ def build_board(
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
-    asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: by its name.
+    asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
-    submissions: methods that were submitted; of their results only those stand here that belong to a group of ours.
-    retired: results of versions of the suite that are no longer its current one.
+    submissions: submitted methods; only their results in a group that our own results have stand on the board.
+    retired: results of earlier versions of the suite.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -87,16 +88,13 @@ def build_board(
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
-    tables = [table for section in sections for table in section.tables]
-    notes.extend(left_out(tables, newest, evidence))
+    notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
     old = build_board(retired, asked, evidence) if retired else Board((), ())
     notes.extend(f"Of retired versions: {note}" for note in old.notes)
     return Board(sections, tuple(notes), old.sections)
 
 
-def _section(
-    group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission] = MappingProxyType({})
-) -> Section:
+def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission]) -> Section:
     notes: list[Note] = []
     if group.simulated:
         said = "The model is simulated: these numbers test the machinery and say nothing about any mechanism"
@@ -143,9 +141,7 @@ def _settle(
 ) -> list[Result]:
     """Of every scope the results of one version: the one with most results, the newest where two have as many.
 
-    names: of the conditions in which versions differ.
-
-    Submitted results (``owners``) count only where there are none of ours.
+    names: of the conditions in which versions differ. Submitted results (``owners``) count only where none is ours.
     """
     scopes: dict[Hashable, dict[Hashable, list[Result]]] = defaultdict(lambda: defaultdict(list))
     for result in results:

@@ -46,7 +46,7 @@ _NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilo
 
 #: What a column of a table is, in a few words.
 _HINTS = {
-    "epsilon": "the privacy level that was asked for, the same for every mechanism",
+    "epsilon": "the target, the same for every mechanism",
     "score": "mean of the main metric over seeds",
     "score_low": "over seeds and test records",
     "recovery": "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
@@ -131,6 +131,6 @@ def words(row: Row) -> dict[str, str]:
     """Everything of a row that is a number, as name -> text."""
     found = {column.full or column.name: column.text(row) for column in _ALL}
     metric = metric_name(row.metric) + (", lower is better" if row.lower_is_better(row.metric) else "")
-    ends = (("zero-shot", row.zero_shot), ("real demonstrations", row.real_data))
-    said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in ends}
+    baselines = (("zero-shot", row.zero_shot), ("real demonstrations", row.real_data))
+    said = {f"{name} over its seeds": "–" if score is None else score_text(score) for name, score in baselines}
     return {f"score ({metric})": found.pop("score"), **found, **said}

@@ -1,4 +1,4 @@
-"""Which results may be compared: every condition by its name, told once, and the conditions that each purpose asks for.
+"""Which results may be compared: every condition by its name, and the conditions that each purpose requires.
 
 Results share a section of a board where their `Group` is equal, a table where `TASK` is, a row where `ROW` is; two
 sides of `dpicl compare`, and points of a track, must agree in `PAIR`, a submission with the results of record in
@@ -20,8 +20,8 @@ from dpicl.harness.run.suite import Suite
 
 ZERO_SHOT = "zero_shot"
 REAL_DATA = "real_demonstrations"
-#: The two ends of every scale.
-ENDS = (ZERO_SHOT, REAL_DATA)
+#: The two reference baselines.
+BASELINES = (ZERO_SHOT, REAL_DATA)
 
 #: Name -> what must be equal.
 _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
@@ -45,7 +45,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "plug-in file": lambda r: r.cell.plugin,
     "kind of noise": lambda r: r.cell.noise,
     "number of queries": lambda r: (r.cell.queries, r.privacy.queries),
-    "ε": lambda r: None if r.cell.mechanism in ENDS else r.cell.epsilon,
+    "ε": lambda r: None if r.cell.mechanism in BASELINES else r.cell.epsilon,
     "δ": lambda r: r.cell.delta,
     "accounting": lambda r: r.cell.mode,
     "model": lambda r: r.manifest.model.name,
@@ -101,7 +101,7 @@ class Group:
         return is_simulated(self.model)
 
     def run_command(self, task: str, mechanism: str) -> str:
-        """The command that makes the results of one mechanism on one task."""
+        """The command that produces the results of one mechanism on one task."""
         words = ["dpicl", "run", self.asked, "--task", task, "--mechanism", mechanism, "--model", self.model]
         return shlex.join([*words, "--source", self.source])
 
@@ -143,7 +143,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "mechanism": subject.mechanism,
         "task": subject.task,
         "model": result.manifest.model.name,
-        "ε": None if subject.mechanism in ENDS else subject.epsilon,
+        "ε": None if subject.mechanism in BASELINES else subject.epsilon,
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),

@@ -1,9 +1,9 @@
 """Which attack belongs to which row of a board, and what flagged rows lose.
 
-An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to rows of the same
-mechanism and plug-in file, task and its version, source of records, model and its weights, target ε, δ and accounting;
-sizes may differ and are shown. Options that are words or switches choose another algorithm: of several rows of one
-mechanism an attack belongs to those with which it shares most of them. External evaluations name their row.
+An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to the rows that
+share its `attack_identity`; sizes may differ and are shown. Options that are words or switches choose another
+algorithm: of several rows of one mechanism an attack belongs to those with which it shares most of these options.
+External evaluations name their row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpicl.leaderboards.model.comparability import Group, attack_identity, value
 from dpicl.leaderboards.model.notes import Note, Weight
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import epsilon_text
+from dpicl.leaderboards.model.text import counted, epsilon_text
 
 Options = Mapping[str, Any]
 #: What `dpicl audit` takes when no `--delta` is given.
@@ -67,7 +67,7 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
         cell = row.results[0].cell
         done = any(one.attack == "audit" for one in audit.attacks)
-        # An audit draws seeded noise and publishes what it finds: never advised on records that are kept private.
+        # An audit draws seeded noise and publishes what it finds: never advise one on records that must stay private.
         wanted = 0 < row.epsilon < math.inf and not done and not cell.secure
         command = _audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
@@ -93,7 +93,7 @@ def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str
     """The command that audits a row's mechanism at its epsilon.
 
     It has the row's options that are words or switches, where they differ from ``defaults``; sizes are the audit's own.
-    Noise of an audit is seeded and its results are public, so records that are private in earnest are no part of one.
+    The noise of an audit is seeded and its results are public, so an audit never uses records that must stay private.
     """
     words = ["dpicl", "audit", cell.mechanism, "--task", cell.task, "--epsilon", f"{cell.epsilon:g}"]
     words += ["--model", group.model, "--source", "synthetic" if cell.secure else group.source]
@@ -129,12 +129,8 @@ def audit_notes(tables: Iterable[TaskTable]) -> Iterator[Note]:
                 yield Note(Weight.DOUBT, f"{row.title} on {table.task}", f" in doubt: {doubt}")
 
 
-def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
-    """Attacks on a row of the board in another version, and external evaluations that name no row of it.
-
-    External evaluations of suites that are not on the board are another board's business.
-    """
-    rows = [row for table in tables for row in table.all_rows]
+def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -> Iterator[str]:
+    """Attacks on another version of a row, and external evaluations of these suites that name no row."""
     used = {id(one) for row in rows for one in (*row.audit.attacks, *row.audit.external)}
     others: dict[str, list[str]] = defaultdict(list)
     for result in evidence.attacks:
@@ -147,8 +143,7 @@ def left_out(tables: Sequence[TaskTable], groups: Sequence[Group], evidence: Evi
     for what, on in others.items():
         rows_named = list(dict.fromkeys(on))
         more = f" and {len(rows_named) - _NAMED} more" if len(rows_named) > _NAMED else ""
-        count = f"{len(on)} attack{'' if len(on) == 1 else 's'}"
-        yield f"Left out {count} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
+        yield f"Left out {counted(len(on), 'attack')} on {'; '.join(rows_named[:_NAMED])}{more}: other {what}."
     suites = {group.suite for group in groups}
     for one in evidence.external:
         if one.suite in suites and id(one) not in used:

@@ -52,8 +52,8 @@ def up_to_rounding(result: Result) -> bool:
 def checked(result: Result, vouched: bool | None = None) -> bool | None:
     """Whether the plug-in file behind a result passed the conformance kit; None for a mechanism of the package.
 
-    vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a result that was sent
-    says of itself does not count. None: the result is our own.
+    vouched: of a submission, whether the maintainers ran it, which they do after the kit; what a submitted result says
+    of itself does not count. None: the result is our own.
     """
     if result.cell.plugin is None:
         return None

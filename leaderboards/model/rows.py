@@ -16,7 +16,7 @@ import numpy as np
 from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
-from dpicl.leaderboards.model.comparability import ENDS, REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.marks import Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
@@ -35,14 +35,14 @@ BySeed = Mapping[int, Result]
 class Row:
     """One mechanism at one epsilon on one task, over its seeds.
 
-    epsilon: the target that was asked for (0 and infinity are the two ends). claimed, proved, epsilon_per_query: the
-    largest over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in
-    [0, 1]. zero_shot, real_data: mean scores of the two ends over this row's seeds, from which its recovery is made;
-    None where an end lacks one of them. recovery: None when it is not defined, and then recovery_note says why.
-    recovery_interval: 95%; None for the ends, without a recovery, and where the gain of real demonstrations may be
-    nothing. metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
-    unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
-    None for one of our own.
+    epsilon: the target (0 and infinity: the two reference baselines). claimed, proved, epsilon_per_query: the largest
+    over seeds. score, low, high: mean of the main metric and its 95% interval over seeds and documents, all in [0, 1].
+    zero_shot, real_data: mean scores of the reference baselines over this row's seeds, from which its recovery is
+    computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
+    recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
+    metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed. unranked:
+    why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from, None for one
+    of our own.
     """
 
     label: str
@@ -77,8 +77,13 @@ class Row:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether this is zero-shot or real demonstrations, the two reference baselines."""
-        return self.mechanism in ENDS
+        """Whether this is zero-shot or real demonstrations."""
+        return self.mechanism in BASELINES
+
+    @property
+    def secure(self) -> bool:
+        """Whether it was run with secure noise: its records stay private, and what follows from them is withheld."""
+        return any(result.cell.secure for result in self.results)
 
     @property
     def reported(self) -> float | None:
@@ -106,7 +111,7 @@ class Row:
 
     @property
     def recovery_sum(self) -> str:
-        """'(0.600 − 0.400) / (0.800 − 0.400)': the recovery in the numbers from which it is made; "" without one."""
+        """'(0.600 − 0.400) / (0.800 − 0.400)': how the recovery is computed; "" without one."""
         if self.recovery is None or self.zero_shot is None or self.real_data is None:
             return ""
         score, zero_shot, real_data = map(score_text, (self.score, self.zero_shot, self.real_data))
@@ -130,21 +135,25 @@ def recover(
     gain = zero_shot - real_data if lower_is_better else real_data - zero_shot
     if gain < MINIMUM_GAIN - _ROUNDING:
         shown = min(round(gain, 3), MINIMUM_GAIN - 0.001)  # never rounded up to what it is less than
-        ends = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
-        return None, f"{ends}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
+        scores = f"real demonstrations score {score_text(real_data)} and zero-shot {score_text(zero_shot)}"
+        return None, f"{scores}, a gain of {shown:+.3f} and less than +{MINIMUM_GAIN}"
     return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
 
 
-def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
-    """The row of these results, one a seed. ends: results of the reference baselines of the scale, with the same
-    documents."""
+def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> Row:
+    """The row of these results, one a seed. baselines: results of the reference baselines on the same documents."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
     low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
-    known = {} if _secure(by_seed, ends) else ends
-    zero_shot, real_data = (_over_seeds(by_seed, known.get(name, {})) for name in (ZERO_SHOT, REAL_DATA))
+    # With secure noise a recovery would follow from the row at ε = ∞ of private records, which no ledger covers.
+    secure = any(result.cell.secure for part in (by_seed, *baselines.values()) for result in part.values())
+    zero_shot, real_data = (
+        None if secure else _over_seeds(by_seed, baselines[name]) for name in (ZERO_SHOT, REAL_DATA)
+    )
     score = fmean(map(score_of, results))
-    recovery, note = _recovery(by_seed, ends, score, zero_shot, real_data)
+    recovery, note = None, SECURE_NOTE
+    if not secure:
+        recovery, note = _recovery(by_seed, baselines, score, zero_shot, real_data)
     proved = max(result.privacy.epsilon_proved for result in results)
     return Row(
         label=first.cell.label,
@@ -163,7 +172,7 @@ def make_row(by_seed: BySeed, ends: Mapping[str, BySeed]) -> Row:
         real_data=real_data,
         recovery=recovery,
         recovery_note=note,
-        recovery_interval=None if recovery is None else _recovery_interval(by_seed, ends),
+        recovery_interval=None if recovery is None else _recovery_interval(by_seed, baselines),
         metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
@@ -191,7 +200,7 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _unranked(result: Result, proved: float) -> str:
     cell = result.cell
-    if cell.mechanism in ENDS:
+    if cell.mechanism in BASELINES:
         return "a reference baseline"
     if cell.mode != "proved":
         return "accounted as its authors do"
@@ -202,45 +211,34 @@ def _unranked(result: Result, proved: float) -> str:
     return ""
 
 
-def _over_seeds(by_seed: BySeed, end: BySeed) -> float | None:
-    """The mean score of an end over the seeds of a row; None where it lacks one."""
-    return fmean(score_of(end[seed]) for seed in by_seed) if by_seed.keys() <= end.keys() else None
-
-
-def _secure(by_seed: BySeed, ends: Mapping[str, BySeed]) -> bool:
-    """Whether a recovery would follow from the row at epsilon = infinity of private records, which nothing covers."""
-    return any(result.cell.secure for part in (by_seed, *ends.values()) for result in part.values())
+def _over_seeds(by_seed: BySeed, baseline: BySeed) -> float | None:
+    """The mean score of a baseline over the seeds of a row; None where it lacks one."""
+    return fmean(score_of(baseline[seed]) for seed in by_seed) if by_seed.keys() <= baseline.keys() else None
 
 
 def _recovery(
-    by_seed: BySeed, ends: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
+    by_seed: BySeed, baselines: Mapping[str, BySeed], score: float, zero_shot: float | None, real_data: float | None
 ) -> tuple[float | None, str]:
-    """Recovery over the row's own seeds; the reference baselines must have every one of them. None with secure
-    noise."""
-    if _secure(by_seed, ends):
-        return None, SECURE_NOTE
+    """Recovery over the row's own seeds; the reference baselines must have every one of them."""
     if zero_shot is None or real_data is None:
         name = ZERO_SHOT if zero_shot is None else REAL_DATA
-        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - ends[name].keys())}"
-    return recover(score, zero_shot, real_data, _lower_is_better(by_seed))
+        return None, f"{name} has no result for seed {seeds_text(by_seed.keys() - baselines[name].keys())}"
+    first = next(iter(by_seed.values()))
+    return recover(score, zero_shot, real_data, first.lower_is_better(first.main_metric))
 
 
-def _recovery_interval(by_seed: BySeed, ends: Mapping[str, BySeed]) -> tuple[float, float] | None:
-    """Paired by seed and document: the row and the reference baselines are drawn together, since they share both."""
-    if next(iter(by_seed.values())).cell.mechanism in ends:
+def _recovery_interval(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[float, float] | None:
+    """Paired by seed and document: the row and the reference baselines are resampled together: they share both."""
+    first = next(iter(by_seed.values()))
+    if first.cell.mechanism in baselines:
         return None
     row, zero_shot, real_data = (
         np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
-        for part in (by_seed, ends[ZERO_SHOT], ends[REAL_DATA])
+        for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
     )
-    sign = -1.0 if _lower_is_better(by_seed) else 1.0  # the gain is the positive side
+    sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
     low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def _lower_is_better(by_seed: BySeed) -> bool:
-    first = next(iter(by_seed.values()))
-    return first.lower_is_better(first.main_metric)
 
 
 def score_of(result: Result) -> float:

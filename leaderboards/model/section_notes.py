@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from dpicl.leaderboards.model.evidence import audit_notes
-from dpicl.leaderboards.model.marks import Mark
 from dpicl.leaderboards.model.notes import Note, Weight
 from dpicl.leaderboards.model.standings import Places, TaskTable, absent_kinds
 from dpicl.leaderboards.model.text import names_text, queries_words
@@ -57,11 +56,6 @@ def _uneven_queries(tables: Sequence[TaskTable], places: Places) -> Iterator[Not
 
 def _marked(tables: Sequence[TaskTable]) -> Iterator[Note]:
     """One note for each mark, with the number of rows that bear it."""
-    rows: dict[Mark, int] = defaultdict(int)
-    for table in tables:
-        for row in table.all_rows:
-            for mark in row.marks:
-                rows[mark] += 1
-    for mark, count in rows.items():
+    for mark, count in Counter(mark for table in tables for row in table.all_rows for mark in row.marks).items():
         which = "1 row is" if count == 1 else f"{count} rows are"
         yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")

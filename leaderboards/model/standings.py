@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.comparability import ENDS, Group
+from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
@@ -22,7 +22,7 @@ _EQUAL = 1e-9
 
 @dataclass(frozen=True)
 class Missing:
-    """An end of the scale that has no result, for some seeds or for all, and the command that makes it."""
+    """A reference baseline without a result, for some seeds or for all, and the command that makes it."""
 
     what: str
     command: str
@@ -44,8 +44,7 @@ class TaskTable:
     @property
     def in_order(self) -> tuple[Row, ...]:
         """Zero-shot, the mechanisms by epsilon and falling score, real demonstrations."""
-        ends = [(self.zero_shot,), self.rows, (self.real_data,)]
-        return tuple(row for part in ends for row in part if row is not None)
+        return tuple(row for row in (self.zero_shot, *self.rows, self.real_data) if row is not None)
 
     @property
     def all_rows(self) -> tuple[Row, ...]:
@@ -54,16 +53,16 @@ class TaskTable:
 
     def changed(self, change: Callable[[Row], Row]) -> TaskTable:
         """The table with every row changed."""
-        zero_shot, real_data = (None if end is None else change(end) for end in (self.zero_shot, self.real_data))
+        zero_shot, real_data = (row and change(row) for row in (self.zero_shot, self.real_data))
         rows, paper = (tuple(map(change, rows)) for rows in (self.rows, self.paper))
         return replace(self, zero_shot=zero_shot, real_data=real_data, rows=rows, paper=paper)
 
     @property
     def absent(self) -> dict[str, str]:
-        """Ends of the scale that should have a row and have none -> their ε; with secure noise none is at ε = ∞."""
-        secure = any(result.cell.secure for row in self.all_rows for result in row.results)
-        ends = {ZERO_SHOT: ("0", self.zero_shot), **({} if secure else {REAL_DATA: ("∞", self.real_data)})}
-        return {name: epsilon for name, (epsilon, row) in ends.items() if row is None}
+        """Reference baselines that should have a row and have none -> their ε."""
+        there = {ZERO_SHOT: self.zero_shot, REAL_DATA: self.real_data}
+        wanted = _baselines(any(row.secure for row in self.all_rows))
+        return {name: epsilon for name, epsilon in wanted.items() if there[name] is None}
 
     @property
     def kind(self) -> str:
@@ -94,10 +93,8 @@ class TaskTable:
 class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
 
-    score: None too where lower is better on some of the tasks and not on others.
-
-    proved: the largest over all of its tasks. seeds: those behind the means (without one: all). submitted: whether it
-    was submitted. signs: of its marks.
+    score: None too where lower is better on some of the tasks and not on others. proved: the largest over all of its
+    tasks. seeds: those behind the means (without one: all). signs: of its marks.
     """
 
     rank: int | None
@@ -112,8 +109,7 @@ class Standing:
 
     @property
     def is_baseline(self) -> bool:
-        """Whether this is zero-shot or real demonstrations."""
-        return self.label in ENDS
+        return self.label in BASELINES
 
 
 #: (task, label, ε) -> a row's rank, and the ranking in which it has it.
@@ -154,50 +150,45 @@ class Ranking:
 
 
 def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
-    """The rows of one task from results of one group and one version of the task.
-
-    With secure noise the row at epsilon = infinity is not asked for.
-    """
-    ends: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
+    """The rows of one task from results of one group and one version of the task."""
+    baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
     cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
     for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
         cell = result.cell
-        if cell.mechanism in ends:
-            ends[cell.mechanism][cell.seed] = result
+        if cell.mechanism in baselines:
+            baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
-    rows = [make_row(by_seed, ends) for by_seed in cells.values()]
+    rows = [make_row(by_seed, baselines) for by_seed in cells.values()]
     sign = 1 if results[0].lower_is_better(results[0].main_metric) else -1
     rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
-    wanted = {result.cell.seed for result in results}
+    zero_shot, real_data = (make_row(own, baselines) if own else None for own in baselines.values())
     return TaskTable(
         task=task,
         metric=results[0].main_metric,
         documents=len(outcomes_of(results[0])[0]),
-        zero_shot=make_row(ends[ZERO_SHOT], ends) if ends[ZERO_SHOT] else None,
-        real_data=make_row(ends[REAL_DATA], ends) if ends[REAL_DATA] else None,
+        zero_shot=zero_shot,
+        real_data=real_data,
         rows=tuple(row for row in rows if row.mode == "proved"),
         paper=tuple(row for row in rows if row.mode != "proved"),
-        missing=tuple(_missing(group, task, ends, wanted, any(result.cell.secure for result in results))),
+        missing=tuple(_missing(group, task, baselines, results)),
     )
 
 
 def recovery_notes(table: TaskTable) -> list[str]:
-    """The scores of the reference baselines from which recoveries are made where other seeds stand in the table, and
-    why rows have none."""
+    """The reference baselines' scores behind recoveries over other seeds than theirs, and why rows have no recovery."""
     rows = table.all_rows
-    ends = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
+    seeds = {row.seeds for row in (table.zero_shot, table.real_data) if row is not None}
     notes: dict[str, None] = {}
     for row in rows:
-        if row.is_baseline or row.recovery is None or ends == {row.seeds}:
+        if row.is_baseline or row.recovery is None or seeds == {row.seeds}:
             continue
         if row.zero_shot is not None and row.real_data is not None:
-            ends_said = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
-            notes[f"recovery over seeds {seeds_text(row.seeds)}: {ends_said} over these seeds."] = None
+            scores = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
+            notes[f"recovery over seeds {seeds_text(row.seeds)}: {scores} over these seeds."] = None
     reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
-    for reason, count in reasons.items():
-        notes[f"recovery n/a in {count} of {len(rows)} rows: {reason}."] = None
-    return list(notes)
+    said = (f"recovery n/a in {count} of {len(rows)} rows: {reason}." for reason, count in reasons.items())
+    return [*notes, *said]
 
 
 def ranks(rankings: Sequence[Ranking]) -> Places:
@@ -317,10 +308,13 @@ def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:
     return "; ".join(said(note, titles) for note, titles in found.items())
 
 
-def _missing(group: Group, task: str, ends: Mapping[str, BySeed], wanted: set[int], secure: bool) -> Iterable[Missing]:
-    symbols = {ZERO_SHOT: "ε = 0", **({} if secure else {REAL_DATA: "ε = ∞"})}
-    for name, symbol in symbols.items():
-        lacking = wanted - ends[name].keys()
-        if lacking:
-            seeds = "seed" if len(lacking) == 1 else "seeds"
-            yield Missing(f"{name} ({symbol}) on {task}, {seeds} {seeds_text(lacking)}", group.run_command(task, name))
+def _baselines(secure: bool) -> dict[str, str]:
+    """The reference baselines of a table -> their ε. With secure noise none shows private records at ε = ∞."""
+    return {ZERO_SHOT: "0"} if secure else {ZERO_SHOT: "0", REAL_DATA: "∞"}
+
+
+def _missing(group: Group, task: str, baselines: Mapping[str, BySeed], results: Sequence[Result]) -> Iterable[Missing]:
+    for name, epsilon in _baselines(any(result.cell.secure for result in results)).items():
+        if lacking := {result.cell.seed for result in results} - baselines[name].keys():
+            what = f"{name} (ε = {epsilon}) on {task}, {'seed' if len(lacking) == 1 else 'seeds'} {seeds_text(lacking)}"
+            yield Missing(what, group.run_command(task, name))

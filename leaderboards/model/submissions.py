@@ -1,7 +1,7 @@
 """Submissions as the board knows them: the results of a method that somebody submitted, and what was found about it.
 
-On the board such a method is called ``team/method``, which no row of a suite can be (no slash in those). Its results
-are compared like all others; `dpicl.leaderboards.gate` decides whether they may be there at all, and reads the folders.
+On the board such a method is called ``team/method``; no row of a suite has a slash in its name. Its results are
+compared like all others. `dpicl.leaderboards.gate` reads the folders and decides which results may stand on the board.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model.comparability import ENDS
+from dpicl.leaderboards.model.comparability import BASELINES
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Reproduction:
 class Submission:
     """A method that was submitted.
 
-    team, method: its two folders. rows: labels of its results, most often one. authors, licence, paper, code,
-    public_data, tuning: as submission.yaml says. reported: (task, ε) -> the score that the paper reports, in [0, 1].
-    footnote: what a reader must know. unreliable: why the maintainers do not trust it, or ""; it then has no rank.
-    reproduced: the cells that were run again. plugin: its code, None where it is in the package or was not sent.
+    team, method: its two folders. authors, licence, paper, code, public_data, tuning: as submission.yaml says.
+    reported: (task, ε) -> the score that the paper reports, in [0, 1]. footnote: what a reader must know. unreliable:
+    why the maintainers do not trust it, or ""; it then has no rank. reproduced: the cells that were run again. plugin:
+    its code, None where it is in the package or was not submitted.
     """
 
     team: str
@@ -65,6 +65,7 @@ class Submission:
 
     @property
     def rows(self) -> tuple[str, ...]:
+        """Labels of its results, most often one."""
         return tuple(dict.fromkeys(result.cell.label for result in self.results))
 
     def title(self, label: str) -> str:
@@ -80,12 +81,12 @@ class Submission:
 def on_the_board(submissions: Sequence[Submission]) -> tuple[list[Result], dict[str, Submission]]:
     """(the results of all submissions, each under its title; title -> submission).
 
-    The reference baselines are never taken from a submission: all recoveries would move with them.
+    Reference baselines are never taken from a submission: every recovery depends on them.
     """
     results, owners = [], {}
     for submission in submissions:
         for result in submission.results:
-            if result.cell.mechanism in ENDS:
+            if result.cell.mechanism in BASELINES:
                 continue
             title = submission.title(result.cell.label)
             owners[title] = submission

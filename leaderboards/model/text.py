@@ -1,4 +1,4 @@
-"""Numbers and strange texts as the board shows them."""
+"""Numbers and untrusted texts as the board shows them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LARGE = 1e9
 def visible(text: str, longest: int = LONGEST_TEXT) -> str:
     """The text with control, format and direction characters written out as ⟨U+202E⟩, and cut when it is too long.
 
-    Names and released texts may come from strangers: nothing in them may move a terminal's cursor or turn the reading
+    Names and released texts are untrusted: nothing in them may move a terminal's cursor or change the reading
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
     start = "".join(" " if character in "\n\r\t" else shown(character) for character in text[:longest])
@@ -58,7 +58,7 @@ def recovery_text(recovery: float | None) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """The ends of a recovery's interval as percentages, '–' where it has none."""
+    """The limits of a recovery's interval as percentages, '–' where it has none."""
     return "–" if interval is None else " to ".join(recovery_text(end) for end in interval)
 
 
@@ -89,9 +89,9 @@ def names_text(names: Iterable[str]) -> str:
     return " and ".join(([", ".join(listed[:-1])] if listed[:-1] else []) + listed[-1:])
 
 
-def counted(results: int) -> str:
+def counted(number: int, noun: str = "result") -> str:
     """'1 result', '2 results'."""
-    return f"{results:,} result" + ("" if results == 1 else "s")
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def confidence_text(confidence: float) -> str:

@@ -1,8 +1,8 @@
-"""From results to what is published: a pure step, without a tracker.
+"""From results to what is published, without a tracker.
 
-Means, intervals, recoveries and audited epsilons over seeds are those of the board, so a tracker never shows another
-number than the board does; a line about one seed has the numbers of this seed. What the board leaves out is not
-published. A number that is infinite has no place in JSON and is left out; the text `epsilon_text` is always there.
+Means, intervals, recoveries and audited ε over seeds are those of the board, so a tracker never shows another number
+than the board does; a line about one seed has the numbers of this seed. What the board leaves out is not published.
+JSON has no infinity: infinite numbers are left out, and the text `epsilon_text` is always there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.core.cell import Cell
 from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Board, Section
@@ -51,7 +50,7 @@ def content_hash(value: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Run:
-    """What is published as one run. row: what it stands for, whatever its numbers: 16 hexadecimal digits."""
+    """What is published as one run. row: identifies what it stands for, whatever its numbers: 16 hexadecimal digits."""
 
     row: str
     name: str
@@ -100,7 +99,7 @@ def published_rows(board: Board) -> list[Published]:
     for section in board.sections:
         for table in section.tables:
             by_label: dict[tuple[str, str], list[Row]] = defaultdict(list)
-            for row in (*table.in_order, *table.paper):
+            for row in table.all_rows:
                 by_label[row.label, row.mode].append(row)
             for rows in by_label.values():
                 found.append(_published(section.group, table, sorted(rows, key=lambda row: row.epsilon)))
@@ -190,13 +189,12 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
 
 
 def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
-    """The scores of the reference baselines at the seed of a result, and its recovery where both are; nothing with
-    secure noise."""
+    """The reference baselines' scores at the seed of a result, and its recovery; nothing with secure noise."""
     if result.cell.secure:
         return {}
     zero_shot, real_data = (
-        next((score_of(other) for other in (end.results if end else ()) if other.cell.seed == result.cell.seed), None)
-        for end in (table.zero_shot, table.real_data)
+        next((score_of(other) for other in (row.results if row else ()) if other.cell.seed == result.cell.seed), None)
+        for row in (table.zero_shot, table.real_data)
     )
     recovery = None
     if zero_shot is not None and real_data is not None:
@@ -242,14 +240,10 @@ def _finite(numbers: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in numbers.items() if value is not None and math.isfinite(value)}
 
 
-def published_boards(board: Board) -> list[PublishedBoard]:
-    """One `PublishedBoard` for each section."""
-    return [_board(section) for section in board.sections]
-
-
-def _board(section: Section) -> PublishedBoard:
+def published_board(section: Section) -> PublishedBoard:
+    """A section with its table, its document and its result files."""
     group = section.group
-    results = [result for table in section.tables for row in (*table.in_order, *table.paper) for result in row.results]
+    results = [result for row in section.rows for result in row.results]
     return PublishedBoard(
         row=content_hash({**_group_config(group), "board": True})[:16],
         name=f"board of {group_name(group)}",
@@ -261,20 +255,15 @@ def _board(section: Section) -> PublishedBoard:
         columns=COLUMNS,
         rows=[line for table in section.tables for line in _table_lines(table, ranks(section.rankings))],
         document=board_json(Board((section,), ())),
-        files={_path(result.cell): to_text(result) for result in results},
+        files={Store(Path(), one.cell.suite).path(one.cell).as_posix(): to_text(one) for one in results},
     )
-
-
-def _path(cell: Cell) -> str:
-    """Where a result file is below its results folder."""
-    return Store(Path(), cell.suite).path(cell).as_posix()
 
 
 def _table_lines(
     table: TaskTable, places: Mapping[tuple[str, str, float], tuple[int, Ranking]]
 ) -> Iterator[list[float | str | None]]:
     """A line a row. places: see `dpicl.leaderboards.model.standings.ranks`."""
-    for row in (*table.in_order, *table.paper):
+    for row in table.all_rows:
         place = places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
         own = {**_row_numbers(row), "rank": None if place is None else place[0]}
         known: dict[str, float | str] = {

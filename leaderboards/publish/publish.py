@@ -10,10 +10,10 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.board import Board, build_board
+from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.evidence import Evidence
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.publish.payload import Published, PublishedBoard, published_boards, published_rows
+from dpicl.leaderboards.publish.payload import Published, PublishedBoard, published_board, published_rows
 from dpicl.leaderboards.publish.tracker import Outcome, Sink
 
 
@@ -28,20 +28,20 @@ class Plan:
 
 
 def plan(results: Sequence[Result], evidence: Evidence | None = None, submissions: Sequence[Submission] = ()) -> Plan:
-    """What there is to publish: one board for each suite. Pure; takes a fraction of a second a row (bootstraps)."""
+    """What there is to publish: one board for each suite. Takes a fraction of a second a row (bootstraps)."""
     suites = sorted({result.suite.name for result in results})
     by_suite = [[result for result in results if result.suite.name == name] for name in suites]
     made = [build_board(own, None, evidence, submissions) for own in by_suite]
     return Plan(
         rows=tuple(row for board in made for row in published_rows(board)),
-        boards=tuple(one for board in made for one in published_boards(board)),
+        boards=tuple(one for board in made for one in map(published_board, board.sections)),
         notes=tuple(note for board in made for note in board.notes),
         made=tuple(made),
     )
 
 
 def publish(what: Plan, sink: Sink, outcomes: Counter[Outcome]) -> list[str]:
-    """Sends everything; sentences on what a reader can do next. Raises SinkError at the first thing that is not taken.
+    """Sends everything; sentences on what a reader can do next. Raises SinkError at the first failure.
 
     outcomes: counted on the way, so that they are right after an error too.
     """
@@ -54,13 +54,12 @@ def publish(what: Plan, sink: Sink, outcomes: Counter[Outcome]) -> list[str]:
 class Live:
     """Publishes the rows of a run as their cells finish, and everything else at its end.
 
-    A row is sent when all its cells and the reference baselines on its task are over, since its recovery needs them. So
+    A row is sent when all its cells and the reference baselines on its task are done, since its recovery needs them. So
     it is sent once, whatever the order of the cells; a run that is killed and started again sends what is missing.
     After a first error nothing more is tried: `failure` has the reason, and the results are on disk.
 
-    cells: those of this invocation that are still to be done. load: the results that are there now. connect: makes the
-    sink, anew for every step, so that others may publish while cells are run; an error of it is a failure like any
-    other.
+    cells: those of this invocation that are not done yet. load: the results that exist now. connect: makes a new sink
+    for every step, so that others may publish while cells run; its error is a failure like any other.
     """
 
     def __init__(
@@ -82,16 +81,14 @@ class Live:
         self._try(lambda sink: None)
 
     def finished(self, cell: Cell) -> None:
-        """A cell is over, however it went."""
+        """A cell is done or has failed."""
         if self._waiting.pop((cell.id, cell.label), None) is None:
             return
         task = (cell.model, cell.task)
         waiting = [one for one in self._waiting.values() if (one.model, one.task) == task]
-        is_baseline = cell.mechanism in (ZERO_SHOT, REAL_DATA)
+        is_baseline = cell.mechanism in BASELINES
         open_rows = {one.label for one in waiting}
-        if any(one.mechanism in (ZERO_SHOT, REAL_DATA) for one in waiting) or (
-            cell.label in open_rows and not is_baseline
-        ):
+        if any(one.mechanism in BASELINES for one in waiting) or (cell.label in open_rows and not is_baseline):
             return
 
         def send(sink: Sink) -> None:

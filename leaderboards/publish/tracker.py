@@ -1,8 +1,8 @@
 """One sink for Weights & Biases and trackio: `init` a run, `log` its lines, `finish`.
 
 The id of a run is what it stands for and a hash of its content: the same content is sent once, other content is another
-run. A W&B server is asked which runs it has whole, and one that was cut off is resumed at its next line. Which runs on
-this machine (W&B offline, trackio) are whole stands in a file beside them; the others are written again.
+run. A W&B server says which runs are complete, and a run that was interrupted resumes at its next line. On this machine
+(W&B offline, trackio) a file beside the runs lists those that are complete; the others are written again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dpicl.leaderboards.publish.wandb_settings import (
 )
 
 Outcome = Literal["sent", "unchanged"]
-#: Which runs on this machine are whole, in their folder.
+#: Lists the complete runs on this machine, in their folder.
 RECORD: Final = "dpicl-published.json"
 #: Tag of a run whose row has been published again with other content.
 SUPERSEDED: Final = "superseded"
@@ -66,7 +66,7 @@ class Sink:
 
     @contextmanager
     def opened(self) -> Iterator[Self]:
-        """Keeps other processes from publishing into the folder, and finds out what is there. Raises SinkError."""
+        """Locks the folder against other publications, and finds out what is there. Raises SinkError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             held = self._lock.acquire()
@@ -98,7 +98,7 @@ class Sink:
         raise NotImplementedError
 
     def _find(self) -> set[str]:
-        """The ids of the runs that are there as a whole."""
+        """The ids of the complete runs."""
         raise NotImplementedError
 
     def _write(self, thing: Published | PublishedBoard) -> None:
@@ -124,7 +124,7 @@ class Sink:
             raise SinkError(f"{path} is damaged; remove it, and every run will be written again.") from error
 
     def _remember(self, key: str, where: str) -> None:
-        """Records a run that is whole. Raises ResultError when the disk does not take it."""
+        """Records a complete run. Raises ResultError when the file cannot be written."""
         self._recorded[key] = where
         text = json.dumps({"format": 1, "runs": self._recorded}, indent=1, sort_keys=True)
         write_whole(self.folder / RECORD, text + "\n", self.folder)
@@ -267,12 +267,8 @@ class TrackioSink(Sink):
         """Raises RuntimeError for what trackio only warns of: it goes on where it cannot write."""
         if (cut_off := self._runs().get(thing.id)) is not None:
             cut_off.delete()
-        more: dict[str, Any] = {
-            ROW_KEY: thing.row,
-            CONTENT_KEY: thing.content,
-            "job_type": thing.job_type,
-            "tags": list(thing.tags),
-        }
+        more: dict[str, Any] = {ROW_KEY: thing.row, CONTENT_KEY: thing.content}
+        more |= {"job_type": thing.job_type, "tags": list(thing.tags)}
         if isinstance(thing, Published):
             more["summary"] = dict(thing.summary)
         name = f"{thing.name} {thing.id}"
@@ -298,8 +294,8 @@ class TrackioSink(Sink):
 def _load_trackio(folder: Path | None) -> ModuleType:
     """trackio on a folder, which it reads once a process. Raises UsageError where it is not installed.
 
-    The dashboard is on this machine, whatever variables say of spaces and servers, and Hugging Face is not asked for a
-    user's name.
+    The dashboard is on this machine, whatever variables say of spaces and servers, and Hugging Face is never asked who
+    the user is.
     """
     if folder is not None:
         os.environ["TRACKIO_DIR"] = str(folder.resolve())

@@ -11,22 +11,17 @@ from typing import Any
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.model.board import Board
+from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable, recovery_notes
-from dpicl.leaderboards.model.text import (
-    bound_text,
-    epsilon_text,
-    interval_text,
-    queries_text,
-    recovery_text,
-    score_text,
-    visible,
-)
+from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.publish.payload import Published, group_name
 from dpicl.leaderboards.publish.wandb_settings import ASK_SECONDS, Destination, SinkError, load_wandb, reason
+from dpicl.leaderboards.render.comparison_text import markdown_table as markdown
 
-_HEAD = ("row", "ε", "proved ε", "audited ε", "Q", "score", "95% interval", "recovery", "95% interval", "mark")
+#: Columns of a task's table, between the row's name and its marks.
+_COLUMNS = ("epsilon", "proved", "audited", "queries", "score", "score_low", "recovery", "recovery_low")
 _READING = (
     "Ranked rows with the same ε may be compared: the noise is the smallest whose proved ε does not exceed it. Recovery"
     " is (score - zero-shot) / (real demonstrations - zero-shot), each over the row's own seeds. Audited ε is the"
@@ -67,24 +62,17 @@ def _plots(reports: ModuleType, table: TaskTable, ids: Sequence[str]) -> Any:
 
 def markdown_table(table: TaskTable) -> str:
     """The rows of a task as the board has them, as a Markdown table. Names are escaped."""
-    lines = [_HEAD, ("---",) * len(_HEAD), *(_cells(row) for row in (*table.in_order, *table.paper))]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    shown = columns(table.all_rows, _COLUMNS)
+    lines = [
+        [_label(row), *(column.text(row) for column in shown), ", ".join(mark.name for mark in row.marks)]
+        for row in table.all_rows
+    ]
+    return markdown(["row", *(column.name for column in shown), "mark"], lines)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _label(row: Row) -> str:
     label = "".join(f"\\{one}" if one in "\\`*[]<>|#" else one for one in visible(row.label, 300))
-    return (
-        label + (" (not ranked)" if row.unranked and not row.is_baseline else ""),
-        epsilon_text(row.epsilon),
-        epsilon_text(row.proved),
-        bound_text(row.audit.epsilon),
-        queries_text(row.queries),
-        score_text(row.score),
-        f"{score_text(row.low)} to {score_text(row.high)}",
-        recovery_text(row.recovery),
-        interval_text(row.recovery_interval),
-        ", ".join(mark.name for mark in row.marks),
-    )
+    return label + (" (not ranked)" if row.unranked and not row.is_baseline else "")
 
 
 def saver(boards: Sequence[Board], rows: Sequence[Published], to: Destination) -> Callable[[], str]:

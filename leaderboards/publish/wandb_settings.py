@@ -1,4 +1,4 @@
-"""How wandb is set up here: online or offline, what it must not collect, how long it may wait, where its files are."""
+"""The settings of wandb: online or offline, what it must not collect, how long it may wait, where its files are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BEGIN_SECONDS, END_SECONDS, ASK_SECONDS = 30.0, 60.0, 15.0
 
 
 class SinkError(DpiclError):
-    """A tracker that did not take what was sent. The results are where they were."""
+    """A tracker that rejected or lost what was sent. The results are untouched."""
 
 
 def reason(error: BaseException) -> str:
@@ -48,7 +48,7 @@ def load_wandb() -> ModuleType:
 
 
 def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:
-    """What flags leave open, from wandb's own variables (WANDB_PROJECT, _ENTITY, _MODE, _DIR) and its settings.
+    """The flags; where they are missing, wandb's own variables (WANDB_PROJECT, _ENTITY, _MODE, _DIR) and its settings.
 
     mode: without a flag or WANDB_MODE, online where an API key is configured, else offline. Raises UsageError where
     W&B is switched off or the mode is none, SinkError for online without a key.
@@ -83,9 +83,9 @@ def _has_key() -> bool:
 
 
 def run_settings() -> Any:
-    """The settings of every run: nothing about the machine, its user or the program leaves, and nothing waits for ever.
+    """The settings of every run: it tells nothing about the machine, its user or the program, and never waits for ever.
 
-    What remains of wandb's own is in docs/releases.md.
+    docs/releases.md says what wandb sends all the same.
     """
     limits = {"retry_max": 2, "retry_wait_min_seconds": 0.5, "retry_wait_max_seconds": 2.0}
     limits["timeout_seconds"] = ASK_SECONDS

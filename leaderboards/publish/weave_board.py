@@ -2,7 +2,7 @@
 
 In Weave a leaderboard has columns and models. A column names an evaluation, a scorer and a number of its summary; here
 an evaluation is a task at one target ε, a model is a row, and the scorers are the score, the recovery and the proved ε.
-`weave_boards` is pure and needs no package; `exporter` sends what it made, by the package weave.
+`weave_boards` needs no package; `exporter` sends what it made by the package weave.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class WeaveBoard:
 
 
 def weave_boards(boards: Sequence[Board]) -> list[WeaveBoard]:
-    """One leaderboard for each section. Zero-shot and real demonstrations stand in every evaluation of their task."""
+    """One leaderboard for each section. The reference baselines stand in every evaluation of their task."""
     return [_board(section) for board in boards for section in board.sections]
 
 
@@ -60,15 +60,9 @@ def _board(section: Section) -> WeaveBoard:
             shared = {**settings, "task": table.task, "documents": table.documents, "evaluation": name}
             for row in table.in_order:
                 if row.is_baseline or row.epsilon == epsilon:
-                    label = visible(row.label, 100)
-                    model = {
-                        "name": re.sub(r"\W", "_", label),
-                        "row": label,
-                        "marks": [mark.name for mark in row.marks],
-                    }
-                    one = {"evaluation": name, "attributes": shared, "model": model}
-                    summary = _summary(row, table.metric)
-                    evaluations.append({**one, "summary": summary})
+                    label, marks, summary = visible(row.label, 100), row.marks, _summary(row, table.metric)
+                    model = {"name": re.sub(r"\W", "_", label), "row": label, "marks": [mark.name for mark in marks]}
+                    evaluations.append({"evaluation": name, "attributes": shared, "model": model, "summary": summary})
                     columns |= {(name, each): each == _PROVED or table.lower_is_better(each) for each in summary}
     key = content_hash({"group": [group.suite, group.version, group.suite_hash, group.model, group.weights]})
     return WeaveBoard(

@@ -17,13 +17,10 @@ from dpicl.leaderboards.model.rows import Row
 
 def audit_json(audit: Audit) -> dict[str, Any]:
     """The audited ε of a row (None without an attack of ours), the attack behind it, and all attacks."""
-    best = {} if audit.best is None else _bound_json(audit.best)
+    best = {} if audit.best is None else attack_json(audit.best)
     return {
         "epsilon": audit.epsilon,
-        "confidence": best.get("confidence"),
-        "attack": best.get("attack"),
-        "access": best.get("access"),
-        "trials": best.get("trials"),
+        **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
         "flag": audit.flag,
         "doubts": list(audit.doubts),
         "attacks": [attack_json(result) for result in audit.attacks],
@@ -45,23 +42,14 @@ def submission_json(row: Row) -> dict[str, Any] | None:
     }
 
 
-def _bound_json(result: AttackResult) -> dict[str, Any]:
-    bound = result.bound
-    return {
-        "attack": result.attack,
-        "access": result.access,
-        "epsilon": None if bound is None else bound.epsilon,
-        "confidence": None if bound is None else bound.confidence,
-        "method": None if bound is None else bound.method,
-        "trials": trials_text(result),
-    }
-
-
 def attack_json(result: AttackResult) -> dict[str, Any]:
     """One attack: its bound, what it measured, and on what."""
     bound = result.bound
     return {
-        **_bound_json(result),
+        "attack": result.attack,
+        "access": result.access,
+        **{name: getattr(bound, name, None) for name in ("epsilon", "confidence", "method")},
+        "trials": trials_text(result),
         "id": result.id,
         "epsilon_asked": result.subject.epsilon,
         "epsilon_proved": result.privacy.epsilon_proved,
@@ -85,13 +73,8 @@ def external_json(one: External) -> dict[str, Any]:
 
 def board_json(board: Board) -> dict[str, Any]:
     """The board as JSON: numbers and names, without the results behind them. Infinity is the text "Infinity"."""
-    plain: dict[str, Any] = finite(
-        {
-            "sections": [_section_json(section) for section in board.sections],
-            "notes": list(board.notes),
-            "retired": [_section_json(section) for section in board.retired],
-        }
-    )
+    sections, retired = ([_section_json(section) for section in part] for part in (board.sections, board.retired))
+    plain: dict[str, Any] = finite({"sections": sections, "notes": list(board.notes), "retired": retired})
     return plain
 
 
@@ -133,11 +116,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
-    plain: dict[str, Any] = finite(
-        {
-            "attacks": [attack_json(result) for table in board.tables for result in table.results],
-            "external": [external_json(one) for one in board.external],
-            "notes": list(board.notes),
-        }
-    )
+    attacks = [attack_json(result) for table in board.tables for result in table.results]
+    external = [external_json(one) for one in board.external]
+    plain: dict[str, Any] = finite({"attacks": attacks, "external": external, "notes": list(board.notes)})
     return plain

@@ -7,32 +7,28 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.attack_board import AttackBoard
+from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.board_charts import AUC, attack_points, auc, audited_proved, numbered
 from dpicl.leaderboards.render.charts import key
 
-_ENDS = (ZERO_SHOT, REAL_DATA)
-
 
 def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
-    """Writes ``folder/index.html`` (whole or not at all) and returns its path. Raises ResultError when it cannot."""
+    """Writes ``folder/index.html`` and returns its path. Raises ResultError when it cannot."""
     return page.write({"index.html": attacks_page(board)}, folder)
 
 
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*_ENDS})
+    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
     return page.render(
         "attacks.html",
         root,
         board=board,
         legend=[(name, key(style)) for name, style in styles.items()],
-        audited_plots=list(_audited_plots(board, styles)),
-        auc_plots=list(_auc_plots(board, styles)),
+        plots=[*_audited_plots(board, styles), *_auc_plots(board, styles)],
         nav=links,
-        downloads=False,
     )
 
 
@@ -42,16 +38,12 @@ def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple
         tables = [table for table in board.tables if (table.model, table.source) == (name, source)]
         results = [one for table in tables for one in table.results]
         points = [point for one in results for point in attack_points(one.subject.mechanism, [one])]
-        if points:
-            yield f"audited against proved ε: {name}, {source} records", audited_proved(points, styles)
+        if plot := audited_proved(points, styles):
+            yield f"audited against proved ε: {name}, {source} records", plot
 
 
 def _auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
     for table in board.tables:
-        found = [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]
-        if found:
-            yield _caption(table), auc(found, styles, f"{_caption(table)}: AUC against ε, with 95% intervals")
-
-
-def _caption(table: AttackTable) -> str:
-    return f"{table.title}, {table.source} records, {table.model}"
+        if found := [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]:
+            caption = f"{table.title}, {table.source} records, {table.model}"
+            yield caption, auc(found, styles, f"{caption}: AUC against ε, with 95% intervals")

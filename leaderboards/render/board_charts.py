@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -29,19 +29,21 @@ from dpicl.leaderboards.render.charts import (
     Series,
     cut,
     in_print,
+    key,
     look,
     on_page,
 )
+from dpicl.leaderboards.render.track_text import step_sign
 
 #: Name of the measure of membership attacks that is drawn: area under the ROC curve.
 AUC = "auc"
-#: The key of `three_epsilons`: (style, name).
-THREE = (("claimed", "claimed by its authors"), ("proved", "proved from the ledger"), ("audited", "audited"))
-#: The style of what has none of its own: baselines that are attacked.
+#: The styles of `three_epsilons`, and their names.
+_THREE = {"claimed": "claimed by its authors", "proved": "proved from the ledger", "audited": "audited"}
+#: The style of attacked baselines, which have none of their own.
 OTHER = 6
 _DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
 _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
-#: Bounds below it stand here.
+#: Smaller bounds are drawn at this value.
 _SMALLEST = 1e-3
 #: Steps to move a marker sideways, the smallest first.
 _ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
@@ -124,14 +126,12 @@ def _controls(tables: Iterable[TaskTable]) -> list[str]:
 
 
 def _references(table: TaskTable, controls: Sequence[str]) -> list[Reference]:
-    named: list[tuple[str, Row | None, Any]] = [
-        (_BASELINES[ZERO_SHOT], table.zero_shot, _DASHES[ZERO_SHOT]),
-        (_BASELINES[REAL_DATA], table.real_data, _DASHES[REAL_DATA]),
-    ]
+    baselines = [row for row in (table.zero_shot, table.real_data) if row is not None]
+    named: list[tuple[str, Row, Any]] = [(_BASELINES[row.mechanism], row, _DASHES[row.mechanism]) for row in baselines]
     for row in table.rows:
         if row.epsilon == 0:  # a line with as many dots as there were controls before, and one
             named.append((f"{row.label}, ε = 0", row, (0, (6, 2) + (1, 2) * (1 + controls.index(row.label)))))
-    return [Reference(name, row.score, row.low, row.high, dashes) for name, row, dashes in named if row is not None]
+    return [Reference(name, row.score, row.low, row.high, dashes) for name, row, dashes in named]
 
 
 def _one_task(title: str, axis: str, series: Series, references: Sequence[Reference]) -> Chart:
@@ -170,9 +170,8 @@ def track_plot(tracks: Sequence[Track], styles: Mapping[str, int], title: str) -
 
 
 def _at_release(track: Track, point: Release) -> Point:
-    sign = ("▲" if point.step.gain > 0 else "▼") if point.step and point.step.significant else ""
     words, broken = track_words(track, point), bool(point.broken)
-    return Point(point.release.number, point.score, point.low, point.high, words, broken, not broken, sign)
+    return Point(point.release.number, point.score, point.low, point.high, words, broken, not broken, step_sign(point))
 
 
 def track_words(track: Track, point: Release) -> str:
@@ -185,17 +184,23 @@ def track_words(track: Track, point: Release) -> str:
     return text
 
 
+def epsilon_key() -> list[tuple[Markup, str]]:
+    """(marker, name) of the three ε."""
+    return [(key(style), name) for style, name in _THREE.items()]
+
+
 @on_page
-def three_epsilons(rows: Iterable[Row], title: str) -> Markup | None:
+def three_epsilons(table: TaskTable) -> Markup | None:
     """Claimed, proved and audited ε, a line for each row whose proved ε is above 0 and finite; None without one.
 
-    The bar between audited (a lower bound) and proved (an upper one) is what nobody knows; dashed from 0 without audit.
+    The bar between audited (a lower bound) and proved (an upper one) is unknown; without an audit it is dashed.
     """
-    rows = [row for row in rows if 0 < row.proved < math.inf]
+    rows = [row for row in (*table.rows, *table.paper) if 0 < row.proved < math.inf]
     if not rows:
         return None
     found = [{"proved": row.proved, "claimed": row.claimed, "audited": row.audit.epsilon} for row in rows]
     place = Epsilons((one for three in found for one in three.values() if one is not None), _SMALLEST)
+    title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
     chart = Chart(WIDTH, 68 + 21 * len(rows), title)
     axes = chart.box(left=186)
     for i, (row, three) in enumerate(zip(rows, found, strict=True)):
@@ -222,9 +227,13 @@ def attack_points(label: str, results: Iterable[AttackResult]) -> list[tuple[str
     ]
 
 
-def external_point(label: str, one: External, proved: float) -> tuple[str, Point]:
-    """(label, point) for somebody else's attack on a row with this proved ε."""
-    return _bound(label, one, one.task, one.audited, one.confidence, proved, f" by {one.authors} (external)")
+def row_points(rows: Iterable[Row]) -> Iterator[tuple[str, Point]]:
+    """(label, point) for every bound on these rows; other people's stand at the row's proved ε."""
+    for row in rows:
+        yield from attack_points(row.label, row.audit.attacks)
+        for one in row.audit.external:
+            by = f" by {one.authors} (external)"
+            yield _bound(row.label, one, one.task, one.audited, one.confidence, row.proved, by)
 
 
 def _bound(
@@ -236,8 +245,13 @@ def _bound(
 
 
 @on_page
-def audited_proved(points: Sequence[tuple[str, Point]], styles: Mapping[str, int]) -> Markup:
-    """Audited against proved ε, white-box filled, black-box hollow; above the diagonal a bound refutes a proof."""
+def audited_proved(points: Sequence[tuple[str, Point]], styles: Mapping[str, int]) -> Markup | None:
+    """Audited against proved ε, white-box filled, black-box hollow; above the diagonal a bound refutes a proof.
+
+    None without a point.
+    """
+    if not points:
+        return None
     place = Epsilons((number for _, one in points for number in (one.at, one.value)), _SMALLEST)
     chart = Chart(WIDTH, HEIGHT, "audited ε against proved ε")
     axes = chart.box()

@@ -1,8 +1,8 @@
 """Every chart, drawn by matplotlib: as SVG within a page, or as a file for a paper.
 
 The SVG of a page has no style, script, address or id: its colours are variables of the page's style sheet, for light
-and dark ground, and its description says its numbers in words. Names come from strangers: none is read as mathematics,
-and control characters are written out. The same numbers are drawn to the same bytes.
+and dark ground, and its description says its numbers in words. Names are untrusted: none is read as mathematics, and
+control characters are written out. The same numbers are drawn to the same bytes.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Chart(Figure):
         self.words: list[str] = []
 
     def say(self, words: str) -> str:
-        """Takes the words of a mark, and returns the id by which `markup` finds the mark."""
+        """Keeps the words of a mark, and returns the id by which `markup` finds the mark."""
         self.words.append(visible(words))
         return f"mark-{len(self.words) - 1}"
 

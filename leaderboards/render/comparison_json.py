@@ -15,20 +15,9 @@ def comparison_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "base": _side(comparison.base),
         "candidate": _side(comparison.candidate),
-        "settings": {
-            "alpha": settings.alpha,
-            "min_effect": settings.min_effect,
-            "metric": settings.metric,
-            "test": settings.method,
-            "allow_missing": settings.allow_missing,
-        },
-        "changes": [
-            {"name": change.name, "base": change.base, "candidate": change.candidate, "changed": change.changed}
-            for change in comparison.changes
-        ],
-        "tested": comparison.tested,
-        "regressed": comparison.regressed,
-        "incomplete": comparison.incomplete,
+        "settings": {**_named(settings, "alpha", "min_effect", "metric", "allow_missing"), "test": settings.method},
+        "changes": [_named(change, "name", "base", "candidate", "changed") for change in comparison.changes],
+        **_named(comparison, "tested", "regressed", "incomplete"),
         "cells": [_cell(cell) for cell in comparison.cells],
         "missing": [_unmatched(one) for one in comparison.missing],
         "unmatched": [_unmatched(one) for one in comparison.unmatched],
@@ -50,23 +39,19 @@ def _key(key: Key) -> dict[str, Any]:
 
 def _cell(cell: CellVerdict) -> dict[str, Any]:
     test = cell.test
+    names = ("metric", "less_is_better", "seeds", "documents", "base", "candidate", "difference", "verdict", "note")
     return {
         **_key(cell.key),
-        "metric": cell.metric,
-        "less_is_better": cell.less_is_better,
-        "seeds": cell.seeds,
-        "documents": cell.documents,
-        "base": cell.base,
-        "candidate": cell.candidate,
-        "difference": cell.difference,
+        **_named(cell, *names, "privacy"),
         "interval": None if test is None else [test.low, test.high],
         "test": None if test is None else test.name,
         "p": None if test is None else test.p,
         "p_adjusted": cell.adjusted,
         "detectable_drop": None if test is None else test.detectable,
-        "verdict": cell.verdict,
-        "note": cell.note,
         "metric_missing": cell.missing,
         "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},
-        "privacy": cell.privacy,
     }
+
+
+def _named(thing: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(thing, name) for name in names}

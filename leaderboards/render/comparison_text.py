@@ -18,8 +18,8 @@ from dpicl.leaderboards.compare.sides import Change
 from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
-from dpicl.leaderboards.model.text import epsilon_text, names_text, seeds_text, visible
-from dpicl.leaderboards.render.console import grid, plain_console, print_notes
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, visible
+from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
@@ -40,31 +40,31 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
     """The comparison as text of at most 110 columns. color: None means: when standard output is a terminal."""
     console, text = plain_console(color)
     console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
-    for side in (comparison.base, comparison.candidate):
-        console.print(
-            Text(f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {len(side.results)} results"), soft_wrap=True
-        )
+    sides = (comparison.base, comparison.candidate)
+    for side in sides:
+        line = f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {len(side.results)} results"
+        console.print(Text(line), soft_wrap=True)
     print_notes(console, _change_lines(comparison.changes), style="")
-    for task, metric in _tables(comparison):
+    for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
-        console.print()
-        console.print(Text(f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {_documents(cells)}", style="bold"))
+        documents = f"{max(cell.documents for cell in cells) or 'no'} documents"
+        print_heading(console, f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}")
         console.print(grid(_HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells]))
     console.print()
-    lines = [_summary_line(summary) for summary in comparison.summaries]
-    console.print(grid(_SUMMARY_HEAD, lines, [None] * len(lines)))
+    console.print(grid(_SUMMARY_HEAD, [_summary_line(summary) for summary in comparison.summaries]))
     print_notes(console, notes(comparison))
     return text()
 
 
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown: what changed for certain first, the rest folded."""
-    sides = ((side.name, side.path, len(side.results)) for side in (comparison.base, comparison.candidate))
-    parts = [f"### {_title(comparison)}", "\n".join(f"- {name}: {_code(path)}, {n} results" for name, path, n in sides)]
+    sides = (comparison.base, comparison.candidate)
+    found = "\n".join(f"- {side.name}: {_code(side.path)}, {len(side.results)} results" for side in sides)
+    parts = [f"### {_title(comparison)}", found]
     changed = [change for change in comparison.changes if change.changed]
     if changed:
         lines = [[_code(c.name), _codes(c.base), _codes(c.candidate)] for c in changed]
-        parts.append(_markdown_table(["what changed", "base", "candidate"], lines))
+        parts.append(markdown_table(["what changed", "base", "candidate"], lines))
     certain = [cell for cell in comparison.cells if cell.fails or cell.verdict == "improvement"]
     rest = [cell for cell in comparison.cells if cell not in certain]
     if certain:
@@ -75,7 +75,7 @@ def render_markdown(comparison: Comparison) -> str:
             f"{_cells_markdown(rest)}\n\n</details>"
         )
     summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
-    parts.append(_markdown_table(_SUMMARY_HEAD, summary))
+    parts.append(markdown_table(_SUMMARY_HEAD, summary))
     parts.append("\n".join(f"- {_escaped(note)}" for note in notes(comparison)))
     return "\n\n".join(parts) + "\n"
 
@@ -103,15 +103,12 @@ def notes(comparison: Comparison) -> list[str]:
             " to test the mechanism."
         )
     if any(cell.less_is_better for cell in comparison.cells):
-        found.append("Metrics of which less is better are turned round in 'change': negative is always a loss.")
+        found.append("The change of a metric of which less is better has its sign reversed: negative is always a loss.")
     found += gathered(
         Note(Weight.SEEDS, str(cell.key), f": {cell.note}", unit="cells") for cell in comparison.cells if cell.note
     )
-    if any(
-        fingerprint_of(result) == WITHHELD
-        for side in (comparison.base, comparison.candidate)
-        for result in side.results
-    ):
+    results = (*comparison.base.results, *comparison.candidate.results)
+    if any(fingerprint_of(result) == WITHHELD for result in results):
         found.append(
             "Results with secure noise withhold the fingerprint of their records: that both sides used the same ones"
             " is not checked."
@@ -139,16 +136,12 @@ def _lone(one: Unmatched) -> str:
 def _title(comparison: Comparison) -> str:
     total = comparison.summaries[-1]
     counts = [(total.regressions, "regression"), (total.improvements, "improvement")]
-    words = [f"{number} {name}{'' if number == 1 else 's'}" for number, name in counts if number]
-    cells = "1 cell" if total.cells == 1 else f"{total.cells} cells"
+    words = [counted(number, name) for number, name in counts if number]
     words += [f"{total.privacy} proved ε too large"] if total.privacy else []
     missing = len({one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing})
     lacking = f", {missing} missing or incomplete in candidate" if missing else ""
-    return f"{', '.join(words) or 'No change shown'} in {cells} ({comparison.tested} tested){lacking}"
-
-
-def _tables(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    yield from dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells)
+    cells = f"{counted(total.cells, 'cell')} ({comparison.tested} tested)"
+    return f"{', '.join(words) or 'No change shown'} in {cells}{lacking}"
 
 
 def _style(cell: CellVerdict) -> str | None:
@@ -163,41 +156,29 @@ def _line(cell: CellVerdict) -> list[str]:
         cell.key.label + suite,
         epsilon_text(cell.key.epsilon) + mode,
         seeds_text(cell.seeds),
-        _score(cell.base),
-        _score(cell.candidate),
+        *("–" if score is None else score_text(score) for score in (cell.base, cell.candidate)),
         "–" if cell.difference is None else f"{cell.difference:+.3f}",
         "–" if test is None else f"{test.low:+.3f} to {test.high:+.3f}",
-        "–" if cell.adjusted is None else _p(cell.adjusted),
+        "–" if cell.adjusted is None else "<0.001" if cell.adjusted < 0.001 else f"{cell.adjusted:.3f}",
         "–" if test is None else ("none" if test.detectable is None else f"{test.detectable:.3f}"),
         cell.verdict + (", ε too large" if cell.privacy else ""),
     ]
 
 
 def _summary_line(summary: Summary) -> list[str]:
-    counts = (
-        summary.cells,
-        summary.regressions,
-        summary.improvements,
-        summary.unchanged,
-        summary.untested,
-        summary.privacy,
-    )
-    mean = "–" if summary.mean is None else f"{summary.mean:+.3f}"
-    return [summary.name, *map(str, counts), mean]
+    name, *counts, mean = vars(summary).values()
+    return [name, *map(str, counts), "–" if mean is None else f"{mean:+.3f}"]
 
 
 def _change_lines(changes: Sequence[Change]) -> list[str]:
     changed = [change for change in changes if change.changed]
     if not changed:
-        commits = [
-            value for change in changes if change.name == "commit" for value in (*change.base, *change.candidate)
-        ]
-        known = all(len(value.split()) == 1 for value in commits)
+        by_name = {change.name: (*change.base, *change.candidate) for change in changes}
         what = "model, weights, dtype, device, commit, Python, plug-ins, suite and packages"
         said = f"Nothing that is recorded changed: the same {what}"
-        return [
-            f"{said}." if known else f"{said}; the commit does not say which code ran ({names_text(set(commits))})."
-        ]
+        if any(len(commit.split()) > 1 for commit in by_name.get("commit", ())):
+            said += f"; the commit does not say which code ran ({names_text(sorted(set(by_name['commit'])))})"
+        return [f"{said}."]
     return [f"{change.name}: {_values(change.base)} → {_values(change.candidate)}" for change in changed]
 
 
@@ -213,22 +194,9 @@ def _metric(cell: CellVerdict) -> str:
     return metric_name(cell.metric) + (" (less is better)" if cell.less_is_better else "")
 
 
-def _documents(cells: Sequence[CellVerdict]) -> str:
-    most = max(cell.documents for cell in cells)
-    return f"{most} documents" if most else "no documents"
-
-
 def _proved(cell: CellVerdict) -> str:
     base, candidate = map(epsilon_text, cell.proved)
     return f"target {epsilon_text(cell.key.epsilon)}, proved {base} → {candidate}"
-
-
-def _score(score: float | None) -> str:
-    return "–" if score is None else f"{score:.3f}"
-
-
-def _p(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def _cells_markdown(cells: Sequence[CellVerdict]) -> str:
@@ -237,10 +205,11 @@ def _cells_markdown(cells: Sequence[CellVerdict]) -> str:
         label, *numbers, verdict = _line(cell)
         bold = f"**{verdict}**" if cell.fails else verdict
         lines.append([_code(cell.key.task), _code(cell.metric), _code(label), *map(_escaped, numbers), bold])
-    return _markdown_table(["task", "metric", *_HEAD], lines)
+    return markdown_table(["task", "metric", *_HEAD], lines)
 
 
-def _markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+def markdown_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table of GitHub-flavoured Markdown. Cells are escaped already."""
     rows = [head, ["---"] * len(head), *lines]
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
@@ -258,9 +227,9 @@ def _escaped(text: str) -> str:
 
     A comment behind @ and # keeps GitHub from reading a mention or an issue where names stand outside of <code>.
     """
-    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", lambda match: _entity(match[0]), visible(text, _LONGEST_NOTE))
+
+    def entity(match: re.Match[str]) -> str:
+        return f"&#{ord(match[0])};" + ("<!-- -->" if match[0] in "@#" else "")
+
+    text = re.sub(r"[&<>|`*_\[\]\\~@#$\"'{}]|:(?=/)", entity, visible(text, _LONGEST_NOTE))
     return re.sub(r"(?i)(www)\.", r"\1&#46;", text)
-
-
-def _entity(character: str) -> str:
-    return f"&#{ord(character)};" + ("<!-- -->" if character in "@#" else "")

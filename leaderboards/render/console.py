@@ -33,11 +33,11 @@ def plain_console(color: bool | None) -> tuple[Console, Callable[[], str]]:
     return console, lambda: "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def grid(names: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[str | None]) -> Table:
+def grid(names: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[str | None] = ()) -> Table:
     """A table whose first column, the label, takes what the numbers leave, so that no number is ever cut.
 
     Where that is too little for the labels, the heads of the other columns are broken at spaces, then columns move
-    closer, then cells are broken at spaces.
+    closer, then cells are broken at spaces. styles: one a line; none: plain.
     """
     shown = [[visible(cell, LONGEST_CELL) for cell in line] for line in lines]
     labels, *columns = zip(names, *shown, strict=True)
@@ -54,7 +54,7 @@ def grid(names: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[
     for name, width, column in zip(names[1:], widths, columns, strict=True):
         word = max(cell_len(word) for cell in column for word in cell.split() or [""])
         table.add_column(name, justify="right", overflow="fold", min_width=min(word, _WIDEST_WORD), max_width=width)
-    for line, style in zip(shown, styles, strict=True):
+    for line, style in zip(shown, styles or [None] * len(shown), strict=True):
         table.add_row(*map(Text, line), style=style)
     return table
 
@@ -70,6 +70,12 @@ def wrapped(widths: Mapping[str, int], before: int) -> list[list[str]]:
         tables[-1].append(name)
         left -= width + _GAP
     return tables
+
+
+def print_heading(console: Console, text: str) -> None:
+    """A bold line after an empty one."""
+    console.print()
+    console.print(Text(text, style="bold"))
 
 
 def print_notes(console: Console, notes: Iterable[str], style: str = "dim") -> None:

@@ -1,22 +1,22 @@
-"""The static site of a suite, and of all suites: leaderboards/site says what pages show, page.py what they may hold.
+"""The static site of a suite, and of all suites: render/site says what pages show, page.py what they may hold.
 
 `pages` makes every file of a site as text, from a board alone; the rest writes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.attack_board import AttackBoard
-from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE
 from dpicl.leaderboards.render import page, track_page
 from dpicl.leaderboards.render.attack_page import attacks_page, write_attacks_html
-from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file, rows_of
+from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.site.comparison import comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
 from dpicl.leaderboards.render.site.mechanism_page import labels_of, mechanism_view
@@ -67,7 +67,7 @@ def write_all(
         page.write(pages(board, mechanisms, skipped.get(name, ()), links), folder / name)
     shared = {
         "attacks/index.html": attacks_page(attacks, [("All suites", "index.html")], "../"),
-        "index.html": suites_page(boards, {name: name for name in boards}, [("All attacks", "attacks/index.html")]),
+        "index.html": suites_page(boards, [("All attacks", "attacks/index.html")]),
     }
     return page.write(shared, folder)
 
@@ -108,26 +108,19 @@ def pages(
     for label in labels_of(board):
         view = mechanism_view(board, label, addresses, mechanisms or {})
         files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
-    for sections, frozen in ((board.sections, False), (board.retired, True)):
-        files |= dict(_row_pages(sections, frozen, addresses, shared))
+    for section in (*board.sections, *board.retired):
+        for table in section.tables:
+            for row in table.all_rows:
+                view = row_view(section, table, row, addresses, frozen=section in board.retired)
+                files[addresses.page(row)] = page.render("row.html", "../", view=view, **shared)
     return files
 
 
 def _tracks(board: Board) -> tuple[Track, ...]:
     """Scores across releases of the model; none where no row was run with two of them."""
-    results = [result for section in board.sections for row in rows_of(section) for result in row.results]
+    results = [result for section in board.sections for row in section.rows for result in row.results]
     models = [(result.manifest.model, result.manifest.dtype) for result in results]
     if len({(model.name, model.sha256, model.revision, dtype) for model, dtype in models}) < 2:
         return ()
     tracks = build_tracks(results, by="model")
     return tracks if any(len(track.points) > 1 for track in tracks) else ()
-
-
-def _row_pages(
-    sections: Sequence[Section], frozen: bool, addresses: Addresses, shared: Mapping[str, Any]
-) -> Iterator[tuple[str, str]]:
-    for section in sections:
-        for table in section.tables:
-            for row in table.all_rows:
-                view = row_view(section, table, row, addresses, frozen)
-                yield addresses.page(row), page.render("row.html", "../", view=view, **shared)

@@ -58,10 +58,10 @@ _GENERATED_FOLDERS = ("rows", "mechanisms")
 _LONGEST_ADDRESS = 500
 
 
-def render(template: str, root: str = "", **values: Any) -> str:
+def render(template: str, root: str = "", *, downloads: bool = False, **values: Any) -> str:
     """A template as a whole page, with the style, the script and the policy that admits them.
 
-    root: the way from the page to the site's first page, "" or "../".
+    root: the way from the page to the site's first page, "" or "../". downloads: whether it links the board's files.
     """
     styles, scripts = _PARTS[template]
     style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
@@ -70,14 +70,12 @@ def render(template: str, root: str = "", **values: Any) -> str:
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
-    page = _environment().get_template(template)
-    return page.render(
-        policy=policy, style=Markup(style), script=Markup(script), root=root, generator=GENERATOR, **values
-    )
+    values |= {"policy": policy, "style": Markup(style), "script": Markup(script), "generator": GENERATOR}
+    return _environment().get_template(template).render(root=root, downloads=downloads, **values)
 
 
 def write(files: Mapping[str, str], folder: Path) -> Path:
-    """Writes the files of a site, each whole or not at all, and returns the path of ``folder/index.html``.
+    """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
 
     files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
     people's files never are. Raises ResultError when the folder cannot be written.
@@ -96,7 +94,7 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Writes one file whole or not at all. Raises ResultError when it cannot."""
+    """Writes one file atomically. Raises ResultError when it cannot."""
     try:
         put_whole(target, content, tag=f".{os.getpid()}")
     except OSError as error:
@@ -116,7 +114,7 @@ def data(value: Any) -> Markup:
 
 
 def web_address(text: str) -> str | None:
-    """The text where it is an address that may become a link: http or https, a host, nothing strange in it."""
+    """The text where it is an address that may become a link: http or https, a host, only plain characters."""
     if len(text) > _LONGEST_ADDRESS or not re.fullmatch(r"https?://[!#-;=?-\[\]_a-z~]+", text, re.IGNORECASE):
         return None
     try:
@@ -176,6 +174,8 @@ def _environment() -> Environment:
         "attack_name": attack_name,
         "measure": attack_text.measure_name,
         "estimate": attack_text.estimate_text,
+        "audited": attack_text.audited_text,
+        "confidence_of": attack_text.confidence_of,
         "trials": attack_text.trials_text,
         "rates": attack_text.rates_text,
         "options": attack_text.options_text,

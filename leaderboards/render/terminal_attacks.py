@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
 from dpicl.leaderboards.model.attack_text import (
     audited_text,
     confidence_of,
@@ -19,40 +20,32 @@ from dpicl.leaderboards.model.attack_text import (
     trials_text,
 )
 from dpicl.leaderboards.model.audits import attack_name
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text, names_text, visible
-from dpicl.leaderboards.render.console import LABEL_WIDTH, grid, plain_console, print_notes, wrapped
-
-if TYPE_CHECKING:
-    from dpicl.harness.attacks.results import External
-    from dpicl.leaderboards.model.attack_board import AttackBoard, AttackTable
-    from dpicl.leaderboards.model.rows import Row
-    from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.render.console import LABEL_WIDTH, grid, plain_console, print_heading, print_notes, wrapped
 
 _AUC = "auc"
 _BEFORE = 46  # columns before the measures of a table of attacks
 
 
 def row_attacks(console: Console, table: TaskTable) -> None:
-    """Every attack on the rows of one task, on what it was made, and what nobody has audited yet."""
+    """Every attack on the rows of one task, on what it was made, and how to audit rows without an audit."""
     rows = table.all_rows
     lines = [line for row in rows for line in _lines(row)]
     if lines:
-        console.print()
-        console.print(Text(f"{table.task}: attacks", style="bold"))
+        print_heading(console, f"{table.task}: attacks")
         names = ["mechanism", "ε", "attack", "access", "proved ε", "audited ε", "confidence", "trials", "AUC"]
         console.print(grid(names, lines, ["dim" if row.is_baseline else None for row in rows for _ in _lines(row)]))
-        where = [
-            (row.audit.settings[one.id], f"{attack_name(one)} of {row.label}")
-            for row in rows
-            for one in row.audit.attacks
-        ]
-        print_notes(console, _gathered(where))
+        attacks = [(row, one) for row in rows for one in row.audit.attacks]
+        notes = _gathered((row.audit.settings[one.id], f"{attack_name(one)} of {row.label}") for row, one in attacks)
         if any(len(row.audit.attacks) > 1 for row in rows):
-            print_notes(
-                console,
-                ["Audited ε of a row is the largest bound of ours at 95% or more; each holds at its own confidence."],
-            )
-    _without_audit(console, table)
+            notes.append("Audited ε of a row is the largest bound of ours at 95% or more; each has its own confidence.")
+        print_notes(console, notes)
+    if lacking := [row for row in table.rows if row.audit.command]:
+        labels = names_text(dict.fromkeys(row.label for row in lacking))
+        print_notes(console, [f"no audit yet at some ε: {labels}. Make the first one with:"])
+        console.print(Text(f"    {lacking[0].audit.command}"), soft_wrap=True)
 
 
 def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -64,46 +57,27 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _lines(row: Row) -> list[list[str]]:
-    epsilon = epsilon_text(row.epsilon)
+    first = [row.label, epsilon_text(row.epsilon)]
     own = [
-        [
-            row.label,
-            epsilon,
-            visible(one.attack, LABEL_WIDTH),
-            one.access,
-            epsilon_text(one.privacy.epsilon_proved),
-            audited_text(one),
-            confidence_of(one),
-            trials_text(one),
-            estimate_text(one.measures.get(_AUC)),
-        ]
+        [*first, visible(one.attack, LABEL_WIDTH), *_bound(one), estimate_text(one.measures.get(_AUC))]
         for one in row.audit.attacks
     ]
-    others = [
-        [
-            row.label,
-            epsilon,
-            visible(one.attack, LABEL_WIDTH) + " (external)",
-            one.access,
-            epsilon_text(row.proved),
-            bound_text(one.audited),
-            confidence_text(one.confidence),
-            f"{one.trials:,}",
-            "–",
-        ]
-        for one in row.audit.external
-    ]
+    others = []
+    for one in row.audit.external:
+        name = f"{visible(one.attack, LABEL_WIDTH)} (external)"
+        others.append([*first, name, one.access, epsilon_text(row.proved), *_audited(one), "–"])
     return own + others
 
 
-def _without_audit(console: Console, table: TaskTable) -> None:
-    """The command that audits the first row which has no audit, and which others there are."""
-    lacking = [row for row in table.rows if row.audit.command]
-    if not lacking:
-        return
-    labels = names_text(dict.fromkeys(row.label for row in lacking))
-    print_notes(console, [f"no audit yet at some ε: {labels}. Make the first one with:"])
-    console.print(Text(f"    {lacking[0].audit.command}"), soft_wrap=True)
+def _bound(one: AttackResult) -> list[str]:
+    """Access, proved ε, audited ε, confidence and trials."""
+    proved = epsilon_text(one.privacy.epsilon_proved)
+    return [one.access, proved, audited_text(one), confidence_of(one), trials_text(one)]
+
+
+def _audited(one: External) -> list[str]:
+    """Audited ε, confidence and trials."""
+    return [bound_text(one.audited), confidence_text(one.confidence), f"{one.trials:,}"]
 
 
 def render_attacks(board: AttackBoard, color: bool | None = None) -> str:
@@ -116,41 +90,29 @@ def render_attacks(board: AttackBoard, color: bool | None = None) -> str:
     if board.external:
         console.print(Text("external evaluations", style="bold"))
         names = ["row", "suite", "task", "ε", "attack", "access", "audited ε", "confidence", "trials"]
-        lines = [[_external_cell(cell) for cell in _external_line(one)] for one in board.external]
-        console.print(grid(names, lines, [None] * len(lines)))
+        lines = [[visible(cell, LABEL_WIDTH) for cell in _external_line(one)] for one in board.external]
+        console.print(grid(names, lines))
         print_notes(console, [_reference(one) for one in board.external])
     print_notes(console, board.notes)
     return text()
 
 
 def _attack_table(console: Console, table: AttackTable) -> None:
-    weights = "no fingerprint" if table.weights is None else table.weights[:12]
+    weights = table.weights[:12] or "no fingerprint"
     console.print(Text(visible(table.title), style="bold"))
     console.print(Text(f"model {visible(table.model)} ({weights}), {visible(table.source)} records"))
     names = ["mechanism", "ε", "access", "proved ε", "audited ε", "confidence", "trials"]
-    lines = [
-        [
-            one.subject.mechanism,
-            epsilon_text(one.subject.epsilon),
-            one.access,
-            epsilon_text(one.privacy.epsilon_proved),
-            audited_text(one),
-            confidence_of(one),
-            trials_text(one),
-        ]
-        for one in table.results
-    ]
-    console.print(grid(names, lines, [None] * len(lines)))
+    lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
+    console.print(grid(names, lines))
     cells = {name: [estimate_text(one.measures.get(name)) for one in table.results] for name in table.measures}
     _more(console, table, {measure_name(name): column for name, column in cells.items()})
     counts = {
         name: [f"{one.counts[name]:,}" if name in one.counts else "–" for one in table.results] for name in table.counts
     }
     _more(console, table, counts)
-    where = [
-        (f"{sizes_text(one)}, {options_text(one.subject.options)}", one.subject.mechanism) for one in table.results
-    ]
-    print_notes(console, [*_gathered(where), *table.remarks])
+    subjects = [(one, one.subject) for one in table.results]
+    where = _gathered((f"{sizes_text(one)}, {options_text(it.options)}", it.mechanism) for one, it in subjects)
+    print_notes(console, [*where, *table.remarks])
     console.print()
 
 
@@ -163,16 +125,11 @@ def _more(console: Console, table: AttackTable, columns: Mapping[str, Sequence[s
             for i, one in enumerate(table.results)
         ]
         heads = ["mechanism", "ε", *(visible(name, LABEL_WIDTH) for name in names)]
-        console.print(grid(heads, lines, [None] * len(lines)))
+        console.print(grid(heads, lines))
 
 
 def _external_line(one: External) -> list[str]:
-    numbers = [bound_text(one.audited), confidence_text(one.confidence), f"{one.trials:,}"]
-    return [one.label, one.suite, one.task, epsilon_text(one.epsilon), one.attack, one.access, *numbers]
-
-
-def _external_cell(text: str) -> str:
-    return visible(text, LABEL_WIDTH)
+    return [one.label, one.suite, one.task, epsilon_text(one.epsilon), one.attack, one.access, *_audited(one)]
 
 
 def _reference(one: External) -> str:

@@ -12,16 +12,14 @@ from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.board_charts import numbered, track_plot, track_words
 from dpicl.leaderboards.render.charts import key
-from dpicl.leaderboards.render.track_text import track_notes
-
-TEMPLATE = "track.html"
+from dpicl.leaderboards.render.track_text import step_sign, track_notes
 
 
 def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
     styles = numbered(track.label for track in tracks)
     return page.render(
-        TEMPLATE,
+        "track.html",
         root,
         tracks=tracks,
         releases=tracks[0].releases if tracks else (),
@@ -31,9 +29,9 @@ def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), 
         plots=list(_plots(tracks, styles)),
         point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
         hint=track_words,
+        sign=step_sign,
         notes=track_notes(tracks),
         nav=links,
-        downloads=False,
     )
 
 

@@ -10,12 +10,16 @@ from rich.text import Text
 from dpicl.leaderboards.compare.track import Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
-from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.render.console import grid, plain_console, print_notes, wrapped
+from dpicl.leaderboards.model.text import counted, epsilon_text, visible
+from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes, wrapped
 
 #: Width of a score with its interval and marks, and of what stands before the scores.
 _SCORE_WIDTH, _BEFORE = 22, 42
 _LONGEST = 100
+_READING = (
+    "A score and its 95% interval for each release, oldest first. ▲ ▼: significant against the release before (paired"
+    " on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
+)
 
 
 def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
@@ -25,31 +29,21 @@ def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
         return text()
     steps = significant_steps(tracks)
-    lines = "1 line" if len(tracks) == 1 else f"{len(tracks)} lines"
-    console.print(
-        Text(
-            f"{steps} significant step{'' if steps == 1 else 's'} in {lines}",
-            style="bold",
-        )
-    )
+    console.print(Text(f"{counted(steps, 'significant step')} in {counted(len(tracks), 'line')}", style="bold"))
     releases = tracks[0].releases
     for release in releases:
-        console.print(
-            Text(f"  {release.number}  {visible(release.created[:19])}  {visible(release.title, _LONGEST)}"),
-            soft_wrap=True,
-        )
+        line = f"  {release.number}  {visible(release.created[:19])}  {visible(release.title, _LONGEST)}"
+        console.print(Text(line), soft_wrap=True)
     for suite, task in dict.fromkeys((track.suite, track.task) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task) == (suite, task)]
         for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE):
-            console.print()
             title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
             title += " (lower is better)" if own[0].lower_is_better else ""
-            console.print(Text(title, style="bold"))
+            print_heading(console, title)
             there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
             if there:
-                rows = [_line(track, names) for track in there]
-                console.print(grid(["mechanism", "ε", *names], rows, [None] * len(rows)))
-    print_notes(console, _notes(tracks))
+                console.print(grid(["mechanism", "ε", *names], [_line(track, names) for track in there]))
+    print_notes(console, [_READING, *track_notes(tracks)])
     return text()
 
 
@@ -60,14 +54,8 @@ def tracks_json(tracks: Sequence[Track]) -> dict[str, Any]:
         "significant_steps": significant_steps(tracks),
         "tracks": [
             {
-                "suite": track.suite,
-                "task": track.task,
                 "mechanism": track.label,
-                "mode": track.mode,
-                "epsilon": track.epsilon,
-                "metric": track.metric,
-                "lower_is_better": track.lower_is_better,
-                "notes": track.notes,
+                **{name: value for name, value in vars(track).items() if name not in ("label", "releases")},
                 "points": [_point_json(point) for point in track.points],
             }
             for track in tracks
@@ -96,23 +84,13 @@ def _line(track: Track, names: Sequence[str]) -> list[str]:
 
 
 def _score(point: Point) -> str:
-    mark = ""
-    if point.step and point.step.significant:
-        mark = " ▲" if point.step.gain > 0 else " ▼"
-    return f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}{mark}"
+    score = f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}"
+    return f"{score} {step_sign(point)}".rstrip()
 
 
-def _notes(tracks: Sequence[Track]) -> list[str]:
-    notes = [
-        "A score and its 95% interval for each release, oldest first. ▲ ▼: significant against the release before"
-        " (paired on the seeds that both have, Holm over all steps, at least 0.01). ≠: may not be compared with it."
-    ]
-    return [*notes, *track_notes(tracks)]
-
-
-def _break(name: str, point: Point) -> Note:
-    said = f"at release {point.release.number}: {point.broken}"
-    return Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines")
+def step_sign(point: Point) -> str:
+    """▲ or ▼ for a significant step, else nothing."""
+    return ("▲" if point.step.gain > 0 else "▼") if point.step and point.step.significant else ""
 
 
 def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
@@ -120,6 +98,9 @@ def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
     found: list[Note] = []
     for track in tracks:
         name = f"{track.label} on {track.task} at ε = {epsilon_text(track.epsilon)}"
-        found += [_break(name, point) for point in track.points if point.broken]
+        for point in track.points:
+            if point.broken:
+                said = f"at release {point.release.number}: {point.broken}"
+                found.append(Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines"))
         found += [Note(Weight.LEFT_OUT, name, f", {note}", unit="lines") for note in track.notes]
     return gathered(found)

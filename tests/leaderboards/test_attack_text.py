@@ -52,9 +52,9 @@ def test_a_confidence_is_never_rounded_up(confidence, shown):
     assert confidence_text(confidence) == shown
 
 
-def test_trials_are_runs_or_coins():
+def test_trials_are_runs_or_canaries():
     assert trials_text(make_attack(decision=rule(0.9, 0.1, trials=1500))) == "1,500 + 1,500"
-    assert trials_text(make_attack(method="one run", details={"candidates": 64})) == "64 coins"
+    assert trials_text(make_attack(method="one run", details={"candidates": 64})) == "64 canaries"
     assert trials_text(make_attack()) == "–"
     assert trials_text(make_attack(audited=None, details={"candidates": 64})) == "–"
     assert rates_text(make_attack(decision=rule(0.9, 0.1))) == "0.900 (≥ 0.900), 0.100 (≤ 0.100)"

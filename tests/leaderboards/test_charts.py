@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,16 +13,17 @@ import matplotlib
 import pytest
 
 from dpicl.harness.attacks.results import Estimate
+from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import charts
 from dpicl.leaderboards.render.board_charts import (
     attack_points,
     auc,
     audited_proved,
-    external_point,
     numbered,
     printed,
     privacy_utility,
+    row_points,
     series_styles,
     three_epsilons,
     track_plot,
@@ -51,6 +53,10 @@ def table_of(*results):
 def utility(*results):
     table = table_of(*results)
     return privacy_utility(table, series_styles([table]))
+
+
+def attacked(result, audit):
+    return list(row_points([replace(table_of(result).rows[0], audit=audit)]))
 
 
 def bounds(*pairs, label="tang", white_box=True):
@@ -109,7 +115,7 @@ CHARTS = {
     "AUC": lambda: aucs(("zero_shot", 0.0), ("real_demonstrations", 1.0), ("tang", 1.0), ("tang", math.inf)),
     "AUC of baselines": lambda: aucs(("zero_shot", 0.0)),
     "AUC at 0": lambda: aucs(("prism", 0.0), ("tang", 1e6)),
-    "three": lambda: three_epsilons([table_of(make_result("tang", 0.6, claimed=math.inf)).rows[0]], "a title"),
+    "three": lambda: three_epsilons(table_of(make_result("tang", 0.6, claimed=math.inf))),
     "releases": lambda: of_tracks(25),
 }  # fmt: skip
 
@@ -190,8 +196,8 @@ def test_refuting_bounds_stand_above_the_diagonal_and_no_marker_hides_another():
 
 
 def test_both_accesses_can_be_told_apart_and_words_have_the_numbers():
-    own = [make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box")]
-    points = [*attack_points("tang", own), external_point("tang", make_external(0.7), 0.99)]
+    own = (make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box"))
+    points = attacked(make_result("tang", 0.6), Audit(own, (make_external(0.7),)))
     assert [one.hollow for _, one in points] == [False, True, True]
     assert points[0][1].words == "tang on agnews, white-box audit, 95%: audited ε 0.456, proved ε 0.99"
     fills = [group.find("path").get("fill") for group in tree(audited_proved(points, STYLES)).iter("g")]
@@ -208,12 +214,11 @@ def test_an_auc_plot_has_chance_and_its_baselines_and_no_interval_where_there_is
 
 
 def test_the_three_epsilons_of_a_row_stand_on_one_line():
-    (row,) = table_of(make_result("tang", 0.6, claimed=0.5)).rows
-    markup = three_epsilons([row], "a title")
+    markup = three_epsilons(table_of(make_result("tang", 0.6, claimed=0.5)))
     assert set(marks(markup)) == {"tang at ε = 1 on agnews: claimed ε 0.5, proved ε 0.99, audited ε –"}
     (proved, height), (claimed, same) = re.findall(r"</title><path [^>]*translate\(([\d.]+) ([\d.]+)\)", markup)
     assert float(claimed) < float(proved) and height == same
-    assert three_epsilons([table_of(*ends()).real_data], "a title") is None
+    assert three_epsilons(table_of(*ends())) is None
 
 
 def test_a_break_between_releases_is_a_gap_and_a_step_has_a_sign():
@@ -230,8 +235,8 @@ def test_a_name_is_shown_as_it_is_and_changes_nothing_else(label):
     external = make_external(0.7, attack=label[:2000], authors=label[:2000])
     for markup in (
         utility(*results),
-        audited_proved([external_point(label, external, 1.0)], {label: 0}),
-        three_epsilons([table_of(own).rows[0]], label),
+        audited_proved(attacked(own, Audit(external=(external,))), {label: 0}),
+        three_epsilons(table_of(own)),
     ):
         tree(markup)
         assert not re.search("<script|<b|\x1b|\u202e", markup)

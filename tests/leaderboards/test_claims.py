@@ -24,7 +24,6 @@ from dpicl.leaderboards.publish.payload import COLUMNS
 from dpicl.leaderboards.publish.publish import plan
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import pages, suites_json
-from dpicl.leaderboards.render.site.addresses import rows_of
 from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.random_boards import random_results
@@ -57,7 +56,7 @@ class Made:
 
     @property
     def rows(self) -> list[Row]:
-        return list(rows_of(self.section))
+        return list(self.section.rows)
 
     @property
     def csv(self) -> list[dict[str, str]]:
@@ -161,7 +160,7 @@ def test_a_mean_is_called_that_of_all_tasks_only_where_every_task_counts_and_onl
             assert {table.task for table in section.tables} == set(ranking.tasks)
         assert {task for task, _ in ranking.left_out} == {table.task for table in own} - set(ranking.tasks)
         for one in ranking.standings:
-            rows = [row for row in rows_of(section) if row.label == one.label and row.epsilon == one.epsilon]
+            rows = [row for row in section.rows if row.label == one.label and row.epsilon == one.epsilon]
             rows = [row for row in rows if row.mode == "proved" and row.task in ranking.tasks]
             recoveries = [row.recovery for row in rows if row.recovery is not None]
             if one.recovery is not None:

@@ -169,7 +169,7 @@ def test_a_submission_has_a_card_with_its_links_and_what_was_found():
     (name,) = [name for name in files if name.startswith("mechanisms/team-method-")]
     (row,) = [name for name in files if name.startswith("rows/team-method-")]
     for found in (Page(files[name]), Page(files[row])):
-        for part in ("Sent in as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
+        for part in ("Submitted as team/method", "A. Author and B. Author", "Apache-2.0", "its code was not sent"):
             assert part in found.words
         for part in ("0.650 0.710", "0.650 0.640 no a maintainer", "a smaller prompt than in the paper"):
             assert part in found.words

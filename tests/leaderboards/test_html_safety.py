@@ -38,7 +38,7 @@ _TAGS = """
 
 @cache
 def site(text: str) -> dict[str, str]:
-    """Every file of a site in which the text stands wherever a stranger may write."""
+    """Every file of a site in which the text stands wherever an untrusted one may be."""
     board = full_board(text)
     attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
     fields = ("attack", "authors", "reference", "code", "note", "label")
@@ -46,7 +46,7 @@ def site(text: str) -> dict[str, str]:
     return {
         **pages(board, links=[("All suites", "../index.html")]),
         "attacks": attacks_page(build_attacks(attacks, external)),
-        "suites": suites_page({text: board}, {text: "folder"}, []),
+        "suites": suites_page({text: board}, []),
     }
 
 

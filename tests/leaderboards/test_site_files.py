@@ -115,7 +115,7 @@ def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
     found = Page((tmp_path / "index.html").read_text("utf-8"))
     assert "ε = 1: tang ≈, 50% (all tasks) ε = 8: tang ≈, 75% (all tasks)" in found.words
     assert "ε = 1: pta ≈, 75% (all tasks)" in found.words
-    assert {"quick/index.html", "other/index.html", "attacks/index.html"} <= set(found.links)
+    assert {"./quick/index.html", "./other/index.html", "attacks/index.html"} <= set(found.links)
     for link in found.links:
         assert (tmp_path / link.partition("#")[0]).exists()
     below = Page((tmp_path / "other" / "index.html").read_text("utf-8"))

@@ -9,19 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
 
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 
 _LONGEST = 40
-_HASH = 10
 
 
 def short_hash(*parts: object) -> str:
     """The first ten hexadecimal digits of the sha256 over these parts, which JSON tells apart."""
     content = json.dumps([str(part) for part in parts])
-    return hashlib.sha256(content.encode()).hexdigest()[:_HASH]
+    return hashlib.sha256(content.encode()).hexdigest()[:10]
 
 
 def plain(name: str, longest: int = _LONGEST) -> str:
@@ -44,24 +42,13 @@ def row_id(section: Section, row: Row) -> str:
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 
-def row_file(identity: str) -> str:
-    """The page of a row."""
-    return f"rows/{identity}.html"
-
-
-def rows_of(section: Section) -> Iterator[Row]:
-    """All rows of a section, the paper's accounting after the proved ones of its task."""
-    for table in section.tables:
-        yield from table.all_rows
-
-
 class Addresses:
     """Where the pages of a board are."""
 
     def __init__(self, board: Board) -> None:
-        sections: Sequence[Section] = (*board.sections, *board.retired)
-        self._rows = {id(row): row_id(section, row) for section in sections for row in rows_of(section)}
-        self._mechanisms = {row.label for section in board.sections for row in rows_of(section)}
+        sections = (*board.sections, *board.retired)
+        self._rows = {id(row): row_id(section, row) for section in sections for row in section.rows}
+        self._mechanisms = {row.label for section in board.sections for row in section.rows}
 
     def of(self, row: Row) -> str:
         """The row's id."""
@@ -69,7 +56,7 @@ class Addresses:
 
     def page(self, row: Row) -> str:
         """The row's page, from the site's first page."""
-        return row_file(self.of(row))
+        return f"rows/{self.of(row)}.html"
 
     def mechanism(self, label: str) -> str | None:
         """The page of a mechanism; None where only a retired version has it."""

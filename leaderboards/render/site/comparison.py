@@ -1,9 +1,9 @@
 """Two rows side by side: their numbers, their settings, and the difference of their scores, paired.
 
-Rows of one task in one section were scored on the same test records, and rows with a seed in common share its public
-coins. So the difference of two scores is bootstrapped in pairs: a replicate draws seeds and records once for both rows
-(as `dpicl.harness.evaluation.statistics.seeds_documents_interval` draws them), and what they share cancels. Rows of
-different tasks or sections are never tested against each other.
+Rows of one task in one section were scored on the same test records, and rows with a common seed share the randomness
+that it gives. So the difference of two scores is bootstrapped in pairs: a replicate draws seeds and records once for
+both rows (as `dpicl.harness.evaluation.statistics.seeds_documents_interval` draws them), and what they share cancels.
+Rows of different tasks or sections are never tested against each other.
 """
 
 from __future__ import annotations
@@ -89,7 +89,6 @@ def _row(section: Section, number: int, row: Row, documents: int, addresses: Add
 
 
 def _numbers(row: Row) -> dict[str, str]:
-    secret = any(result.cell.noise == "secure" for result in row.results)
     seconds = fmean(sum(result.cost.seconds.values()) for result in row.results)
     tokens = fmean(result.cost.tokens_read for result in row.results)
     found = words(row)
@@ -97,8 +96,8 @@ def _numbers(row: Row) -> dict[str, str]:
     if row.audit.best is not None:
         found["audited ε"] += f" ({attack_name(row.audit.best)})"
     return found | {
-        "seconds a seed": WITHHELD if secret else f"{seconds:,.0f}",
-        "tokens read a seed": WITHHELD if secret else f"{tokens:,.0f}",
+        "seconds a seed": WITHHELD if row.secure else f"{seconds:,.0f}",
+        "tokens read a seed": WITHHELD if row.secure else f"{tokens:,.0f}",
     }
 
 

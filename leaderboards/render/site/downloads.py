@@ -1,6 +1,6 @@
 """The board as files: board.csv with one line a row (columns: docs/reading-the-board.md), board.json with everything.
 
-Texts in the CSV may come from strangers. A spreadsheet takes a cell that starts with = + - @ for a formula, so such a
+Texts in the CSV are untrusted. A spreadsheet takes a cell that starts with = + - @ for a formula, so such a
 text gets an apostrophe in front (OWASP, "CSV injection"); control characters are written out as on the pages.
 """
 
@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
+from dpicl.leaderboards.render.site.addresses import Addresses
 
 Value = str | float | int | None
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -24,7 +24,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 def board_csv(board: Board, addresses: Addresses) -> str:
     """A head, then one line a row of all sections that are not retired. Infinity is ``inf``, nothing is empty."""
-    metrics = sorted({name for section in board.sections for row in rows_of(section) for name in row.numbers})
+    metrics = sorted({name for section in board.sections for row in section.rows for name in row.numbers})
     lines = [
         _line(section, table, row, addresses) | {f"metric {name}": row.numbers.get(name) for name in metrics}
         for section in board.sections
@@ -39,7 +39,7 @@ def board_csv(board: Board, addresses: Addresses) -> str:
 
 
 def board_json_text(board: Board) -> str:
-    """`dpicl.leaderboards.model.board.board_json` as text, in ASCII."""
+    """`board_json` as text, in ASCII."""
     return json.dumps(board_json(board), allow_nan=False) + "\n"
 
 

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
@@ -14,32 +14,22 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.render.board_charts import privacy_utility, series_styles
-from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
-from dpicl.leaderboards.render.site.sections import epsilon_key, three_epsilons
+from dpicl.leaderboards.render.board_charts import epsilon_key, privacy_utility, series_styles, three_epsilons
+from dpicl.leaderboards.render.site.addresses import Addresses
 
 #: A paragraph, or the points of a list.
 Block = str | tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class About:
-    """What the registry knows: a mechanism's documentation, that of its options, its paper, its code's origin."""
-
-    blocks: tuple[Block, ...]
-    options: tuple[Block, ...]
-    source: str
-    origin: str
-
-
-def about(registered: Registered) -> About:
-    """The documentation of the file (what is done, and why it is private) and that of the class (its options)."""
+def about(registered: Registered) -> dict[str, Any]:
+    """The documentation of the file (what is done, and why it is private), that of the class (its options), its paper
+    and its code's origin."""
     cls = registered.cls
     own = cls.__dict__.get("__doc__") or ""
     if own.startswith(f"{cls.__name__}("):  # the signature that a dataclass without a docstring gets
         own = ""
     text = sys.modules[cls.__module__].__doc__ or ""
-    return About(tuple(blocks(text)), tuple(blocks(own)), cls.source, registered.origin)
+    return {"blocks": [*blocks(text), *blocks(own)], "source": cls.source, "origin": registered.origin}
 
 
 def blocks(text: str) -> list[Block]:
@@ -56,7 +46,7 @@ def blocks(text: str) -> list[Block]:
 
 def labels_of(board: Board) -> list[str]:
     """Every row's name on the board, in the order of the alphabet."""
-    return sorted({row.label for section in board.sections for row in rows_of(section)})
+    return sorted({row.label for section in board.sections for row in section.rows})
 
 
 def mechanism_view(
@@ -68,7 +58,7 @@ def mechanism_view(
     submission = rows[0].submission
     known = mechanisms.get(rows[0].mechanism) if submission is None else None
     names = {row.mechanism for row in rows}
-    others = {row.label for section in board.sections for row in rows_of(section) if row.mechanism in names}
+    others = {row.label for section in board.sections for row in section.rows if row.mechanism in names}
     return {
         "label": label,
         "mechanism": rows[0].mechanism,
@@ -86,7 +76,7 @@ def mechanism_view(
 def _part(section: Section, label: str) -> dict[str, Any] | None:
     """A section's rows of one mechanism with their plots and options; None where it has none."""
     own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
-    tables = [_only(table, own[table.task]) for table in section.tables if own[table.task]]
+    tables = [_only(table, label) for table in section.tables if own[table.task]]
     if not tables:
         return None
     rows = [row for table in tables for row in own[table.task]]
@@ -103,14 +93,10 @@ def _part(section: Section, label: str) -> dict[str, Any] | None:
     }
 
 
-def _only(table: TaskTable, rows: list[Row]) -> TaskTable:
-    """The table with these rows alone; the ends stay, for its plots."""
-    kept = {id(row) for row in rows}
-    return replace(
-        table,
-        rows=tuple(row for row in table.rows if id(row) in kept),
-        paper=tuple(row for row in table.paper if id(row) in kept),
-    )
+def _only(table: TaskTable, label: str) -> TaskTable:
+    """The table with the rows of this label alone; the reference baselines stay, for its plots."""
+    rows, paper = (tuple(row for row in part if row.label == label) for part in (table.rows, table.paper))
+    return replace(table, rows=rows, paper=paper)
 
 
 def _options(by_task: Mapping[str, Row]) -> list[tuple[str, list[str]]]:

@@ -1,20 +1,22 @@
-"""The page of a row: what was asked, what it released and spent, what attacks show, and how to make it again."""
+"""The page of a row: its settings, what it released and spent, what attacks show, and how to reproduce it."""
 
 from __future__ import annotations
 
 import json
 import shlex
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dpicl.harness.run.results import WITHHELD, LedgerRow, Result
 from dpicl.harness.run.store import Store
+from dpicl.leaderboards.model.attack_text import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
-from dpicl.leaderboards.model.text import queries_words
+from dpicl.leaderboards.model.text import names_text, queries_words
 from dpicl.leaderboards.render.events_text import describe
 from dpicl.leaderboards.render.site.addresses import Addresses
 
@@ -27,6 +29,7 @@ _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "pr
 def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses, frozen: bool) -> dict[str, Any]:
     """Everything that the template shows of a row. frozen: it belongs to a retired version of the suite."""
     first = row.results[0]
+    others = sorted({_commit(result) for result in row.results} - {_commit(first)})
     return {
         "section": section,
         "table": table,
@@ -39,21 +42,19 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
         "seeds": [_seed(result) for result in row.results],
         "folder": _folder(row),
         "ledger": [_ledger_entry(entry) for entry in first.privacy.ledger],
-        "ledgers_differ": len({_ledger_content(result) for result in row.results}) > 1,
-        "accountants": [(name, _said(value)) for name, value in sorted(first.privacy.accountants.items())],
+        "ledgers_differ": any(_sorted_ledger(result) != _sorted_ledger(first) for result in row.results),
+        "accountants": {f"accountant: {name}": _said(one) for name, one in sorted(first.privacy.accountants.items())},
         "answers_queries": row.queries is not None,
         "released": [(result.cell.seed, result.released) for result in row.results if result.released],
         "answers": _answers(row),
         "withheld": sum(result.released_count for result in row.results if not result.released and not result.answers),
-        "manifest": _manifest(first),
-        "other_commits": sorted({_commit(result) for result in row.results} - {_commit(first)}),
-        "cost": cost_text(row.results),
+        "manifest": _manifest(first) | ({"other seeds": f"code {names_text(others)}"} if others else {}) | _cost(row),
         "command": command(section.group, row),
     }
 
 
 def command(group: Group, row: Row) -> str:
-    """The command that makes a row again. That of a submitted row runs the code that was submitted.
+    """The command that reproduces a row. That of a submitted row runs the submitted code.
 
     Options from the command line are part of the label, as 'row+name=value' (see dpicl.harness.run.expand).
     """
@@ -72,19 +73,14 @@ def command(group: Group, row: Row) -> str:
     return shlex.join([*said, *(word for option in options for word in ("--option", option))])
 
 
-def cost_text(results: tuple[Result, ...]) -> str:
+def _cost(row: Row) -> dict[str, str]:
     """Time, tokens and memory in words; with secure noise they are withheld, and the files' zeros mean nothing."""
-    if any(result.cell.noise == "secure" for result in results):
-        return WITHHELD
-    seconds = [sum(result.cost.seconds.values()) for result in results]
-    memory = max(result.cost.peak_memory_mb for result in results)
-    tokens = sum(result.cost.tokens_read for result in results) / len(results)
-    return f"{sum(seconds) / len(seconds):.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"
-
-
-def options_text(options: dict[str, Any]) -> str:
-    """'slots = 8, style = completion', or 'none'."""
-    return ", ".join(f"{name} = {value}" for name, value in sorted(options.items())) or "none"
+    if row.secure:
+        return {"cost": WITHHELD}
+    costs = [result.cost for result in row.results]
+    seconds = fmean(sum(cost.seconds.values()) for cost in costs)
+    tokens, memory = fmean(cost.tokens_read for cost in costs), max(cost.peak_memory_mb for cost in costs)
+    return {"cost": f"{seconds:.0f} s and {tokens:,.0f} tokens read a seed, at most {memory:,.0f} MB"}
 
 
 def _facts(row: Row) -> dict[str, str]:
@@ -92,7 +88,7 @@ def _facts(row: Row) -> dict[str, str]:
     knob, shown = first.privacy.knob, words(row)
     return {
         "mechanism": first.cell.mechanism,
-        "options": options_text(first.cell.options),
+        "options": options_text(first.cell.options, none="none"),
         "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
         **shown,
         "recovery": shown["recovery"] + (f" = {row.recovery_sum}" if row.recovery_sum else ""),
@@ -106,14 +102,13 @@ def _facts(row: Row) -> dict[str, str]:
 
 
 def _seed(result: Result) -> dict[str, Any]:
-    """One seed: its number, its score, what it cost, and the file that holds it."""
     knob = result.privacy.knob
     return {
         "seed": result.cell.seed,
         "score": result.scores[result.main_metric],
         "proved": result.privacy.epsilon_proved,
         "knob": None if knob is None else knob.value,
-        "seconds": WITHHELD if result.cell.noise == "secure" else f"{sum(result.cost.seconds.values()):.0f}",
+        "seconds": WITHHELD if result.cell.secure else f"{sum(result.cost.seconds.values()):.0f}",
         "created": result.created,
         "file": f"{result.cell_id}.json",
     }
@@ -132,9 +127,8 @@ def _said(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _ledger_content(result: Result) -> str:
-    """The ledger as text, in whatever order it was written."""
-    return json.dumps(sorted(entry.model_dump_json() for entry in result.privacy.ledger))
+def _sorted_ledger(result: Result) -> list[str]:
+    return sorted(entry.model_dump_json() for entry in result.privacy.ledger)
 
 
 def _answers(row: Row) -> dict[str, Any] | None:

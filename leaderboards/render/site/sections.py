@@ -13,12 +13,9 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable, first_per_query, recovery_notes
 from dpicl.leaderboards.model.text import epsilon_text
 from dpicl.leaderboards.render import board_charts
-from dpicl.leaderboards.render.board_charts import AUC, attack_points, external_point, series_styles
+from dpicl.leaderboards.render.board_charts import AUC, series_styles
 from dpicl.leaderboards.render.charts import key
-from dpicl.leaderboards.render.site.addresses import Addresses, rows_of
-
-#: Kinds of row, as a filter names them.
-DEMONSTRATIONS, ANSWERS, ENDS = "demonstrations", "answers", "reference baselines"
+from dpicl.leaderboards.render.site.addresses import Addresses
 
 
 def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
@@ -28,10 +25,10 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
         "section": section,
         "legend": [(label, addresses.mechanism(label), key(style)) for label, style in styles.items()],
         "plots": {table.task: board_charts.privacy_utility(table, styles) for table in section.tables},
-        "epsilons": {table.task: three_epsilons(table) for table in section.tables},
-        "epsilon_key": epsilon_key(),
-        "audited_plot": audited_plot(rows_of(section), styles),
-        "auc_plots": list(auc_plots(section.tables, styles)),
+        "epsilons": {table.task: board_charts.three_epsilons(table) for table in section.tables},
+        "epsilon_key": board_charts.epsilon_key(),
+        "audited_plot": board_charts.audited_proved(list(board_charts.row_points(section.rows)), styles),
+        "auc_plots": list(_auc_plots(section.tables, styles)),
         "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
         "columns": columns,
         "explained": first_per_query(section.tables),
@@ -44,7 +41,7 @@ def facets(row: Row) -> dict[str, str]:
     """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
     return {
         "epsilon": epsilon_text(row.epsilon),
-        "kind": ENDS if row.is_baseline else DEMONSTRATIONS if row.queries is None else ANSWERS,
+        "kind": "reference baselines" if row.is_baseline else "demonstrations" if row.queries is None else "answers",
         "queries": "any" if row.queries is None else "finite",
         "origin": "ours" if row.submission is None else "submitted",
     }
@@ -53,48 +50,18 @@ def facets(row: Row) -> dict[str, str]:
 def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
     """The filters over these sections: name, label and values that occur, in a sensible order."""
     tables = [table for section in sections for table in section.tables]
-    rows = sorted((row for section in sections for row in rows_of(section)), key=lambda row: row.epsilon)
-    found: dict[str, Iterable[str]] = {
-        "task": (table.task for table in tables),
-        "taskkind": (table.kind for table in tables),
-        "model": (section.group.model for section in sections),
-    }
-    for name in ("epsilon", "kind", "queries", "origin"):
-        found[name] = [facets(row)[name] for row in rows]
-    labels = {
-        "task": "Task",
-        "taskkind": "Kind of task",
-        "model": "Model",
-        "epsilon": "target ε",
-        "kind": "Kind of row",
-        "queries": "Q, queries covered",
-        "origin": "From",
-    }
-    ordered = {name: list(dict.fromkeys(values)) for name, values in found.items()}
-    return [{"name": name, "label": labels[name], "values": values} for name, values in ordered.items()]
+    rows = sorted((row for section in sections for row in section.rows), key=lambda row: row.epsilon)
+    of_rows = {"epsilon": "target ε", "kind": "Kind of row", "queries": "Q, queries covered", "origin": "From"}
+    found: list[tuple[str, str, Iterable[str]]] = [
+        ("task", "Task", (table.task for table in tables)),
+        ("taskkind", "Kind of task", (table.kind for table in tables)),
+        ("model", "Model", (section.group.model for section in sections)),
+        *((name, label, [facets(row)[name] for row in rows]) for name, label in of_rows.items()),
+    ]
+    return [{"name": name, "label": label, "values": list(dict.fromkeys(values))} for name, label, values in found]
 
 
-def three_epsilons(table: TaskTable) -> Markup | None:
-    """Claimed, proved and audited ε of the proved rows of a task."""
-    title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
-    return board_charts.three_epsilons([*table.rows, *table.paper], title)
-
-
-def epsilon_key() -> list[tuple[Markup, str]]:
-    """(marker, name) of the three ε."""
-    return [(key(kind), name) for kind, name in board_charts.THREE]
-
-
-def audited_plot(rows: Iterable[Row], styles: dict[str, int]) -> Markup | None:
-    """Audited against proved ε of these rows; None without an attack that bounds ε."""
-    points = []
-    for row in rows:
-        points += attack_points(row.label, row.audit.attacks)
-        points += [external_point(row.label, one, row.proved) for one in row.audit.external]
-    return board_charts.audited_proved(points, styles) if points else None
-
-
-def auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
+def _auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
     """(task, caption, plot) for every membership attack on every task."""
     for table in tables:
         rows = table.all_rows

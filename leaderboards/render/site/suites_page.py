@@ -6,21 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.standings import Ranking, Standing
+from dpicl.leaderboards.model.standings import Ranking
 from dpicl.leaderboards.model.text import epsilon_text, recovery_text
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.site.addresses import rows_of
 
 
-def suites_page(boards: Mapping[str, Board], folders: Mapping[str, str], links: list[tuple[str, str]]) -> str:
-    """The page. boards, folders: by the suite's name; a folder is below that of the page. links: (name, address)."""
-    sections = [
-        {"suite": name, "folder": folders[name], "section": section, **_summary(section)}
-        for name, board in boards.items()
-        for section in board.sections
-    ]
-    retired = [(name, folders[name], len(board.retired)) for name, board in boards.items() if board.retired]
-    return page.render("suites.html", sections=sections, retired=retired, nav=links, downloads=False)
+def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:
+    """The page. boards: by the suite's name, which names its folder beside the page. links: (name, address)."""
+    retired = [name for name, board in boards.items() if board.retired]
+    return page.render("suites.html", sections=suites_json(boards), retired=retired, nav=links)
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
@@ -28,9 +22,7 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
     return [
         {
             "suite": name,
-            "version": section.group.version,
-            "model": section.group.model,
-            "source": section.group.source,
+            **{key: getattr(section.group, key) for key in ("version", "model", "source")},
             **_summary(section),
         }
         for name, board in boards.items()
@@ -50,19 +42,15 @@ def _summary(section: Section) -> dict[str, Any]:
         }
         for ranking in section.rankings
         for one in ranking.standings
-        if one.rank == 1 and _recovers(one)
+        if one.rank == 1 and (one.recovery or 0) > 0
     ]
     nobody = [said for ranking in section.rankings for said in _nobody(ranking)]
     return {
         "tasks": [table.task for table in section.tables],
-        "rows": sum(1 for _ in rows_of(section)),
+        "rows": len(list(section.rows)),
         "best": best,
         "nobody": nobody if best or nobody else ["no row has a rank"],
     }
-
-
-def _recovers(one: Standing) -> bool:
-    return one.recovery is not None and one.recovery > 0
 
 
 def _nobody(ranking: Ranking) -> Iterator[str]:
@@ -72,6 +60,6 @@ def _nobody(ranking: Ranking) -> Iterator[str]:
         return
     for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_baseline and one.epsilon > 0):
         placed = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
-        if not any(map(_recovers, placed)):
+        if not any((one.recovery or 0) > 0 for one in placed):
             what = "no mean recovery is above 0%" if placed else "no row has a mean recovery"
             yield f"ε = {epsilon_text(epsilon)}: {what} ({ranking.scope})"
