@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.core.errors import PluginError
-from dpicl.leaderboards.gate import code, read_contents
+from dpicl.leaderboards.gate import code
 from dpicl.leaderboards.gate.code import events_check
+from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
 from dpicl.leaderboards.gate.rerun import rerun

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.leaderboards.gate import load_submissions, read_contents
+from dpicl.leaderboards.gate.examination import load_submissions, read_contents
 from dpicl.leaderboards.gate.folder import repository_mark
 from tests.attacks_on_git import MISSING, arm, new_repository, plain_git
 from tests.leaderboards.gate.conftest import World
