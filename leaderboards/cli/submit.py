@@ -118,7 +118,7 @@ def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -
 
 
 def _require_sense(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for flags that do not go together."""
+    """Raises UsageError for flags that contradict each other or lack another."""
     if arguments.folder is None and not arguments.all:
         raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
     if arguments.record and not arguments.rerun:

@@ -2,8 +2,8 @@
 
 A cell is tested on its paired outcomes (dpicl.leaderboards.compare.paired_tests), the p-values of all tested cells are
 adjusted by Holm's method, and a change counts when the adjusted p-value is at most alpha and the change is at least
-`min_effect`. Differences are candidate - base in the metric's own units, and turned round for metrics of which less is
-better, so a negative one is always a loss.
+`min_effect`. Differences are candidate - base in the metric's own units, with the sign flipped for metrics of which
+less is better: a negative one is always a loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, CellTest, Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.compare.pairing import ALL, Filter, Key, PairedCell, Unmatched, epsilon_text, pair
@@ -220,6 +220,5 @@ def _check_metric(cells: Sequence[PairedCell], metric: str | None) -> None:
     results = [result for cell in cells for result in (*cell.base, *cell.candidate)]
     known = {name for result in results for name in (*result.scores, *result.aggregates)}
     if all(None in cell.means(metric) for cell in cells):
-        if metric in known:
-            raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")
-        raise unknown("metric", metric, known)
+        require_known("metric", [metric], known)
+        raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")

@@ -1,4 +1,4 @@
-"""What was there before: no score moves without a new version of the submission, and retired results never change.
+"""Changes since an earlier state: scores move only with a new version of the submission, retired results never.
 
 The base is a commit of the project's own repository (by default where this branch left origin/main, else HEAD) or a
 folder with an earlier copy. A submitted repository is none: git never runs in a submitted folder.
@@ -131,7 +131,7 @@ def frozen(contents: Contents, base: Base | None) -> bool:
 
 
 def history_check(contents: Contents, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
-    """Scores of cells that were there before: where they are now."""
+    """Every score of the base against the score of the same cell now."""
     if base is None:
         return not_checked("history", _NO_BASE)
     moved, retired = changes(contents, base, suites)
@@ -224,7 +224,7 @@ def scores_before(contents: Contents, base: Base | None) -> dict[str, float]:
 
 
 def _results_before(contents: Contents, base: Base) -> Iterator[tuple[str, Result]]:
-    """(file, result in the base); the very result of the contents where the file is the same to the byte."""
+    """(file, result in the base); the same object as in the contents where the file is the same to the byte."""
     for name, digest in base.files(contents.folder).items():
         if name.startswith(_RESULTS) and name.endswith(".json"):
             now = contents.results.get(name)

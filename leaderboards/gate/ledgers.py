@@ -1,4 +1,4 @@
-"""Is the epsilon of a result what its ledger costs? Read from the file, parsed strictly, and accounted for again.
+"""Is the epsilon of a result what its ledger costs? The ledger is read strictly and its epsilon recomputed.
 
 The file's ledger must add up to the event that the file names. `dpicl.harness.privacy.accountants` bounds it with two
 accountants wherever two have a theorem; where one alone answers, this module adds dp_accounting's own. Whether the
@@ -50,7 +50,7 @@ def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
 
 
 def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answers: bool) -> dp.DpEvent:
-    """What a mechanism says that this run charges, as a ledger has it. events: `Mechanism.events`."""
+    """The event that a mechanism declares for this run, in a ledger's form. events: `Mechanism.events`."""
     knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
     event = events(knob, sizes_of(result, answers))
     total = Ledger(None, math.inf)
@@ -85,7 +85,7 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
 
 
 def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and the public randomness of its seed.
+    """The public sizes of a run, from the file and its public seed.
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """
@@ -195,7 +195,7 @@ def _recomputed(result: Result) -> tuple[str, float, str]:
 
 
 def problem_of(result: Result) -> str:
-    """Everything about the epsilon of one result, or "": its ledger in itself, and accounted for again."""
+    """What is wrong with the epsilon of one result, or "": its ledger in itself, then its cost recomputed."""
     return ledger_problem(result) or _recomputed(result)[0]
 
 

@@ -1,4 +1,4 @@
-"""Was everything that a result released paid for, and is it here? Seen from the file alone, without an accountant.
+"""Was everything that a result released paid for, and is it here? Only the file is needed, no accountant.
 
 A result that releases texts charges its ledger and holds the texts, unless its task forbids that; Q covers every test
 record; and each charge is an event that a primitive of the project makes.
@@ -26,7 +26,7 @@ SPENT = 0.98
 
 
 def unpaid(result: Result) -> str:
-    """Why something that was released was not paid for, or ""."""
+    """Why a release was not paid for, or ""."""
     cell, privacy = result.cell, result.privacy
     stored = len(result.released) + len(result.answers)
     if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
@@ -50,7 +50,7 @@ def queries_problem(result: Result) -> str:
 
 
 def unspent(result: Result) -> str:
-    """Why the proved epsilon is not what a knob calibrated to the target spends, or ""."""
+    """Why the proved epsilon is less than a knob calibrated to the target spends, or ""."""
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not 0 < target < math.inf or proved >= SPENT * target:
         return ""

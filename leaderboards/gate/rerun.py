@@ -1,4 +1,4 @@
-"""Runs some cells of a submission again, and puts what comes out beside what was reported.
+"""Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
 
 The cells are drawn with a seed from the submission's content, so nobody chooses them. On the same processor, device,
 dtype and packages everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and
@@ -47,7 +47,7 @@ class RerunCell:
     problem: str
 
     def reproduction(self, by: str) -> Reproduction:
-        """As reproduced.json has it."""
+        """Its entry of reproduced.json."""
         cell = self.reported.cell
         return Reproduction(
             cell_id=self.reported.cell_id,
@@ -104,7 +104,7 @@ def _written(results: Path, name: object) -> Result:
 
 
 def _unsound(found: Result) -> str:
-    """What is wrong with a result of the other process: its ledger, accounted for again, or a contradiction in it."""
+    """What is wrong with a result of the other process: its epsilon, recomputed, or a contradiction in it."""
     # As if run from a clean commit: `--record` is what cares about the code that re-runs.
     manifest = found.manifest.model_copy(update={"commit": "0" * 40, "dirty": False})
     committed = found.model_copy(update={"manifest": manifest})

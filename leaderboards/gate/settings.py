@@ -119,7 +119,7 @@ def _plugins(contents: Contents) -> Iterable[tuple[str, str]]:
 
 
 def _options(results: Iterable[Result]) -> list[str]:
-    """Rows with several mechanisms or sets of options on a task: nobody chooses them for each seed or epsilon."""
+    """Rows with several mechanisms or sets of options on a task: they must not be chosen for each seed or epsilon."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for result in results:
         cell = result.cell

@@ -1,7 +1,7 @@
 """A process of its own for submitted code: `python -m dpicl.leaderboards.gate.worker JOB ANSWER`, two JSON files.
 
 Jobs: "events" (what a mechanism declares that each run charges) and "rerun" (cells, run again). The gate starts it with
-an empty environment and a time limit (dpicl.leaderboards.gate.code). It is no sandbox: it can read what its user can.
+an empty environment and a time limit (dpicl.leaderboards.gate.code). It is no sandbox: it reads what its user can.
 """
 
 from __future__ import annotations

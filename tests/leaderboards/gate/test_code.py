@@ -1,4 +1,4 @@
-"""Code that was sent runs only when asked, in a process of its own, without the environment and for a limited time."""
+"""Submitted code runs only on request, in a process of its own, without the environment and for a limited time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(w
     assert "(and 4 more): its ledger" in found.why
 
 
-def test_code_that_was_sent_does_not_run_unless_asked(world: World):
+def test_submitted_code_does_not_run_without_the_flag(world: World):
     contents = read_contents(world.folder)
     for check in (events_check, conformance_check):
         found = check(contents, run_code=False)

@@ -228,7 +228,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
 def test_whatever_the_process_of_sent_code_answers_is_a_finding(world: World, monkeypatch, answer: bytes):
-    """That process ran what was sent: it may write anything to its answer and to its output."""
+    """That process ran submitted code: it may write anything to its answer and to its output."""
 
     def answered(words, folder, *more):
         (folder / "answer.json").write_bytes(answer)

@@ -51,7 +51,7 @@ def hidden(world: World, marker: Path, place: str = "results/x") -> Path:
 
 
 def dot_git_file(world: World, marker: Path) -> Path:
-    """`.git` as a file that names a repository elsewhere in what was sent."""
+    """`.git` as a file that names a repository elsewhere in the submission."""
     hidden(world, marker)
     (world.folder / ".git").write_text("gitdir: results/x\n")
     return world.folder
