@@ -27,7 +27,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, select
 from dpicl.harness.run.store import damaged_said
 from dpicl.harness.run.suite import Changes, Source
-from dpicl.leaderboards.gate import ROOT, known_suites, load_submissions
+from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.columns import numbers
 from dpicl.leaderboards.model.comparability import is_retired, may_stand

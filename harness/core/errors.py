@@ -7,7 +7,7 @@ and exits with code 2; library users catch :class:`DpiclError`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 #: Characters of a message that is shown.
 _LONGEST = 10_000
@@ -72,3 +72,10 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
     return UsageError(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(known) or 'none'}.")
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Raises `unknown` for the first of the names that is not known."""
+    for name in names:
+        if name not in known:
+            raise unknown(kind, name, known)

@@ -1,4 +1,4 @@
-"""`dpicl board all`: all shipped suites that have results, as a list in the terminal; with `--html` as one site."""
+"""`dpicl board all`: all shipped suites with results, as a list or one site. `dpicl board attacks`: all attacks."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
-from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.core.plugins import Registered
@@ -22,15 +22,17 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, facts_of
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Source, Suite, load_suite
-from dpicl.leaderboards.api import load_evidence, skip_reasons
+from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons
 from dpicl.leaderboards.model.attack_board import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.comparability import is_retired, may_stand
 from dpicl.leaderboards.model.submissions import Submission
-from dpicl.leaderboards.render.html import suites_json, write_all
+from dpicl.leaderboards.render.as_json import attacks_json
+from dpicl.leaderboards.render.html import suites_json, write_all, write_attacks_html
+from dpicl.leaderboards.render.terminal_attacks import render_attacks
 
-#: What stands for a suite in `dpicl board all`.
-ALL = "all"
+#: The words in place of a suite.
+ALL, ATTACKS = "all", "attacks"
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε (mean recovery)")
 
 
@@ -78,11 +80,14 @@ def _results(
     output.report_damaged(damaged, moved=False)
     current = [result for result in results if result.suite.hash == suite.hash]
     models = sorted({result.cell.model for result in current})
-    selections: list[Selection] = []
-    for source in _sources(current):
-        chosen = suite.model_copy(update={"models": models, "source": source})
-        cells = _cells(chosen, source, mechanisms)
-        selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
+    sources: tuple[Source, ...] = ("hub", "local", "synthetic")
+    selections = []
+    for source in sources:
+        if any(result.cell.source == source for result in current):
+            chosen = suite.model_copy(update={"models": models, "source": source})
+            facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
+            cells = expand(chosen, mechanisms, facts, reveal=True)  # whether the records are here or not
+            selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
     kept = [one for one in current if any(may_stand(one, suite, selection.cells) for selection in selections)]
     retired = [result for result in results if is_retired(result, suite)]
     if left_out := len(results) - len(kept) - len(retired):
@@ -92,18 +97,32 @@ def _results(
     return kept, retired, selections
 
 
-def _cells(suite: Suite, source: Source, mechanisms: Mapping[str, Registered[Mechanism]]) -> list[Cell]:
-    """The cells of a suite on one source, whether its records are here or not."""
-    facts = {name: lambda _, name=name: facts_of(name, source) for name in list_tasks()}
-    return expand(suite, mechanisms, facts, reveal=True)
-
-
-def _sources(results: list[Result]) -> list[Source]:
-    """The sources of records that results name."""
-    known: tuple[Source, ...] = ("hub", "local", "synthetic")
-    return [source for source in known if any(result.cell.source == source for result in results)]
-
-
 def _best(line: Mapping[str, Any]) -> str:
     best = [f"ε = {one['epsilon']}: {one['label']} {one['recovery']} ({one['of']})" for one in line["best"]]
     return "; ".join([*best, *line["nobody"]])
+
+
+def show_attacks(arguments: argparse.Namespace) -> int:
+    """Every attack and audit under a results folder, whether a suite has a row for it or not."""
+    if arguments.limit is not None:
+        raise UsageError("--limit is about the test records of a suite; `dpicl board attacks` has none.")
+    attacks, external = read_evidence(arguments.results, output.message)
+    chosen = [one for one in attacks if _chosen(one, arguments)]
+    board = build_attacks(chosen, external)
+    page = write_attacks_html(board, arguments.html) if arguments.html else None
+    if arguments.json:
+        output.emit_json({**attacks_json(board), "page": page})
+        return 0
+    if len(chosen) < len(attacks):
+        output.message(f"{output.count(len(attacks) - len(chosen), 'attack')} with another model or source left out.")
+    output.emit(render_attacks(board), styled=True)
+    if page:
+        output.emit(f"Page: {page}")
+    return 0
+
+
+def _chosen(result: AttackResult, arguments: argparse.Namespace) -> bool:
+    subject = result.subject
+    return (not arguments.model or subject.model in arguments.model) and (
+        arguments.source in (None, "auto", subject.source)
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_results_flags, board_command, selected
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
-from dpicl.leaderboards.cli import all_boards, attack_boards
+from dpicl.leaderboards.cli import all_boards
 from dpicl.leaderboards.model.attack_board import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import board_json
@@ -18,12 +18,7 @@ from dpicl.leaderboards.render.terminal import render_terminal
 
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
-    parser = add_command(
-        subparsers,
-        "board",
-        "dpicl board quick --html site",
-        _board,
-    )
+    parser = add_command(subparsers, "board", "dpicl board quick --html site", _board)
     add_flags(parser)
     parser.add_argument("--retired", action="store_true", help="also show results of retired versions of the suite")
     parser.add_argument("--html", type=Path, metavar="DIR", help="also write the board as a site, DIR/index.html")
@@ -38,21 +33,21 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument("--no-submissions", action="store_true", help="show our own results alone")
 
 
-def submitted(arguments: argparse.Namespace, asked: str | None, suite: str | None = None) -> list[Submission]:
-    """The submissions that the flags ask for; see `submissions_of`."""
-    return [] if arguments.no_submissions else submissions_of(arguments.submissions, output.message, asked, suite)
+def submitted(arguments: argparse.Namespace, file: str | None, suite: str | None = None) -> list[Submission]:
+    """The submissions that the flags select; see `submissions_of`."""
+    return [] if arguments.no_submissions else submissions_of(arguments.submissions, output.message, file, suite)
 
 
 def view(arguments: argparse.Namespace, retired: bool = False) -> BoardView:
-    """The board that the flags ask for (of `add_flags`). Raises ResultError without a result for it."""
+    """The board that the flags of `add_flags` select. Raises ResultError without a result for it."""
     selection = selected(arguments)
     own = submitted(arguments, arguments.suite, selection.suite.name)
     return board_view(selection, own, retired, output.message)
 
 
 def _board(arguments: argparse.Namespace) -> int:
-    if arguments.suite == attack_boards.ATTACKS:
-        return attack_boards.show(arguments)
+    if arguments.suite == all_boards.ATTACKS:
+        return all_boards.show_attacks(arguments)
     if arguments.suite == all_boards.ALL:
         return all_boards.show(arguments, submitted(arguments, None))
     made = view(arguments, arguments.retired)

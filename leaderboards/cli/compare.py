@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 from dpicl.harness.cli import output
@@ -36,10 +37,18 @@ def add(subparsers: Subparsers) -> None:
         "--allow-missing", action="store_true", help="the candidate may lack rows, seeds and metrics of the base"
     )
     parser.add_argument(
-        "--alpha", type=_share, default=0.05, metavar="A", help="family-wise error over all cells (default: 0.05)"
+        "--alpha",
+        type=partial(_below_one, zero=False),
+        default=0.05,
+        metavar="A",
+        help="family-wise error over all cells (default: 0.05)",
     )
     parser.add_argument(
-        "--min-effect", type=_effect, default=0.01, metavar="X", help="smallest change that counts (default: 0.01)"
+        "--min-effect",
+        type=partial(_below_one, zero=True),
+        default=0.01,
+        metavar="X",
+        help="smallest change that counts (default: 0.01)",
     )
     parser.add_argument("--metric", metavar="M", help="metric to compare (default: the main metric of each task)")
     parser.choice(
@@ -96,19 +105,11 @@ def _write(path: Path, text: str) -> None:
         raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
 
 
-def _share(text: str) -> float:
-    """Strictly between 0 and 1."""
+def _below_one(text: str, zero: bool) -> float:
+    """A number from 0 to below 1. zero: whether it may be 0."""
     value = number(text)
-    if not 0 < value < 1:
-        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, both excluded, not {text}")
-    return value
-
-
-def _effect(text: str) -> float:
-    """A change of a score: from 0 (every change counts) to below 1."""
-    value = number(text)
-    if not 0 <= value < 1:
-        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1, not {text}")
+    if not 0 <= value < 1 or (value == 0 and not zero):
+        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1{'' if zero else ', both excluded'}, not {text}")
     return value
 
 

@@ -18,10 +18,7 @@ from dpicl.leaderboards.publish.publish import Live
 
 
 class LiveWandb:
-    """Made before the first cell is run. Raises UsageError for flags that make no sense.
-
-    missing: the cells that will be run.
-    """
+    """Publishes during one run. missing: the cells that will be run. Raises UsageError for flags that make no sense."""
 
     def __init__(self, arguments: argparse.Namespace, selection: Selection, missing: Sequence[Cell]) -> None:
         self._arguments = arguments
@@ -42,12 +39,12 @@ class LiveWandb:
         self._warn()
 
     def finished(self, cell: Cell) -> None:
-        """A cell is over."""
+        """After each cell."""
         self._live.finished(cell)
         self._warn()
 
     def finish(self) -> None:
-        """The run is over."""
+        """After the run."""
         self._live.finish()
         self._warn()
         if not self._live.failure:

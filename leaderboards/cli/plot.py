@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.errors import unknown
+from dpicl.harness.core.errors import require_known
 from dpicl.leaderboards.cli import board
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.render.board_charts import printed
@@ -17,7 +17,7 @@ from dpicl.leaderboards.render.charts import in_print
 from dpicl.leaderboards.render.page import write_file
 
 ENDINGS = ("pdf", "png", "svg")
-#: By what sections differ; a panel's title names what does.
+#: What may differ between sections; the panels' titles then name it.
 _NAMES = ("model", "weights", "source", "delta")
 
 
@@ -30,7 +30,7 @@ def add(subparsers: Subparsers) -> None:
         _plot,
     )
     board.add_flags(parser)
-    parser.add_argument("--task", action="append", default=[], metavar="T", help="task; may be repeated")
+    parser.repeated("--task", "T", "task")
     parser.add_argument(
         "--mechanism", action="append", default=[], dest="labels", metavar="M", help="row of the board; may be repeated"
     )
@@ -49,8 +49,8 @@ def _figure(text: str) -> Path:
 def _plot(arguments: argparse.Namespace) -> int:
     sections = board.view(arguments).board.sections
     tables = [(section.group, table) for section in sections for table in section.tables]
-    _check("task", arguments.task, {table.task for _, table in tables})
-    _check("mechanism", arguments.labels, {row.label for _, table in tables for row in table.rows})
+    require_known("task", arguments.task, {table.task for _, table in tables})
+    require_known("mechanism", arguments.labels, {row.label for _, table in tables for row in table.rows})
     differs = [name for name in _NAMES if len({vars(section.group)[name] for section in sections}) > 1]
     panels = [
         (", ".join([table.task, *(str(vars(group)[name]) for name in differs)]), _only(table, arguments.labels))
@@ -63,13 +63,6 @@ def _plot(arguments: argparse.Namespace) -> int:
     else:
         output.emit(f"Figure: {arguments.out} ({output.count(len(panels), 'panel')})")
     return 0
-
-
-def _check(kind: str, names: Iterable[str], there: set[str]) -> None:
-    """Raises UsageError for a name that the board does not have."""
-    for name in names:
-        if name not in there:
-            raise unknown(kind, name, sorted(there))
 
 
 def _only(table: TaskTable, labels: Sequence[str]) -> TaskTable:

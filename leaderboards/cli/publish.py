@@ -1,7 +1,7 @@
-"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard. dpicl.leaderboards.cli.live does it
-live.
+"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard.
 
-Results are never touched: whatever goes wrong, they stay, and the same command sends what is missing.
+Results stay as they are: after any failure the same command sends what is missing. While cells run,
+dpicl.leaderboards.cli.live publishes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import HELP, Parser, Subparsers, add_command
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, unknown
+from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, require_known
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.results import Result
@@ -97,7 +97,7 @@ def _add_shared_flags(parser: Parser) -> None:
 
 
 def _wandb(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
-    """(sink, what `--json` says of the place, what follows the runs). A missing package is an error before anything."""
+    """(sink, where it publishes for `--json`, what follows the runs). A missing package is an error at once."""
     to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
     if to.mode == "offline" and (arguments.report or arguments.weave):
         raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
@@ -156,18 +156,20 @@ def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
 
 
 def _plan(arguments: argparse.Namespace) -> Any:
-    """What there is to publish. Raises UsageError or ResultError when that is nothing, or must not be mixed."""
+    """What there is to publish. Raises ResultError for nothing, UsageError for what must not be mixed."""
     folder, suites = _place(arguments)
-    results = _load(folder, suites)
-    for kind, asked, name_of in (
+    results: list[Result] = []
+    for suite in suites:
+        found, damaged = Store(folder, suite).load_all()
+        output.report_damaged(damaged, moved=False)
+        results += found
+    for kind, wanted, name_of in (
         ("suite", arguments.suite, lambda result: result.suite.name),
         ("model", arguments.model, lambda result: result.cell.model),
     ):
-        known = {name_of(result) for result in results}
-        for name in asked if known else ():
-            if name not in known:
-                raise unknown(f"{kind} of {folder}:", name, known)
-        results = [result for result in results if not asked or name_of(result) in asked]
+        if results:
+            require_known(f"{kind} of {folder}:", wanted, {name_of(result) for result in results})
+        results = [result for result in results if not wanted or name_of(result) in wanted]
     if not results:
         raise ResultError(f"There is no such result under {folder}; run `dpicl run quick`, or name another folder.")
     check_simulated((result.cell for result in results), arguments.project, "--project")
@@ -190,8 +192,7 @@ def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
     """(results folder, folders of suites in it)."""
     path = Path(arguments.what)
     if not path.exists() and path.name == arguments.what:
-        if arguments.what not in shipped_suites():
-            raise unknown("results folder or suite", arguments.what, shipped_suites())
+        require_known("results folder or suite", [arguments.what], shipped_suites())
         return arguments.results, [arguments.what]
     if not path.is_dir():
         raise ResultError(f"{path} is no folder; give a results folder, a suite's folder in it, or a suite's name.")
@@ -199,12 +200,3 @@ def _place(arguments: argparse.Namespace) -> tuple[Path, list[str]]:
         return path.parent, [path.resolve().name]
     found = [one.name for one in sorted(path.iterdir()) if one.is_dir() and one.name not in _NO_SUITES]
     return path, [name for name in found if not name.startswith(".")]
-
-
-def _load(folder: Path, suites: Sequence[str]) -> list[Result]:
-    results = []
-    for suite in suites:
-        found, damaged = Store(folder, suite).load_all()
-        output.report_damaged(damaged, moved=False)
-        results += found
-    return results

@@ -1,6 +1,6 @@
 """`dpicl submit`: the gate of submissions to the board. Exit code 1 when a check fails.
 
-It reads files. Code that was sent runs only with `--run-code`, in a process of its own, after a line that says so.
+It reads files. Submitted code runs only with `--run-code`, in a process of its own, after a line that says so.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ import argparse
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run import manifest
-from dpicl.leaderboards import gate
-from dpicl.leaderboards.gate import beginning, card, code, folder, history, report
+from dpicl.leaderboards.gate import beginning, card, code, history, report
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.examination import Examination
+from dpicl.leaderboards.gate.examination import (
+    ROOT,
+    Examination,
+    Request,
+    examine,
+    find_submissions,
+    known_suites,
+    places_check,
+    read_all,
+    read_contents,
+)
 from dpicl.leaderboards.gate.findings import Finding
+from dpicl.leaderboards.gate.folder import repository_mark
 from dpicl.leaderboards.model import text
 
-#: What a new submission is for: everybody has its records, and it has five seeds.
+#: The suite of a new submission: everybody has its records, and it has five seeds.
 _FIRST_SUITE = "open"
 
 
@@ -49,7 +58,7 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--maintainer", action="store_true", help="footnote, unreliable and reproduced.json may be new or changed"
     )
-    parser.add_argument("--run-code", action="store_true", help="run the mechanism that was sent; this is no sandbox")
+    parser.add_argument("--run-code", action="store_true", help="run the submitted mechanism; this is no sandbox")
     parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn by content")
     parser.add_argument("--rerun-seed", type=whole(0), metavar="S", help="draw other cells")
     parser.add_argument("--record", action="store_true", help="write what the re-run found to reproduced.json")
@@ -61,61 +70,55 @@ def _submit(arguments: argparse.Namespace) -> int:
     if arguments.new:
         return _new(arguments)
     _require_sense(arguments)
+    root = (arguments.folder or ROOT).absolute()
     folders = _folders(arguments)
-    contents = [gate.read_contents(folder) for folder in folders]
-    closed = _is_closed(arguments, contents)
-    request = gate.Request(
-        suites=gate.known_suites(arguments.suite),
+    contents = [read_contents(folder) for folder in folders]
+    sound = [one.folder for one in contents if not one.size]
+    # No program is started where every submission is refused, or where the folder of all is a repository.
+    closed = bool(arguments.all and repository_mark(root)) or (bool(contents) and not sound)
+    request = Request(
+        suites=known_suites(arguments.suite),
         results=arguments.results,
-        base=None if closed else _base(arguments, contents),
+        base=None if closed else history.find_base(sound[0] if sound else root, arguments.base),
         run_code=arguments.run_code,
         maintainer=arguments.maintainer,
         rerun=arguments.rerun,
         rerun_seed=arguments.rerun_seed,
         announce=output.message,
     )
-    others = contents if arguments.all else [*contents, *gate.read_all(gate.ROOT)]
+    others = contents if arguments.all else [*contents, *read_all(ROOT)]
     if arguments.rerun and not closed:
         _require_runnable(arguments, contents)
-    found = [gate.examine(one, request, others) for one in contents]
-    extra = _of_the_whole(arguments, request, folders, closed) if arguments.all else []
-    _show(arguments, found, extra)
+    found = [examine(one, request, others) for one in contents]
+    extra = _of_the_whole(arguments, request, root, folders, closed) if arguments.all else []
+    good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
+    if arguments.json:
+        documents = [one.as_json() for one in found]
+        output.emit_json({"ok": good, "submissions": documents, "whole": [asdict(one) for one in extra]})
+    elif arguments.markdown:
+        output.emit(report.markdown(found, extra))
+    else:
+        _show(found, extra)
     if arguments.record:
         _record(arguments, found)
-    good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
     return 0 if good else 1
 
 
-def _is_closed(arguments: argparse.Namespace, contents: list[Contents]) -> bool:
-    """Whether no program may be started at all: every submission is refused, or the folder of all is a repository."""
-    root = arguments.folder or gate.ROOT
-    if arguments.all and folder.repository_mark(root):
-        return True
-    return bool(contents) and all(one.size for one in contents)
-
-
-def _base(arguments: argparse.Namespace, contents: list[Contents]) -> Any:
-    """What was there before."""
-    sound = [one.folder for one in contents if not one.size]
-    place = sound[0] if sound else arguments.folder or gate.ROOT
-    return history.find_base(place, arguments.base)
-
-
 def _require_runnable(arguments: argparse.Namespace, contents: list[Contents]) -> None:
-    """Raises UsageError for a re-run that may not be made; with --all that is a finding of the one it concerns."""
+    """Raises UsageError for a re-run that may not be made; with --all that is a finding of the submission instead."""
     if arguments.record and manifest.commit()[1]:
         raise UsageError(
             "A record names the commit that ran the cells, and tracked files are changed; commit them first."
         )
-    if arguments.all or contents[0].card is None or not contents[0].results:
+    one = contents[0] if contents else None
+    if arguments.all or one is None or one.card is None or not one.results:
         return
-    one = contents[0]
     if reason := code.may_run(one, arguments.run_code):
         raise UsageError(f"{one.name} cannot be run again: {reason}.")
 
 
 def _require_sense(arguments: argparse.Namespace) -> None:
-    """Raises UsageError for flags that do not go together."""
+    """Raises UsageError for flags that contradict each other or lack another."""
     if arguments.folder is None and not arguments.all:
         raise UsageError("Name the folder of a submission, or give --all; `dpicl submit --help` shows an example.")
     if arguments.record and not arguments.rerun:
@@ -137,16 +140,17 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
-    found: list[Path] = gate.find_submissions(folder or gate.ROOT)
+    found = find_submissions(folder or ROOT)
     if not found and folder is not None:
         raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
     return [one.absolute() for one in found]
 
 
-def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Path], closed: bool) -> list[Finding]:
-    """With --all: no submission is gone, and the results of record of retired suite versions are as they were."""
-    root = (arguments.folder or gate.ROOT).absolute()
-    found: list[Finding] = [gate.places_check(root)]
+def _of_the_whole(
+    arguments: argparse.Namespace, request: Request, root: Path, folders: list[Path], closed: bool
+) -> list[Finding]:
+    """With --all: no submission is gone, and the results of record of retired suite versions are unchanged."""
+    found = [places_check(root)]
     if isinstance(request.base, history.FolderBase):
         return found  # an earlier copy of submissions says nothing about the rest
     found.append(history.removed_check(root, folders, request.base))
@@ -156,15 +160,7 @@ def _of_the_whole(arguments: argparse.Namespace, request: Any, folders: list[Pat
     return found
 
 
-def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[Finding]) -> None:
-    if arguments.json:
-        good = all(one.good for one in found) and all(finding.status != "failed" for finding in extra)
-        documents = [one.as_json() for one in found]
-        output.emit_json({"ok": good, "submissions": documents, "whole": [asdict(one) for one in extra]})
-        return
-    if arguments.markdown:
-        output.emit(report.markdown(found, extra))
-        return
+def _show(found: list[Examination], extra: list[Finding]) -> None:
     for one in found:
         output.emit(f"{one.contents.name}\n{report.findings_text(one.findings)}\n")
         columns, rows = report.rows_of(one)
@@ -179,15 +175,15 @@ def _show(arguments: argparse.Namespace, found: list[Examination], extra: list[F
 
 def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
     for one in found:
-        if one.again:
+        if one.reruns:
             path = one.contents.folder / card.REPRODUCED
-            card.write_reproduced(path, [again.reproduction(arguments.by) for again in one.again])
-            output.message(f"Recorded {output.count(len(one.again), 'cell')} in {path}")
+            card.write_reproduced(path, [cell.reproduction(arguments.by) for cell in one.reruns])
+            output.message(f"Recorded {output.count(len(one.reruns), 'cell')} in {path}")
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    root = arguments.folder or gate.ROOT
-    suite = gate.known_suites(arguments.suite)[_FIRST_SUITE]
+    root = arguments.folder or ROOT
+    suite = known_suites(arguments.suite)[_FIRST_SUITE]
     written = beginning.begin(root, arguments.new, suite, datetime.now(UTC).year)
     folder = written[0].parent
     file = folder / f"{folder.name}.py"

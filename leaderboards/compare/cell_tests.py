@@ -29,7 +29,7 @@ Method = Literal["calibrated", "bootstrap"]
 Name = Literal["McNemar", "sign flips", "seeds × documents", "paired bootstrap"]
 
 LEVEL = 0.95
-#: Random draws resolve the smallest p-value that Holm asks for by this much; bounded by the most draws.
+#: Random draws for each unit of 1/p at the smallest p-value that Holm needs, and the most draws.
 _RESOLUTION, _MOST_DRAWS = 20, 1_000_000
 #: The share of a normal distribution within one standard deviation.
 _ONE_SIGMA = 0.6827
@@ -55,7 +55,7 @@ DEFAULTS = Settings()
 
 @dataclass(frozen=True)
 class CellTest:
-    """What a test of one cell gave. low, high: 95% interval of the gain, not adjusted for the number of cells.
+    """The test of one cell. low, high: 95% interval of the gain, not adjusted for the number of cells.
 
     detectable: smallest drop that this cell would show with probability 0.8 at alpha / (number of tested cells); None
     where no drop would.
@@ -70,7 +70,7 @@ class CellTest:
 
 @dataclass(frozen=True)
 class Family:
-    """What the test of a cell takes from all of them: how many are tested, and how much seeds move cells."""
+    """What all cells contribute to the test of each: how many are tested, and how much seeds move cells."""
 
     tested: int = 1
     prior: Prior = NO_PRIOR

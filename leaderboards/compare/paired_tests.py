@@ -1,9 +1,9 @@
 """Tests of a paired difference: two sides scored on the same documents, at one seed or at several.
 
 One binary outcome a document: the exact McNemar test. One real-valued outcome: sign flips over documents. Several
-seeds: seeds and documents are both a sample, so both must show the difference (`crossed_test`); a test over documents
-alone takes the luck of three releases for a property of the model. Which of them keeps its level is measured in
-benchmarks/regression_power.py. All p-values are two-sided; a difference is candidate - base, [S, D], of finite numbers.
+seeds: seeds and documents are both samples, so both must show the difference (`crossed_test`); a test over documents
+alone mistakes the luck of a few noise resamples for a property of the model. benchmarks/regression_power.py measures
+which tests keep their level. All p-values are two-sided; a difference is candidate - base, [S, D], of finite numbers.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _MOST_EXACT = 13
 POWER = 0.8
 #: Points and exponent of the quadrature over the seeds' variance; the smallest weight is 4e-14.
 _POINTS, _EXPONENT = 1_000, 4
-#: Fewest cells that say anything about each other's seeds, and the most degrees of freedom that they give. Two seeds
-#: neither give nor take: they agree by chance too often to tell an unstable cell from a stable one.
+#: Fewest cells and seeds for a prior, and its most degrees of freedom. Two seeds agree by chance too often to tell an
+#: unstable cell from a stable one.
 _FEWEST_CELLS, _MOST_DEGREES, _FEWEST_SEEDS = 4, 100.0, 3
 #: A difference of means below this is rounding.
 _TINY = 1e-12
@@ -35,8 +35,7 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class Prior:
-    """What the cells of one comparison say together about the seeds' mean square: ratio: to the rest's; degrees: of
-    freedom that this is worth (0: nothing)."""
+    """What all cells say about the seeds' mean square. ratio: to the rest's. degrees: of freedom of it (0: none)."""
 
     ratio: float = 1.0
     degrees: float = 0.0
@@ -68,9 +67,9 @@ class Crossed:
 
     @property
     def moderated(self) -> float:
-        """The seeds' mean square, drawn up towards what the prior expects (Smyth 2004, equation 5), and never down.
+        """The seeds' mean square, moderated up towards the prior (Smyth 2004, equation 5), and never down.
 
-        Drawn down too, the one cell whose seeds move would borrow the calm of the others and give false alarms.
+        Moderated down too, one cell whose seeds vary would borrow the small variance of the others: false alarms.
         """
         expected = self.prior.ratio * self.rest
         pooled = (self.prior.degrees * expected + (self.seeds - 1) * self.of_seeds) / self.degrees

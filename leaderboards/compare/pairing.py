@@ -1,22 +1,22 @@
 """Which result stands beside which: a cell is task x row x epsilon, and its seeds and documents are paired.
 
-Nothing is dropped in silence: rows and seeds without a partner are listed, and results that were made under other
-conditions are refused, with the condition that differs.
+Rows and seeds without a partner are listed. Results that were made under different conditions are refused, with the
+condition that differs.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.compare.sides import Side, check_no_duplicate, check_one_model, listed
+from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, listed
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
 
 
@@ -60,10 +60,16 @@ class PairedCell:
         """(base, candidate): means over the seeds of a score or an aggregate; None where a seed does not have it."""
         return _mean(self.base, metric), _mean(self.candidate, metric)
 
+    def lacks(self, metric: str) -> bool:
+        """Whether every seed of the base has the metric's score, or its outcomes, and one of the candidate does not."""
+        before, after = self.means(metric)
+        base, candidate = (all(metric in one.documents for one in side) for side in (self.base, self.candidate))
+        return (before is not None and after is None) or (base and not candidate)
+
 
 @dataclass(frozen=True)
 class Unmatched:
-    """Results of one side without a partner. seeds: which; whole: whether the other side lacks the row altogether."""
+    """Seeds of one side without a partner. whole: whether the other side lacks the row altogether."""
 
     side: str
     key: Key
@@ -72,30 +78,21 @@ class Unmatched:
 
 
 @dataclass(frozen=True)
-class Pairing:
-    """What is compared, and what has no partner."""
-
-    cells: tuple[PairedCell, ...]
-    unmatched: tuple[Unmatched, ...]
-
-
-@dataclass(frozen=True)
 class Filter:
-    """Which cells; an empty tuple stands for all. epsilons: targets. models: as the suite names them."""
+    """Which cells; an empty tuple means all. epsilons: targets. models: as the suite names them."""
 
     tasks: tuple[str, ...] = ()
     mechanisms: tuple[str, ...] = ()
     epsilons: tuple[float, ...] = ()
     models: tuple[str, ...] = ()
 
-    def admits(self, result: Result) -> bool:
-        """Whether a result is wanted. A mechanism is named by its row or by its own name."""
-        cell = result.cell
+    def by_kind(self) -> tuple[tuple[str, Collection[str], Callable[[Cell], set[str]]], ...]:
+        """(kind of name, wanted names, the names of a cell). A row goes by its label and by its mechanism."""
         return (
-            (not self.tasks or cell.task in self.tasks)
-            and (not self.mechanisms or cell.label in self.mechanisms or cell.mechanism in self.mechanisms)
-            and (not self.epsilons or cell.epsilon in self.epsilons)
-            and (not self.models or cell.model in self.models)
+            ("task", self.tasks, lambda cell: {cell.task}),
+            ("mechanism", self.mechanisms, lambda cell: {cell.label, cell.mechanism}),
+            ("model", self.models, lambda cell: {cell.model}),
+            ("epsilon", tuple(map(epsilon_text, self.epsilons)), lambda cell: {epsilon_text(cell.epsilon)}),
         )
 
 
@@ -103,8 +100,11 @@ class Filter:
 ALL = Filter()
 
 
-def pair(base: Side, candidate: Side, wanted: Filter = ALL, metric: str | None = None) -> Pairing:
-    """Pairs two sides. metric: whose documents must be the same ones; None: each cell's main metric.
+def pair(
+    base: Side, candidate: Side, wanted: Filter = ALL, metric: str | None = None
+) -> tuple[tuple[PairedCell, ...], tuple[Unmatched, ...]]:
+    """(cells to compare, results without a partner). metric: whose documents must be the same ones; None: each cell's
+    main metric.
 
     Raises UsageError for a side of several models, a seed that is there twice, sides with nothing in common, and
     results made under different conditions (see dpicl.leaderboards.model.comparability).
@@ -118,8 +118,7 @@ def pair(base: Side, candidate: Side, wanted: Filter = ALL, metric: str | None =
 
     for side in (base, candidate):
         check_one_model(side)
-        check_no_duplicate(side, key_of)
-    ours, theirs = (_by_key(side.results, key_of) for side in (base, candidate))
+    ours, theirs = (by_seed(side, key_of) for side in (base, candidate))
     cells, unmatched = [], []
     for key in sorted({*ours, *theirs}):
         here, there = ours.get(key, {}), theirs.get(key, {})
@@ -133,26 +132,20 @@ def pair(base: Side, candidate: Side, wanted: Filter = ALL, metric: str | None =
     if not cells:
         raise UsageError(_nothing_in_common(base, candidate))
     _check_conditions(cells, metric)
-    return Pairing(tuple(cells), tuple(unmatched))
+    return tuple(cells), tuple(unmatched)
 
 
 def filtered(side: Side, wanted: Filter) -> Side:
     """The wanted results of a side. Raises UsageError for a name or an epsilon that the side does not have."""
-    rows = {name for result in side.results for name in (result.cell.label, result.cell.mechanism)}
-    epsilons = {result.cell.epsilon for result in side.results}
-    for kind, names, there in (
-        ("task", wanted.tasks, {result.cell.task for result in side.results}),
-        ("mechanism", wanted.mechanisms, rows),
-        ("model", wanted.models, {result.cell.model for result in side.results}),
-        ("epsilon", tuple(map(epsilon_text, wanted.epsilons)), set(map(epsilon_text, epsilons))),
-    ):
-        for name in names:
-            if name not in there:
-                raise unknown(f"{kind} of {side.name} {side.path}:", name, there)
-    results = tuple(result for result in side.results if wanted.admits(result))
+    results = side.results
+    for kind, names, names_of in wanted.by_kind():
+        require_known(
+            f"{kind} of {side.name} {side.path}:", names, set().union(*(names_of(r.cell) for r in side.results))
+        )
+        results = tuple(result for result in results if not names or names_of(result.cell) & {*names})
     if not results:
         raise UsageError(f"No result of {side.path} has this task, mechanism and epsilon together; take a flag away.")
-    return Side(side.name, side.path, results, side.foreign)
+    return replace(side, results=results)
 
 
 def epsilon_text(epsilon: float) -> str:
@@ -160,33 +153,24 @@ def epsilon_text(epsilon: float) -> str:
     return "∞" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
-def _by_key(results: Sequence[Result], key_of: Callable[[Result], Key]) -> dict[Key, dict[int, Result]]:
-    found: dict[Key, dict[int, Result]] = defaultdict(dict)
-    for result in results:
-        found[key_of(result)][result.cell.seed] = result
-    return found
-
-
 def _check_conditions(cells: Sequence[PairedCell], metric: str | None) -> None:
     """Every result of a cell, on either side and at every seed, must have been made like the base's first one."""
     refused = []
     for cell in cells:
         first = cell.base[0]
-        for name, results in (("base", cell.base), ("candidate", cell.candidate)):
-            other = next((result for result in results if differing(first, result, PAIR, metric)), None)
-            if other:
-                refused.append((cell.key, name, first, other))
-                break
+        others = [one for one in (*cell.base, *cell.candidate) if differing(first, one, PAIR, metric)]
+        if others:
+            refused.append((cell, first, others[0]))
     if not refused:
         return
-    key, name, first, other = refused[0]
+    cell, first, other = refused[0]
     condition = differing(first, other, PAIR, metric)[0]
-    where = "base and candidate" if name == "candidate" else "two seeds of the base"
+    where = "two seeds of the base" if other in cell.base else "base and candidate"
     more = f"; {len(refused) - 1} more cells differ too" if len(refused) > 1 else ""
+    values = _values(condition, first, other, metric)
     raise UsageError(
-        f"{_short(str(key))}: {where} differ in the {condition} ({_values(condition, first, other, metric)}){more},"
-        f" so a difference of scores would say nothing about the models; {PAIR[condition]}, or leave it out with"
-        " --task, --mechanism or --epsilon."
+        f"{_short(str(cell.key))}: {where} differ in the {condition} ({values}){more}, so a difference of scores would"
+        f" say nothing about the models; {PAIR[condition]}, or leave it out with --task, --mechanism or --epsilon."
     )
 
 
@@ -215,16 +199,10 @@ def _short(text: str) -> str:
 
 def _in_order(result: Result, metric: str, ids: Sequence[str]) -> list[float]:
     documents = result.documents[metric]
-    outcomes: Mapping[str, float] = dict(zip(documents.ids, documents.outcomes, strict=True))
+    outcomes = dict(zip(documents.ids, documents.outcomes, strict=True))
     return [outcomes[name] for name in ids]
 
 
 def _mean(results: Sequence[Result], metric: str) -> float | None:
-    values = [value for result in results if (value := _number(result, metric)) is not None]
-    return fmean(values) if len(values) == len(results) else None
-
-
-def _number(result: Result, metric: str) -> float | None:
-    if metric in result.scores:
-        return result.scores[metric].value
-    return result.aggregates.get(metric)
+    values = [one.scores[metric].value if metric in one.scores else one.aggregates.get(metric) for one in results]
+    return None if None in values else fmean(value for value in values if value is not None)

@@ -1,14 +1,16 @@
 """One side of a comparison: the results under a path, checked, and what they were made with.
 
-A side is one release of one model: result files anywhere under a folder, or one file. Files of attacks beside them are
-left out; a file that cannot be read stops the comparison, since a missing cell may be the one that got worse.
+A side is one release of one model: the result files under a folder, or one file. Files of attacks are left out; a file
+that cannot be read stops the comparison, since a missing cell may be the one that got worse.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ResultError, UsageError
@@ -18,6 +20,7 @@ from dpicl.leaderboards.model.comparability import weights
 
 #: A key that only files of attacks and of external evaluations have, which may lie in the same folder.
 _EVIDENCE = "attack"
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -97,17 +100,18 @@ def check_one_model(side: Side) -> None:
             )
 
 
-def check_no_duplicate(side: Side, key: Callable[[Result], object]) -> None:
-    """Raises UsageError when two results of a side stand for the same cell and seed."""
-    seen: dict[object, Result] = {}
+def by_seed(side: Side, key: Callable[[Result], K]) -> dict[K, dict[int, Result]]:
+    """Key -> seed -> result. Raises UsageError when two results of a side stand for the same key and seed."""
+    found: dict[K, dict[int, Result]] = defaultdict(dict)
     for result in side.results:
-        place = (key(result), result.cell.seed)
-        if place in seen:
+        seeds = found[key(result)]
+        if first := seeds.get(result.cell.seed):
             raise UsageError(
-                f"{side.path} holds {result.cell} twice ({_difference_of_twins(seen[place], result)}); give a folder"
+                f"{side.path} holds {result.cell} twice ({_difference_of_twins(first, result)}); give a folder"
                 f" that holds it once as {side.name.upper()}."
             )
-        seen[place] = result
+        seeds[result.cell.seed] = result
+    return found
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:
@@ -143,15 +147,9 @@ def changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Change
         ("plug-in files", lambda r: r.cell.plugin or ""),
         ("suite", lambda r: f"{r.suite.name}, version {r.suite.version}"),
     )
-    found = [Change(name, _values(base, of), _values(candidate, of)) for name, of in named]
-    packages = {name for result in (*base, *candidate) for name in result.manifest.packages}
-    for name in sorted(packages):
-
-        def version(result: Result, name: str = name) -> str:
-            return result.manifest.packages.get(name, "")
-
-        found.append(Change(name, _values(base, version), _values(candidate, version)))
-    return tuple(found)
+    packages = sorted({name for result in (*base, *candidate) for name in result.manifest.packages})
+    versions = [(name, lambda r, name=name: r.manifest.packages.get(name, "")) for name in packages]
+    return tuple(Change(name, _values(base, of), _values(candidate, of)) for name, of in (*named, *versions))
 
 
 def _values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:
@@ -167,12 +165,11 @@ def _is_evidence(text: str) -> bool:
 
 
 def _difference_of_twins(first: Result, second: Result) -> str:
-    pairs: Sequence[tuple[str, object, object]] = (
+    for what, one, other in (
         ("suite versions", first.suite.version, second.suite.version),
         ("commits", first.manifest.commit, second.manifest.commit),
         ("times", first.created, second.created),
-    )
-    for what, one, other in pairs:
+    ):
         if one != other:
             return f"{what} {listed([str(one)])} and {listed([str(other)])}"
     return "the same content in two files"

@@ -1,7 +1,7 @@
 """A score across releases of a model and commits of the code: one line for each task, row and epsilon.
 
-A release is one model (name, weights, dtype) at one commit. Scores are joined by a line only where they may be compared
-(dpicl.leaderboards.model.comparability); elsewhere the line breaks and says why. A step between two joined scores is
+A release is one model (name, weights, dtype) at one commit. A line joins scores only where they are comparable
+(dpicl.leaderboards.model.comparability); elsewhere it breaks, with the reason. A step between two joined scores is
 significant by the paired tests of `dpicl compare`, with Holm's adjustment over all steps of all lines.
 """
 
@@ -20,9 +20,10 @@ from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
 from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
-from dpicl.leaderboards.model.rows import outcomes_of
+from dpicl.leaderboards.model.rows import outcomes_of, score_of
 
 By = Literal["commit", "model"]
+ReleaseKey = tuple[str, str, str, str, str]
 
 
 @dataclass(frozen=True)
@@ -117,32 +118,22 @@ def significant_steps(tracks: Sequence[Track]) -> int:
     return sum(bool(point.step and point.step.significant) for track in tracks for point in track.points)
 
 
-def _releases(results: Sequence[Result], by: By) -> dict[Hashable, ModelRelease]:
+def _releases(results: Sequence[Result], by: By) -> dict[ReleaseKey, ModelRelease]:
     """Key -> release, numbered by the time of the first result."""
-    first: dict[Hashable, Result] = {}
+    first: dict[ReleaseKey, str] = {}
     for result in sorted(results, key=lambda result: result.created):
-        first.setdefault(_release_key(result, by), result)
-    return {
-        key: ModelRelease(
-            number=number,
-            model=result.cell.model,
-            name=result.manifest.model.name,
-            weights=weights(result),
-            dtype=result.manifest.dtype,
-            commit=(result.manifest.commit or "no checkout") if by == "commit" else "",
-            created=result.created,
-        )
-        for number, (key, result) in enumerate(first.items(), 1)
-    }
+        first.setdefault(_release_key(result, by), result.created)
+    return {key: ModelRelease(number, *key, created) for number, (key, created) in enumerate(first.items(), 1)}
 
 
-def _release_key(result: Result, by: By) -> Hashable:
+def _release_key(result: Result, by: By) -> ReleaseKey:
+    """The fields of its `ModelRelease` from model to commit."""
     manifest = result.manifest
-    commit = manifest.commit if by == "commit" else None
+    commit = (manifest.commit or "no checkout") if by == "commit" else ""
     return result.cell.model, manifest.model.name, weights(result), manifest.dtype, commit
 
 
-def _track(results: Sequence[Result], releases: dict[Hashable, ModelRelease], by: By) -> Track:
+def _track(results: Sequence[Result], releases: dict[ReleaseKey, ModelRelease], by: By) -> Track:
     own: dict[int, list[Result]] = defaultdict(list)
     for result in results:
         own[releases[_release_key(result, by)].number].append(result)
@@ -169,29 +160,20 @@ def _track(results: Sequence[Result], releases: dict[Hashable, ModelRelease], by
 
 def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str]) -> list[Result]:
     """One result a seed, all under the same conditions."""
-    groups: list[list[Result]] = []
+    groups: list[dict[int, Result]] = []  # by conditions, then by seed; the newest first
     for result in sorted(results, key=lambda result: result.created, reverse=True):
-        group = next((group for group in groups if not differing(group[0], result, PAIR)), None)
+        group = next((one for one in groups if not differing(next(iter(one.values())), result, PAIR)), None)
         if group is None:
-            groups.append([result])
-        else:
-            group.append(result)
-    newest = [_newest(group) for group in groups]
-    best = max(newest, key=len)  # the newest of those that are as large
-    left_out = len(results) - len(best)
-    if left_out:
-        others = [name for group in newest if group is not best for name in differing(best[0], group[0], PAIR)]
-        why = f"other {', '.join(dict.fromkeys(others))}" if others else "older results of the same seeds"
+            groups.append(group := {})
+        group.setdefault(result.cell.seed, result)
+    best = max(groups, key=len)  # the newest of those that are as large
+    kept = [best[seed] for seed in sorted(best)]
+    if left_out := len(results) - len(kept):
+        firsts = [next(iter(group.values())) for group in groups]
+        others = dict.fromkeys(name for one in firsts for name in differing(kept[0], one, PAIR))
+        why = f"other {', '.join(others)}" if others else "older results of the same seeds"
         notes.append(f"release {release.number}: {left_out} of {len(results)} results left out: {why}")
-    return best
-
-
-def _newest(group: Sequence[Result]) -> list[Result]:
-    """Of every seed the first one, of results that are sorted from the newest; by seed."""
-    by_seed: dict[int, Result] = {}
-    for result in group:
-        by_seed.setdefault(result.cell.seed, result)
-    return [by_seed[seed] for seed in sorted(by_seed)]
+    return kept
 
 
 def _point(results: Sequence[Result], release: ModelRelease, before: Point | None) -> Point:
@@ -199,7 +181,7 @@ def _point(results: Sequence[Result], release: ModelRelease, before: Point | Non
     differs = differing(before.results[0], results[0], PAIR) if before else []
     return Point(
         release=release,
-        score=fmean(result.scores[result.main_metric].value for result in results),
+        score=fmean(map(score_of, results)),
         low=low,
         high=high,
         seeds=tuple(result.cell.seed for result in results),
@@ -212,11 +194,15 @@ def _point(results: Sequence[Result], release: ModelRelease, before: Point | Non
 def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
     """The tracks with a step wherever two points may be compared; all steps are one family."""
     gains: dict[tuple[int, int], tuple[np.ndarray, tuple[int, ...]]] = {}
+
+    def outcomes(point: Point, seeds: Sequence[int]) -> np.ndarray:  # [S, D], documents in the order of their ids
+        return np.array([outcomes_of(result)[1] for result in point.results if result.cell.seed in seeds])
+
     for i, track in enumerate(tracks):
         for j, (before, point) in enumerate(zip(track.points, track.points[1:], strict=False), 1):
             seeds = tuple(sorted({*before.seeds} & {*point.seeds}))
             if not point.broken and seeds and len(outcomes_of(point.results[0])[1]) > 1:
-                gain = _outcomes(point, seeds) - _outcomes(before, seeds)
+                gain = outcomes(point, seeds) - outcomes(before, seeds)
                 gains[i, j] = (-gain if track.lower_is_better else gain, seeds)
     family = family_of([gain for gain, _ in gains.values()])
     adjusted = holm([p_value(gain, family, DEFAULTS.method, DRAWS - 1) for gain, _ in gains.values()])
@@ -228,8 +214,3 @@ def _with_steps(tracks: Sequence[Track]) -> tuple[Track, ...]:
         replace(track, points=tuple(replace(point, step=steps.get((i, j))) for j, point in enumerate(track.points)))
         for i, track in enumerate(tracks)
     )
-
-
-def _outcomes(point: Point, seeds: Sequence[int]) -> np.ndarray:
-    """Outcomes[S, D] of these seeds, documents in the order of their ids."""
-    return np.array([outcomes_of(result)[1] for result in point.results if result.cell.seed in seeds])

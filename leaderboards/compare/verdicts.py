@@ -2,8 +2,8 @@
 
 A cell is tested on its paired outcomes (dpicl.leaderboards.compare.paired_tests), the p-values of all tested cells are
 adjusted by Holm's method, and a change counts when the adjusted p-value is at most alpha and the change is at least
-`min_effect`. Differences are candidate - base in the metric's own units, and turned round for metrics of which less is
-better, so a negative one is always a loss.
+`min_effect`. Differences are candidate - base in the metric's own units, with the sign flipped for metrics of which
+less is better: a negative one is always a loss.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, CellTest, Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.compare.pairing import ALL, Filter, Key, PairedCell, Unmatched, epsilon_text, pair
@@ -34,8 +34,8 @@ class CellVerdict:
     """One cell. base, candidate: mean scores, None without the metric. difference: the gain, negative for a loss.
 
     adjusted: p-value by Holm over the tested cells; None, as test, where the cell is not tested, and `note` says why.
-    proved: largest proved epsilon of base and of candidate. privacy: what is wrong with the candidate's
-    proved epsilon, or "". missing: whether the base has a score or outcomes for the metric that the candidate lacks.
+    proved: largest proved epsilon of base and of candidate. privacy: what is wrong with the latter, or "". missing:
+    whether the base has a score or outcomes for the metric that the candidate lacks.
     """
 
     key: Key
@@ -76,7 +76,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything that a report shows. cells: in the order task, row, epsilon."""
+    """What a report shows. cells: in the order task, row, epsilon."""
 
     base: Side
     candidate: Side
@@ -92,7 +92,7 @@ class Comparison:
 
     @property
     def missing(self) -> tuple[Unmatched, ...]:
-        """Rows and seeds of the base that the candidate lacks: what is not there may be what got worse."""
+        """Rows and seeds of the base that the candidate lacks: they may be the ones that got worse."""
         return tuple(one for one in self.unmatched if one.side == "base")
 
     @property
@@ -108,19 +108,17 @@ class Comparison:
 
 def compare(base: Side, candidate: Side, settings: Settings = DEFAULTS, wanted: Filter = ALL) -> Comparison:
     """Compares two sides. Raises UsageError where they cannot be compared (see `pair`), or for an unknown metric."""
-    pairing = pair(base, candidate, wanted, settings.metric)
-    _check_metric(pairing.cells, settings.metric)
-    tables = [_difference(cell, settings) for cell in pairing.cells]
+    paired, unmatched = pair(base, candidate, wanted, settings.metric)
+    _check_metric(paired, settings.metric)
+    tables = [_difference(cell, settings) for cell in paired]
     family = family_of([table for table in tables if table is not None and not _untestable(table)])
-    verdicts = [_cell(cell, table, family, settings) for cell, table in zip(pairing.cells, tables, strict=True)]
+    verdicts = [_cell(cell, table, family, settings) for cell, table in zip(paired, tables, strict=True)]
     adjusted = iter(holm([verdict.test.p for verdict in verdicts if verdict.test]))
     cells = tuple(_judged(one, next(adjusted), settings) if one.test else one for one in verdicts)
-    used = [result for cell in pairing.cells for result in cell.base], [r for c in pairing.cells for r in c.candidate]
+    changed = changes([one for cell in paired for one in cell.base], [one for cell in paired for one in cell.candidate])
     rows = sorted({cell.key.label for cell in cells})
     parts = [_summary(row, [cell for cell in cells if cell.key.label == row]) for row in rows]
-    return Comparison(
-        base, candidate, settings, changes(*used), cells, pairing.unmatched, (*parts, _summary("all", cells))
-    )
+    return Comparison(base, candidate, settings, changed, cells, unmatched, (*parts, _summary("all", cells)))
 
 
 def _difference(cell: PairedCell, settings: Settings) -> np.ndarray | None:
@@ -166,7 +164,7 @@ def _cell(cell: PairedCell, differences: np.ndarray | None, family: Family, sett
         note=_joined(reason, _noise(cell)),
         proved=(proved[0], proved[1]),
         privacy=_privacy(cell.key, proved[0], proved[1]),
-        missing=_lacks(cell, metric),
+        missing=cell.lacks(metric),
     )
 
 
@@ -185,16 +183,8 @@ def _joined(*notes: str) -> str:
     return "; ".join(filter(None, notes))
 
 
-def _lacks(cell: PairedCell, metric: str) -> bool:
-    """Whether every seed of the base has the metric's score, or its outcomes, and one of the candidate does not."""
-    before, after = cell.means(metric)
-    score = before is not None and after is None
-    base, candidate = (all(metric in result.documents for result in side) for side in (cell.base, cell.candidate))
-    return score or (base and not candidate)
-
-
 def _noise(cell: PairedCell) -> str:
-    """Where only the candidate's proved epsilon is far below the target, it had more noise than the base."""
+    """A note where only the candidate's proved epsilon is far below the target: it had more noise than the base."""
     least = _CALIBRATED * cell.key.epsilon
     base, candidate = (min(result.privacy.epsilon_proved for result in side) for side in (cell.base, cell.candidate))
     if base < least or candidate >= least:
@@ -206,12 +196,8 @@ def _noise(cell: PairedCell) -> str:
 
 
 def _privacy(key: Key, base: float, candidate: float) -> str:
-    """What is wrong with the candidate's proved epsilon: it must not be above the target, nor above the base's own."""
-    if candidate <= key.epsilon * _SLACK:
-        return ""
-    if candidate <= base * _SLACK:
-        return ""  # as much as before; the row says so, and no board ranks it
-    return "proved ε is above the target that both sides were run for"
+    """What is wrong with the candidate's proved epsilon, or "": it may be above the target only where the base's is."""
+    return "" if candidate <= max(key.epsilon, base) * _SLACK else "proved ε is above the target of both sides"
 
 
 def _summary(name: str, cells: Sequence[CellVerdict]) -> Summary:
@@ -234,6 +220,5 @@ def _check_metric(cells: Sequence[PairedCell], metric: str | None) -> None:
     results = [result for cell in cells for result in (*cell.base, *cell.candidate)]
     known = {name for result in results for name in (*result.scores, *result.aggregates)}
     if all(None in cell.means(metric) for cell in cells):
-        if metric in known:
-            raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")
-        raise unknown("metric", metric, known)
+        require_known("metric", [metric], known)
+        raise UsageError(f"No cell has the metric '{metric}' on both sides; leave --metric out, or run it on both.")

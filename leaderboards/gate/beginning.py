@@ -1,4 +1,4 @@
-"""The start of a submission: a card with every key, and what to write there. The gate refuses what is left as TODO."""
+"""The start of a submission: a card and a README to fill in. The gate refuses what still says TODO."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.card import CARD, is_name
+from dpicl.leaderboards.gate.folder import README
 
 _CARD = """\
 # What a reader must know about this submission; docs/add-a-method.md explains every key.
@@ -44,7 +45,7 @@ TODO: the method in a few sentences, and what a reader should know about these r
 def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     """Writes <team>/<method>/submission.yaml, for this suite, and README.md below the root; returns both.
 
-    Raises UsageError for a name that is none, and where there is a submission already.
+    Raises UsageError for a bad name, and where there is a submission already.
     """
     team, _, method = name.partition("/")
     if not is_name(team) or not is_name(method):
@@ -52,8 +53,8 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     folder = root / team / method
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} is there already; choose another name, or edit it.")
-    card = _CARD.format(team=team, method=method, suite=suite.name, version=suite.version)
-    files = {folder / CARD: card, folder / "README.md": _README}
+    keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
+    files = {folder / CARD: _CARD, folder / README: _README}
     for path, text in files.items():
-        write_whole(path, text if path.name == CARD else text.format(method=method, year=year), root)
+        write_whole(path, text.format(**keys), root)
     return list(files)

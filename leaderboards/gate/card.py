@@ -6,7 +6,6 @@ keys are errors with file and line.
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -32,13 +31,13 @@ LONGEST = 2000
 #: What `dpicl submit --new` writes where an author must write something.
 PLACEHOLDER = "TODO"
 _TO_DO = f"still says {PLACEHOLDER}"
-#: Names of teams and methods: they are folders, parts of a row's name, and must look alike everywhere.
+#: Names of teams and methods, which are folders and parts of a row's name on every system.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 
 
 def is_name(name: str) -> bool:
-    """Whether a team or a method may be called so."""
+    """Whether it may name a team or a method."""
     return NAME.fullmatch(name) is not None and not reserved(name)
 
 
@@ -138,7 +137,7 @@ def read_card(path: Path) -> Card:
 
 
 def keys_of(content: bytes) -> Mapping[str, Any]:
-    """The keys of a card as it was at another time; {} where it is none that could be read without harm."""
+    """The keys of an earlier card; {} where it cannot be read safely."""
     try:
         data = parse(content.decode("utf-8"), Path(CARD)).data
     except (UsageError, UnicodeDecodeError):
@@ -147,14 +146,11 @@ def keys_of(content: bytes) -> Mapping[str, Any]:
 
 
 def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
-    """Raises UsageError for control characters and halves of surrogate pairs, which escapes can write."""
-    if isinstance(value, dict):
-        for key, item in value.items():
+    """Raises UsageError for control characters and lone surrogates, which YAML's escapes can write."""
+    if isinstance(value, dict | list):
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             _refuse_controls(document, key, (*place, key))
             _refuse_controls(document, item, (*place, key))
-    elif isinstance(value, list):
-        for i, item in enumerate(value):
-            _refuse_controls(document, item, (*place, i))
     elif isinstance(value, str):
         for character in value:
             if character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cs"):
@@ -163,7 +159,7 @@ def _refuse_controls(document: Document, value: Any, place: Place = ()) -> None:
 
 
 def _explain(error: ValidationError, document: Document) -> UsageError:
-    """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
+    """The first problem as one sentence with its line; unknown keys first, since a misspelt key is missing too."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place = tuple(problem["loc"])
     open_keys = [str(each["loc"][0]) for each in error.errors() if _TO_DO in each["msg"]]
@@ -182,28 +178,11 @@ def _explain(error: ValidationError, document: Document) -> UsageError:
     )
 
 
-class _Again(BaseModel):
-    """One re-run cell as reproduced.json has it; see `dpicl.leaderboards.model.submissions.Reproduction`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    cell_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
-    task: Text
-    epsilon: Annotated[Number, Field(ge=0)]
-    seed: Annotated[int, Field(ge=0)]
-    reported: Annotated[Number, Field(ge=0, le=1)]
-    reproduced: Annotated[Number, Field(ge=0, le=1)]
-    identical: bool
-    by: Annotated[str, Field(max_length=200), AfterValidator(_filled)]
-    created: Annotated[str, Field(max_length=40)]
-    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None
-
-
 class _Reproduced(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     schema_version: Literal[1]
-    cells: Annotated[list[_Again], Field(max_length=1000)]
+    cells: Annotated[list[Reproduction], Field(max_length=1000)]
 
 
 def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
@@ -214,11 +193,11 @@ def read_reproduced(path: Path) -> tuple[Reproduction, ...]:
         found = read_part(_Reproduced, path.read_text(encoding="utf-8"), 1, "record of re-runs")
     except ValueError as error:
         raise ResultError(f"{path} is {error}; restore it, or remove it and record again.") from None
-    return tuple(Reproduction(**one.model_dump()) for one in found.cells)
+    return tuple(found.cells)
 
 
 def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
     """Adds cells to the file; what is there of the same cell by the same person is replaced."""
     kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
-    document: dict[str, Any] = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
-    write_whole(path, lines(json.loads(json.dumps(document))) + "\n", path.parent)
+    document = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
+    write_whole(path, lines(document) + "\n", path.parent)

@@ -1,4 +1,4 @@
-"""Running code that was sent: only when asked, in a process of its own, without credentials, and for a limited time.
+"""Running submitted code: only on request, in a process of its own, without credentials, and for a limited time.
 
 The process has an empty environment (no DPICL_DATA, no keys and tokens; HOME, TMPDIR and the working folder are a
 temporary one) and is killed with its children when its time is over. **This is no sandbox**: it can read the files that
@@ -46,28 +46,26 @@ STATUSES = ("passed", "failed", "not applicable")
 def announcement(contents: Contents) -> str:
     """The line that stands before code runs."""
     assert contents.plugin is not None
-    return (
-        f"{contents.name}: running {contents.plugin.name}, sha256 {contents.plugin_hash}, in a process of its own. This"
-        " is no sandbox."
-    )
+    code = f"{contents.plugin.name}, sha256 {contents.plugin_hash}"
+    return f"{contents.name}: running {code}, in a process of its own. This is no sandbox."
 
 
 def trusting(contents: Contents) -> str:
-    """What stands behind a good word about code that was sent: it ran in the process that answered."""
-    return "" if contents.plugin is None else "; this trusts the code that was sent not to cheat, so read it first"
+    """The caveat of a passed check that ran submitted code: the code itself may have written the answer."""
+    return "" if contents.plugin is None else "; this trusts the submitted code not to cheat, so read it first"
 
 
 def may_run(contents: Contents, run_code: bool) -> str:
-    """Why the mechanism's code may not run; empty where it may. Code of the package always may."""
+    """Why the mechanism's code may not run, or "". Code of the package always may."""
     if contents.card is None or not contents.results:
         return "there is no card or no result"
-    if any(result.cell.plugin is not None for result in contents.results.values()):
-        if contents.plugin is None:
-            return "its results are of a plugin file that was not sent"
-        if {result.cell.plugin for result in contents.results.values()} != {contents.plugin_hash}:
-            return "its results are of another file than the one that was sent"
+    used = {result.cell.plugin for result in contents.results.values()}
+    if used != {None} and contents.plugin is None:
+        return "its results are of a plugin file that was not submitted"
+    if used not in ({None}, {contents.plugin_hash}):
+        return "its results are of another file than the submitted one"
     if contents.plugin is not None and not run_code:
-        return "that runs the code that was sent; read it, then give --run-code"
+        return "that runs the submitted code; read it, then give --run-code"
     return ""
 
 
@@ -128,7 +126,7 @@ def ask_worker(job: Mapping[str, Any], folder: Path, seconds: float, more: Mappi
 
 
 def plugins(contents: Contents, folder: Path) -> list[str]:
-    """A copy of the file that was sent, so that nothing can be written beside it; none for our own mechanisms."""
+    """A copy of the submitted file, so that nothing can be written beside it; none for mechanisms of the package."""
     if contents.plugin is None:
         return []
     copy = folder / contents.plugin.name
@@ -145,10 +143,10 @@ def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFO
     mechanisms = sorted({result.cell.mechanism for result in contents.results.values()})
     problems, passed = [], 0
     with workplace() as folder:
-        sent = plugins(contents, folder)
-        known = mechanisms if sent else load_mechanisms([])
-        for name in sent or mechanisms:
-            if not sent and name not in known:  # it may be a path, or a flag: nothing starts with such a word
+        submitted = plugins(contents, folder)
+        known = mechanisms if submitted else load_mechanisms([])
+        for name in submitted or mechanisms:
+            if not submitted and name not in known:  # it may be a path, or a flag: nothing starts with such a word
                 problems.append(f"There is no mechanism '{name}' in the package; send its file.")
                 continue
             try:
@@ -156,7 +154,7 @@ def conformance_check(contents: Contents, run_code: bool, seconds: float = CONFO
             except PluginError as error:
                 problems.append(str(error))
                 continue
-            problems += _unanswered(checks, mechanisms if sent else [name])
+            problems += _unanswered(checks, mechanisms if submitted else [name])
             passed += sum(check.status == "passed" for _, check in checks)
             problems += [f"{name}, {one.check}: {one.why[:500]}" for name, one in checks if one.status == "failed"]
     return verdict("conformance", problems, f"{passed} checks of `dpicl check` passed{trusting(contents)}")
@@ -180,7 +178,7 @@ class _Checks(BaseModel):
 
 
 def _answers(text: str) -> list[tuple[str, _Check]]:
-    """(mechanism, check), strictly: the process that wrote it ran what was sent. Raises PluginError."""
+    """(mechanism, check), read strictly: submitted code may have written it. Raises PluginError."""
     try:
         found = _Checks.model_validate_json(text)
     except ValidationError:
@@ -204,33 +202,34 @@ def _unanswered(checks: Sequence[tuple[str, _Check]], mechanisms: Sequence[str])
 
 
 def events_check(contents: Contents, run_code: bool, seconds: float = EVENTS_SECONDS) -> Finding:
-    """Is each ledger complete: is it what the mechanism declares for these sizes at this noise?"""
+    """Is each ledger complete, that is, what the mechanism declares for these sizes at this noise?"""
     if reason := may_run(contents, run_code):
         return not_checked("ledger", f"whether ledgers are complete is seen by the mechanism's `events`: {reason}")
     try:
         own = contents.plugin is None
         answers = events_of(contents.results.values(), []) if own else _declared_apart(contents, seconds)
     except DpiclError as error:
-        return verdict("ledger", [str(error)], "")
+        return verdict("ledger", [str(error)])
     pairs = zip(contents.results.items(), answers, strict=False)
-    problems = by_sentence((name, problem) for (name, result), answer in pairs if (problem := _short(result, answer)))
+    problems = by_sentence((name, _incomplete(result, answer)) for (name, result), answer in pairs)
     if len(answers) != len(contents.results):
-        problems.append("The mechanism's process answered for other results than it was asked; report it.")
+        problems.append("The mechanism's process answered for other results than those that it got; report it.")
     return verdict("ledger", problems, f"{len(answers)} ledgers are what the mechanism declares{trusting(contents)}")
 
 
 def _declared_apart(contents: Contents, seconds: float) -> Sequence[Any]:
-    """What code that was sent declares, by a process of its own."""
+    """What submitted code declares, in a process of its own."""
     with workplace() as folder:
         files = [folder / f"{i}.json" for i in range(len(contents.results))]
         for path, result in zip(files, contents.results.values(), strict=True):
             path.write_text(to_text(result), encoding="utf-8")
         job = {"kind": "events", "plugins": plugins(contents, folder), "results": list(map(str, files))}
         answers = ask_worker(job, folder, seconds)
-        return answers if isinstance(answers, list) else []
+    return answers if isinstance(answers, list) else []
 
 
-def _short(result: Result, answer: Any) -> str:
+def _incomplete(result: Result, answer: Any) -> str:
+    """Why a ledger is not the event that the mechanism declares, or ""."""
     try:
         wanted, charged = to_json(from_json(answer)), to_json(from_json(result.privacy.event))
     except UnsupportedEvent as error:

@@ -1,7 +1,7 @@
 """The files of a submission, read without trust and without running anything.
 
-`dpicl.leaderboards.gate.folder` says what may be read; here it becomes a card, results and records of re-runs, each
-file that is none of them with its reason. A submission has few kinds of files:
+`dpicl.leaderboards.gate.folder` says what may be read; here it becomes a card, results and records of re-runs, or a
+sentence that says why it does not. A submission has few kinds of files:
 
     <team>/<method>/submission.yaml, README.md, reproduced.json, <method>.py
     <team>/<method>/results/<suite>/<model>/<row>/<task>/<cell id>.json
@@ -32,7 +32,7 @@ class Contents:
 
     size: problems of size, kind and place of files; where there is one, nothing is started for this submission.
     card_problem, schema: why card and results cannot be read. content: path below the folder -> bytes, of all files
-    that were read. results: path -> result. plugin: the mechanism's file as it was sent, None where there is none.
+    that were read. results: path -> result. plugin: the submitted file of the mechanism, None where there is none.
     """
 
     folder: Path
@@ -68,20 +68,12 @@ class Contents:
         """As the board takes it. Raises ValueError where there is no card."""
         if self.card is None:
             raise ValueError(self.card_problem)
-        card = self.card
+        same = ("team", "method", "licence", "paper", "code", "public_data", "tuning", "footnote", "unreliable")
         return Submission(
-            team=self.folder.parent.name,
-            method=self.folder.name,
+            **{name: getattr(self.card, name) for name in same},
             folder=self.folder,
-            authors=tuple(card.authors),
-            licence=card.licence,
-            paper=card.paper,
-            code=card.code,
-            public_data=card.public_data,
-            tuning=card.tuning,
-            reported={(one.task, one.epsilon): one.score for one in card.reported},
-            footnote=card.footnote,
-            unreliable=card.unreliable,
+            authors=tuple(self.card.authors),
+            reported={(one.task, one.epsilon): one.score for one in self.card.reported},
             reproduced=self.reproduced,
             plugin=self.plugin,
             results=tuple(self.results.values()),
@@ -111,18 +103,18 @@ def _read(folder: Path) -> Contents:
     card, card_problem = _card(folder, CARD in content)
     named = card.mechanism if card else ""
     size += [
-        f"{name} is not the mechanism that the card names; remove it, one file is sent."
+        f"{name} is not the mechanism that the card names; remove it, a submission has one file of code."
         for name in content
         if card is not None and name.endswith(".py") and name != named
     ]
-    again: tuple[Reproduction, ...] = ()
+    reproduced: tuple[Reproduction, ...] = ()
     if REPRODUCED in content:
         try:
-            again = read_reproduced(folder / REPRODUCED)
+            reproduced = read_reproduced(folder / REPRODUCED)
         except DpiclError as error:
             schema.append(str(error).replace(f"{folder}/", ""))
     plugin = folder / named if named in content else None
-    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, plugin, again)
+    return Contents(folder, tuple(size), card, card_problem, tuple(schema), content, results, plugin, reproduced)
 
 
 def _card(folder: Path, there: bool) -> tuple[Card | None, str]:

@@ -3,36 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.git import GitError
+from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.run.results import Result
-from dpicl.harness.run.suite import Suite
-from dpicl.leaderboards.gate import code, history, ledgers, paid, records, reproductions
+from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.leaderboards.gate import code, history, ledgers, paid, records
 from dpicl.leaderboards.gate.card import PLACEHOLDER, Card
 from dpicl.leaderboards.gate.consistency import consistency_check, duplicates_check
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.leaderboards.gate.findings import Finding, fault, not_checked, verdict
 from dpicl.leaderboards.gate.folder import README, repository_mark
 from dpicl.leaderboards.gate.references import data_check, load_reference
-from dpicl.leaderboards.gate.rerun import Again, rerun, rerun_check, sample
+from dpicl.leaderboards.gate.rerun import RerunCell, reproduced_check, rerun, rerun_check, sample
 from dpicl.leaderboards.gate.settings import seeds_check, suite_check
 from dpicl.leaderboards.gate.table import Line, lines_of
+from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import visible
 
+#: The submissions that ship with the project.
+ROOT = Path(__file__).resolve().parent.parent / "submissions"
+_NO_RESULT = "there is no result"
 _REFUSED = "its files are refused, so nothing is started for it; fix the size first"
 
 
 @dataclass(frozen=True)
 class Request:
-    """How to examine. results: folder of the results of record. base: what was there before. rerun: cells to run again.
+    """How to examine. results: folder of the results of record. base: the earlier state. rerun: cells to run again.
 
-    run_code: whether the code that was sent may run. announce: called with one line before it does.
-    maintainer: whether footnotes, marks and records of re-runs may be new.
+    run_code: whether submitted code may run. announce: called with one line before it does. maintainer: whether
+    footnotes, marks and records of re-runs may be new.
     """
 
     suites: Mapping[str, Suite]
@@ -52,7 +57,7 @@ class Examination:
     contents: Contents
     findings: tuple[Finding, ...]
     lines: tuple[Line, ...]
-    again: tuple[Again, ...] = ()
+    reruns: tuple[RerunCell, ...] = ()
     seed: int | None = None
 
     @property
@@ -75,7 +80,7 @@ class Examination:
 def examine(contents: Contents, request: Request, others: Sequence[Contents] = ()) -> Examination:
     """All checks of one submission. others: further submissions, among which it must not be a duplicate.
 
-    Never raises for what was sent: where the gate itself fails, that is a finding, and the submission is refused.
+    Never raises for any submission: an error of the gate itself is a finding, and the submission is refused.
     """
     try:
         return _examine(contents, request, others)
@@ -88,31 +93,31 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
     reference = _reference(request, card) if card else []
     base = None if contents.size else request.base
     frozen = history.frozen(contents, base)
-    count = len(contents.files)
+    shipped = request.suites.get(card.suite) if card and not frozen else None
     suite = suite_check(contents, request.suites, frozen)
+    of_results: Mapping[str, Callable[[], Finding]] = {
+        "data": lambda: data_check(contents, reference),
+        "seeds": lambda: seeds_check(contents, reference, shipped),
+        "epsilon": lambda: ledgers.epsilon_check(contents, request.run_code),
+        "consistency": lambda: consistency_check(contents),
+        "duplicates": lambda: duplicates_check(contents, reference, others),
+    }
+    past, before = _history(contents, request, base)
     findings = [
-        verdict("size", contents.size, f"{count} files of known kinds, none too large"),
+        verdict("size", contents.size, f"{len(contents.files)} files of known kinds, none too large"),
         verdict("card", _card_problems(contents), "every key is there and readable"),
         verdict("schema", contents.schema, f"{len(contents.results)} results, each where it belongs"),
         suite,
-        data_check(contents, reference),
-        seeds_check(contents, reference, request.suites.get(card.suite) if card and not frozen else None),
-        ledgers.epsilon_check(contents, request.run_code),
-        consistency_check(contents),
-        duplicates_check(contents, reference, others),
-        reproductions.reproduced_check(contents),
-        _history(contents, request, base),
+        *(check() if contents.results else not_checked(name, _NO_RESULT) for name, check in of_results.items()),
+        reproduced_check(contents),
+        past,
+        *_by_running(contents, request, reference, suite),
     ]
-    findings += _by_running(contents, request, reference, suite)
-    again: list[Again] = []
-    seed = None
-    if request.rerun:
-        seed, again = _again(contents, request, findings)
+    seed, cells = _rerun(contents, request, findings) if request.rerun else (None, [])
     shown = not cheap_problem(contents, request.suites)
-    made = [one.reproduction("this run") for one in again]
-    before = _scores_before(contents, base)
+    made = [one.reproduction("this run") for one in cells]
     lines = lines_of(contents, reference, before, made) if shown else []
-    return Examination(contents, tuple(findings), tuple(lines), tuple(again), seed)
+    return Examination(contents, tuple(findings), tuple(lines), tuple(cells), seed)
 
 
 def _reference(request: Request, card: Card) -> list[Result]:
@@ -130,31 +135,25 @@ def _card_problems(contents: Contents) -> list[str]:
     return problems
 
 
-def _history(contents: Contents, request: Request, base: history.Base | None) -> Finding:
+def _history(contents: Contents, request: Request, base: history.Base | None) -> tuple[Finding, Mapping[str, float]]:
+    """(finding, cell id -> score in the base)."""
     if contents.size:
-        return not_checked("history", _REFUSED)
+        return not_checked("history", _REFUSED), {}
     try:
-        found = history.history_check(contents, base, request.suites)
-        problem = "" if base is None or request.maintainer else reproductions.maintainers_problem(contents, base)
+        found, before = history.history_check(contents, base, request.suites), history.scores_before(contents, base)
+        problem = "" if base is None or request.maintainer else history.maintainers_problem(contents, base)
     except GitError as error:
-        return verdict("history", [str(error)], "")
-    if not problem:
-        return found
-    earlier = [found.why] if found.status == "failed" else []
-    return verdict("history", [*earlier, problem], "", found.others)
-
-
-def _scores_before(contents: Contents, base: history.Base | None) -> Mapping[str, float]:
-    try:
-        return history.scores_before(contents, base)
-    except GitError:
-        return {}  # the finding of `_history` says why
+        return verdict("history", [str(error)]), {}
+    if problem:
+        earlier = [found.why] if found.status == "failed" else []
+        found = verdict("history", [*earlier, problem], notes=found.others)
+    return found, before
 
 
 def _by_running(contents: Contents, request: Request, reference: Sequence[Result], suite: Finding) -> Sequence[Finding]:
-    """The checks that load records, and those that run the mechanism; none where its cells may not even exist."""
+    """The checks that load records, and those that run the mechanism; none for results outside the suite."""
     if suite.status != "ok":
-        why = "the results are none of the suite; fix that first" if contents.results else "there is no result"
+        why = "the results are none of the suite; fix that first" if contents.results else _NO_RESULT
         return [not_checked(name, why) for name in ("private records", "ledger", "conformance")]
     found = [records.records_check(contents, reference)]
     if contents.size:
@@ -166,7 +165,8 @@ def _by_running(contents: Contents, request: Request, reference: Sequence[Result
     return found
 
 
-def _again(contents: Contents, request: Request, findings: list[Finding]) -> tuple[int | None, list[Again]]:
+def _rerun(contents: Contents, request: Request, findings: list[Finding]) -> tuple[int | None, list[RerunCell]]:
+    """(seed of the sample, cells that were run again); adds the finding."""
     if any(finding.status == "failed" for finding in findings):
         findings.append(not_checked("rerun", "another check failed; fix that first"))
         return None, []
@@ -176,28 +176,22 @@ def _again(contents: Contents, request: Request, findings: list[Finding]) -> tup
     seed, chosen = sample(contents, request.rerun, request.rerun_seed)
     request.announce(f"{contents.name}: running {len(chosen)} of {len(contents.results)} cells again, seed {seed}.")
     try:
-        again = rerun(contents, chosen, request.run_code)
+        cells = rerun(contents, chosen, request.run_code)
     except DpiclError as error:
-        findings.append(verdict("rerun", [str(error)], ""))
+        findings.append(verdict("rerun", [str(error)]))
         return seed, []
-    findings.append(rerun_check(contents, again, seed))
-    return seed, again
+    findings.append(rerun_check(contents, cells, seed))
+    return seed, cells
 
 
 def find_submissions(root: Path) -> list[Path]:
     """The folders <team>/<method> below a root, sorted; README.md and files beside teams are not submissions."""
-    return [
-        path
-        for team in _children(root)
-        if _may_be_one(team)
-        for path in _children(team)
-        if _may_be_one(path) and path.name != "__pycache__"
-    ]
+    return [path for team in _folders(root) for path in _folders(team) if path.name != "__pycache__"]
 
 
-def _may_be_one(path: Path) -> bool:
-    """Links too: they are refused with a sentence, rather than passed over."""
-    return path.is_dir() and not path.name.startswith(".")
+def _folders(place: Path) -> list[Path]:
+    """Links to folders too: they are refused with a sentence, rather than passed over."""
+    return [path for path in _children(place) if path.is_dir() and not path.name.startswith(".")]
 
 
 def _children(folder: Path) -> list[Path]:
@@ -213,20 +207,19 @@ def places_check(root: Path) -> Finding:
     for path in _children(root):
         if path.name == README and path.is_file() and not path.is_symlink():
             continue
-        if path.name.startswith(".") or path.is_symlink() or not path.is_dir():
+        if not _plain_folder(path) or not os.access(path, os.R_OK | os.X_OK):
             strays.append(path.name)
-            continue
-        if not os.access(path, os.R_OK | os.X_OK):
-            strays.append(path.name)
-        strays += [
-            f"{path.name}/{one.name}"
-            for one in _children(path)
-            if one.name.startswith(".") or one.name == "__pycache__" or one.is_symlink() or not one.is_dir()
-        ]
+        if _plain_folder(path):
+            inside = (one for one in _children(path) if one.name == "__pycache__" or not _plain_folder(one))
+            strays += [f"{path.name}/{one.name}" for one in inside]
     problems = [f"{name} is no submission <team>/<method>; remove it." for name in strays]
     if mark := repository_mark(root):
         problems.insert(0, f"The folder of all teams is a git repository itself ({mark}); remove that.")
     return verdict("places", problems, "README.md and folders <team>/<method>, nothing else")
+
+
+def _plain_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not path.name.startswith(".")
 
 
 def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
@@ -238,17 +231,16 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
 
 
 def _cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
-    for problems in (contents.size, [contents.card_problem] if contents.card is None else [], contents.schema):
+    card = contents.card
+    for problems in (contents.size, [contents.card_problem] if card is None else [], contents.schema):
         if problems:
             return problems[0]
-    retired = contents.card is not None and any(
-        suite.name == contents.card.suite and str(suite.version) != str(contents.card.suite_version)
-        for suite in suites.values()
-    )
+    shipped = suites.get(card.suite) if card else None
+    retired = shipped is not None and card is not None and str(shipped.version) != str(card.suite_version)
     for check in (
         lambda: suite_check(contents, suites, frozen=retired),
         lambda: consistency_check(contents),
-        lambda: reproductions.reproduced_check(contents),
+        lambda: reproduced_check(contents),
     ):
         if (found := check()).status == "failed":
             return found.why
@@ -261,3 +253,31 @@ def _cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
 def read_all(root: Path) -> list[Contents]:
     """Every submission below a root."""
     return [read_contents(folder) for folder in find_submissions(root)]
+
+
+def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
+    """Name -> suite, as shipped; suites of the files ``more`` are added, or replace shipped ones."""
+    suites = (load_suite(path) for path in (*shipped_suites().values(), *more))
+    return {suite.name: suite for suite in suites}
+
+
+def load_submissions(
+    root: Path = ROOT, suites: Mapping[str, Suite] | None = None, of: str | None = None
+) -> tuple[list[Submission], list[str]]:
+    """(submissions that may be shown, one sentence for each that may not). Never raises for what is in the folders.
+
+    of: the suite that is shown; submissions to another one are passed over. None: all of them.
+    Only cheap checks: card, files, suite and settings, each result against itself, ledgers added up. The board itself
+    checks that scores were measured on the right records; `examine` checks the rest.
+    """
+    suites = known_suites() if suites is None else suites
+    found, problems = [], []
+    for contents in read_all(root):
+        if of is not None and contents.card is not None and contents.card.suite != of:
+            continue
+        if problem := cheap_problem(contents, suites):
+            said = f"Submission {contents.name} is left out: {problem} `dpicl submit {contents.folder}` says more."
+            problems.append(visible(said))
+        else:
+            found.append(contents.submission())
+    return found, problems

@@ -17,8 +17,8 @@ Status = Literal["ok", "failed", "not checked"]
 class Finding:
     """check: its name. why: one sentence; failed: what is wrong and what to do; not checked: why not.
 
-    others: further sentences of the same check, for instance one for each file. Names and texts of strangers may be in
-    all of them, so nothing in them moves a cursor, turns the reading direction, or cannot be written.
+    others: further sentences of the same check, for instance one for each file. Untrusted names and texts may be in all
+    of them, so control and direction characters are written out (`visible`).
     """
 
     check: str
@@ -31,22 +31,20 @@ class Finding:
         object.__setattr__(self, "others", tuple(map(visible, self.others)))
 
 
-def verdict(check: str, problems: Sequence[str], good: str, notes: Sequence[str] = ()) -> Finding:
-    """Failed with the first problem, or ok with ``good``; the rest, and notes, stand behind it."""
+def verdict(check: str, problems: Sequence[str], good: str = "", notes: Sequence[str] = ()) -> Finding:
+    """Failed with the first problem, or ok with ``good``; further problems and notes follow."""
     if problems:
         return Finding(check, "failed", problems[0], (*problems[1:], *notes))
     return Finding(check, "ok", good, tuple(notes))
 
 
 def by_sentence(found: Iterable[tuple[str, str]]) -> list[str]:
-    """(file, sentence) pairs as sentences: what many files have in common is said once."""
+    """(file, problem or "") pairs as sentences: a problem that many files share is stated once."""
     places: dict[str, list[str]] = {}
-    for place, sentence in found:
-        places.setdefault(sentence, []).append(place)
-    return [
-        f"{own[0]}{f' (and {len(own) - 1} more)' if len(own) > 1 else ''}: {sentence}"
-        for sentence, own in places.items()
-    ]
+    for place, problem in found:
+        places.setdefault(problem, []).append(place)
+    places.pop("", None)
+    return [f"{own[0]}{f' (and {len(own) - 1} more)' if own[1:] else ''}: {problem}" for problem, own in places.items()]
 
 
 def not_checked(check: str, why: str) -> Finding:
@@ -54,7 +52,7 @@ def not_checked(check: str, why: str) -> Finding:
 
 
 def fault(error: Exception) -> str:
-    """What is said where the gate itself fails on a submission: it is refused, and the others are still examined."""
+    """The sentence for an error of the gate itself: the submission is refused, the others are still examined."""
     frames = extract_tb(error.__traceback__)
     where = f" at {Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
-    return f"The gate cannot examine it ({type(error).__name__}{where}); report this, and what was sent, as a fault."
+    return f"The gate cannot examine it ({type(error).__name__}{where}); report this, with the submission, as a fault."

@@ -1,7 +1,7 @@
-"""What lies in a folder that was sent, seen by names, kinds and sizes before anything in it is opened or started.
+"""What lies in a submitted folder, by names, kinds and sizes, before anything in it is opened or started.
 
-A submission has few files in few places; every other file, folder, link or device is a problem. The whole is limited:
-no number of entries, no size and no depth keeps the gate busy.
+A submission has few files in few places; every other file, folder, link or device is a problem. Entries, sizes and
+depth are limited, so that no folder keeps the gate busy.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _MOST_SAID = 50
 _LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
 _UNREADABLE = os.stat_result((0,) * 10)
 _PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
-#: What a repository without `.git` has, or one whose rest is elsewhere.
-_BARE = ({"head", "objects", "refs"}, {"head", "commondir"})
+#: What a repository has: one with `.git` (or its short name), a bare one, and one whose rest is elsewhere.
+_REPOSITORY = ({".git"}, {"git~1"}, {"head", "objects", "refs"}, {"head", "commondir"})
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,10 @@ class _Entry:
 def repository_mark(folder: Path) -> str:
     """The names that make git take this folder for a repository, or ""; links and other kinds of file count too."""
     try:
-        names = sorted(os.listdir(folder))
+        plain = {_plain(name): name for name in sorted(os.listdir(folder), reverse=True)}
     except OSError:
         return ""
-    if found := [name for name in names if _plain(name) in (".git", "git~1")]:
-        return found[0]
-    plain = {_plain(name): name for name in names}
-    for wanted in _BARE:
+    for wanted in _REPOSITORY:
         if wanted <= plain.keys():
             return ", ".join(plain[name] for name in sorted(wanted))
     return ""
@@ -128,7 +125,7 @@ def read_plain(path: Path, largest: int) -> bytes | None:
 
 
 def _walk(folder: Path) -> Iterator[_Entry]:
-    """Every entry, in order of names; those below a folder that is refused are not looked at."""
+    """Every entry, by name; a refused folder is not entered."""
     waiting = [folder]
     while waiting:
         place = waiting.pop()
@@ -142,15 +139,13 @@ def _walk(folder: Path) -> Iterator[_Entry]:
 
 
 def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
-    """What is in one folder, sorted, but not more than a submission may have; a folder that is closed is itself one."""
+    """What is in one folder, sorted, up to what a submission may have; an unreadable folder has one such entry."""
     try:
         with os.scandir(folder) as found:
-            some = [
-                (Path(folder, one.name), one.stat(follow_symlinks=False)) for one in islice(found, _MOST_ENTRIES + 1)
-            ]
+            first = islice(found, _MOST_ENTRIES + 1)
+            return sorted((Path(folder, one.name), one.stat(follow_symlinks=False)) for one in first)
     except OSError:
         return [(folder / "(contents)", _UNREADABLE)]
-    return sorted(some, key=lambda one: one[0].name)
 
 
 def _only_locks(folder: Path) -> bool:

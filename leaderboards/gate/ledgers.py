@@ -1,9 +1,8 @@
-"""Is the epsilon of a result what its ledger costs? Read from the file, parsed strictly, and accounted for again.
+"""Is the epsilon of a result what its ledger costs? The ledger is read strictly and its epsilon recomputed.
 
-The file's ledger is added up, must be the event that the file names, and goes through
-`dpicl.harness.privacy.accountants`, which asks two accountants wherever two have a theorem; where one alone answers,
-dp_accounting's own accountants are asked here. That the ledger is *complete* is another question: `compare_events` puts
-it beside what the mechanism declares that a run charges, which needs the mechanism's code.
+The file's ledger must add up to the event that the file names. `dpicl.harness.privacy.accountants` bounds it with two
+accountants wherever two have a theorem; where one alone answers, this module adds dp_accounting's own. Whether the
+ledger is *complete* is seen with the mechanism's code (`dpicl.leaderboards.gate.code.events_check`).
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.time_limit import TookTooLong, within
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
 from dpicl.leaderboards.gate.paid import asserted, queries_problem, unpaid, unspent
 from dpicl.leaderboards.model.text import epsilon_text
 
@@ -51,7 +50,7 @@ def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
 
 
 def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answers: bool) -> dp.DpEvent:
-    """What a mechanism says that this run charges, as a ledger has it. events: `Mechanism.events`."""
+    """The event that a mechanism declares for this run, in a ledger's form. events: `Mechanism.events`."""
     knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
     event = events(knob, sizes_of(result, answers))
     total = Ledger(None, math.inf)
@@ -70,7 +69,7 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
 
 
 def _declared_by(cls: type[Mechanism], result: Result) -> Any:
-    """The JSON of what one mechanism declares. Options and sizes are a stranger's: whatever they cause is refused."""
+    """The JSON of what one mechanism declares. Options and sizes are untrusted: any error they cause is a refusal."""
     cell = result.cell
     try:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
@@ -86,7 +85,7 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
 
 
 def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and the public randomness of its seed.
+    """The public sizes of a run, from the file and its public seed.
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """
@@ -106,30 +105,23 @@ def sizes_of(result: Result, answers: bool) -> Sizes:
 def epsilon_check(contents: Contents, run_code: bool = False) -> Finding:
     """Recomputes every epsilon; events that occur several times are accounted for once.
 
-    run_code: whether the mechanism's code is asked as well; without it nobody answers for an event that is asserted.
+    run_code: whether the mechanism's code declares its events too; without it nothing vouches for an asserted event.
     """
-    if not contents.results:
-        return not_checked("epsilon", "there is no result")
-    problems, said, largest = [], set(), 0.0
+    problems, accountants_used, largest = [], set(), 0.0
     for name, result in contents.results.items():
         problem = ledger_problem(result) or _asserted_problem(result, run_code)
         if not problem:
-            event = from_json(result.privacy.event)
-            problem, value, both = _recomputed(result, event)
+            problem, value, used = _recomputed(result)
             largest = max(largest, value / result.cell.epsilon if result.cell.epsilon else 0.0)
-            said.add(both)
-        if problem:
-            problems.append((name, problem))
-    whom = "; ".join(sorted(said))
-    return verdict(
-        "epsilon",
-        by_sentence(problems),
-        f"recomputed from {len(contents.results)} ledgers by {whom}; at most {100 * largest:.2f}% of the target",
-    )
+            accountants_used.add(used)
+        problems.append((name, problem))
+    by = "; ".join(sorted(accountants_used))
+    good = f"recomputed from {len(contents.results)} ledgers by {by}; at most {100 * largest:.2f}% of the target"
+    return verdict("epsilon", by_sentence(problems), good)
 
 
 def ledger_problem(result: Result) -> str:
-    """What can be seen without an accountant, or "": ledger and event agree, delta, target, public sizes."""
+    """What is wrong without any accounting, or "": ledger against event, target and public sizes."""
     cell, privacy = result.cell, result.privacy
     try:
         total, event = add_up(privacy.ledger), from_json(privacy.event)
@@ -146,14 +138,12 @@ def ledger_problem(result: Result) -> str:
 
 
 def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
-    """Whether rates and partitions fit the public sizes, and every released label was paid for."""
+    """Why rates or partitions do not fit the public sizes, or a released label was not paid for, or ""."""
     sizes = result.manifest.data.sizes
     branches = dict(event.branches) if isinstance(event, ParallelDpEvent) else {}
-    if strangers := [name for name in branches if name not in sizes]:
-        return (
-            f"its ledger charges groups of records that the task does not have ({len(strangers)}); send what was run."
-        )
-    if branches and (free := {one.label for one in result.released} - set(branches)):
+    if unknown := branches.keys() - sizes.keys():
+        return f"its ledger charges groups of records that the task does not have ({len(unknown)}); send what was run."
+    if branches and (free := {one.label for one in result.released} - branches.keys()):
         return (
             f"it released texts for labels ({len(free)}) whose records are not on the ledger; charge what was read"
             " (dpicl.harness.privacy.private_set does)."
@@ -161,10 +151,10 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     everybody = sum(sizes.values())
     for group, branch in branches.items() or ((None, event),):
         records = everybody if group is None else sizes[group]
-        for leaf in flatten(branch):
-            if isinstance(leaf, dp.PoissonSampledDpEvent) and not _whole(leaf.sampling_probability * records):
+        for part in flatten(branch):
+            if isinstance(part, dp.PoissonSampledDpEvent) and not _whole(part.sampling_probability * records):
                 return (
-                    f"its sampling rate {leaf.sampling_probability:.6g} expects no whole number of {records} records;"
+                    f"its sampling rate {part.sampling_probability:.6g} expects no whole number of {records} records;"
                     " use the rate of the samplers in dpicl.harness.privacy.private_set."
                 )
     return unpaid(result)
@@ -184,46 +174,40 @@ def _whole(expected: float) -> bool:
     return round(expected) >= 1 and abs(expected - round(expected)) < 1e-6 * max(expected, 1)
 
 
-def _recomputed(result: Result, event: dp.DpEvent) -> tuple[str, float, str]:
+def _recomputed(result: Result) -> tuple[str, float, str]:
     """(problem or "", epsilon, the accountants)."""
+    proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     try:
+        event = from_json(result.privacy.event)
         delta = accounted_delta(result.cell.delta, result.cell.noise)
-        upper, second, names = within(_SECONDS, lambda: account(event, delta))
+        upper, second, used = within(_SECONDS, lambda: account(event, delta))
     except (DpiclError, TookTooLong) as error:
         return f"no epsilon can be proved for its ledger: {str(error).rstrip('.')}.", 0.0, "no accountant"
-    except Exception as error:  # an accountant that breaks on a stranger's numbers proves nothing
+    except Exception as error:  # an accountant that breaks on untrusted numbers proves nothing
         return f"no epsilon can be proved for its ledger ({type(error).__name__}).", 0.0, "no accountant"
-    proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not upper <= target * (1 + SAME):
-        sentence = f"its ledger costs epsilon {epsilon_text(upper)}, above the target {target:g}; use more noise."
-        return sentence, upper, names
-    if abs(upper - proved) > SAME * max(upper, proved):
-        return (
-            f"its ledger costs epsilon {upper:.6f}, and the file says {proved:.6f}; send what `dpicl run` wrote.",
-            upper,
-            names,
-        )
-    if problem := unspent(result):
-        return problem, upper, names
-    if second is not None and second > upper * (1 + AGREE):
-        return f"a second accountant finds epsilon {second:.6f}, the first {upper:.6f}; report it.", upper, names
-    return "", upper, names
+        problem = f"its ledger costs epsilon {epsilon_text(upper)}, above the target {target:g}; use more noise."
+    elif abs(upper - proved) > SAME * max(upper, proved):
+        problem = f"its ledger costs epsilon {upper:.6f}, and the file says {proved:.6f}; send what `dpicl run` wrote."
+    elif not (problem := unspent(result)) and second is not None and second > upper * (1 + AGREE):
+        problem = f"a second accountant finds epsilon {second:.6f}, the first {upper:.6f}; report it."
+    return problem, upper, used
 
 
 def problem_of(result: Result) -> str:
-    """Everything about the epsilon of one result, or "": its ledger in itself, and accounted for again."""
-    return ledger_problem(result) or _recomputed(result, from_json(result.privacy.event))[0]
+    """What is wrong with the epsilon of one result, or "": its ledger in itself, then its cost recomputed."""
+    return ledger_problem(result) or _recomputed(result)[0]
 
 
 @lru_cache(maxsize=256)
 def account(event: dp.DpEvent, delta: float) -> tuple[float, float | None, str]:
     """(upper bound, that of a second accountant or None, names of both).
 
-    None: the second one proves an upper bound only, which is looser by nature and says nothing against the first.
+    None: the second one proves a looser upper bound, which cannot contradict the first.
     """
     bounds = accountants.epsilon(event, delta)
     said = bounds.accountants
-    if {"prv", "pld"} <= said.keys():  # the two were compared there; they agree to 1% or raise
+    if {"prv", "pld"} <= said.keys():  # `accountants` has compared them: they agree to 1%, or it raises
         value = said["pld"]
         return bounds.upper, value if isinstance(value, float) else None, "PRV and PLD"
     if "other_proof" in said:

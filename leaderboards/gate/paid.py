@@ -1,7 +1,7 @@
-"""Was everything that a result released paid for, and is it here? Seen from the file alone, without an accountant.
+"""Was everything that a result released paid for, and is it here? Only the file is needed, no accountant.
 
-A result that releases charges; its texts are in the file unless its task forbids that; Q covers every test record that
-was asked; and what is charged is an event that a primitive of the project makes.
+A result that releases texts charges its ledger and holds the texts, unless its task forbids that; Q covers every test
+record; and each charge is an event that a primitive of the project makes.
 """
 
 from __future__ import annotations
@@ -15,30 +15,29 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.text import epsilon_text
 
-#: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others are somebody's word (PRIVACY: no
-#: theorem of ours proves them), for instance `epsilon_delta`.
+#: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others, such as `epsilon_delta`, are
+#: assertions without a theorem of ours.
 PRIMITIVES = frozenset(
     {"none", "non_private", "gaussian", "zcdp", "bounded_range", "poisson", "repeat", "compose", "parallel"}
 )
 
-#: What a calibrated knob spends at least of its target (PRIVACY: the proved epsilon is in [0.98, 1] of it).
+#: The least share of its target that a calibrated knob spends.
 SPENT = 0.98
 
 
 def unpaid(result: Result) -> str:
-    """Why something that was released was not paid for, or ""."""
+    """Why a release was not paid for, or ""."""
     cell, privacy = result.cell, result.privacy
     stored = len(result.released) + len(result.answers)
     if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
-        return (
-            f"it released {max(stored, result.released_count)} texts and charged nothing; send what `dpicl run` wrote."
-        )
-    asked = bool(result.answers) or cell.queries is not None or privacy.queries is not None
-    return queries_problem(result) if asked else ""
+        count = max(stored, result.released_count)
+        return f"it released {count} texts and charged nothing; send what `dpicl run` wrote."
+    answers = bool(result.answers) or cell.queries is not None or privacy.queries is not None
+    return queries_problem(result) if answers else ""
 
 
 def queries_problem(result: Result) -> str:
-    """For a result of an answer mechanism: why its Q does not cover the test records that were asked, or ""."""
+    """For a result of an answer mechanism: why its Q does not cover its test records, or ""."""
     queries, wanted = result.privacy.queries, result.cell.queries
     for count in (result.released_count, result.manifest.data.test_records):
         if queries is None or queries < count:
@@ -51,7 +50,7 @@ def queries_problem(result: Result) -> str:
 
 
 def unspent(result: Result) -> str:
-    """Why the proved epsilon is not what a knob calibrated to the target spends, or ""."""
+    """Why the proved epsilon is less than a knob calibrated to the target spends, or ""."""
     proved, target = result.privacy.epsilon_proved, result.cell.epsilon
     if not 0 < target < math.inf or proved >= SPENT * target:
         return ""
@@ -60,27 +59,28 @@ def unspent(result: Result) -> str:
 
 
 def missing_texts(result: Result) -> str:
-    """Why released texts are missing, or "". They are withheld where a task forbids that real records are retold."""
+    """Why released texts are missing, or "". A task may forbid texts that retell real records."""
     stored, count = len(result.released) + len(result.answers), result.released_count
     if not result.cell.epsilon > 0 or stored:
         return ""
     if not count:
         return "it has an epsilon and released nothing; send what `dpicl run` wrote."
-    if is_restricted(result):
-        return ""
-    return f"it counts {count} released texts and holds none; send what `dpicl run` wrote."
+    return (
+        ""
+        if _is_restricted(result)
+        else f"it counts {count} released texts and holds none; send what `dpicl run` wrote."
+    )
 
 
-def is_restricted(result: Result) -> bool:
-    """Whether released texts of this task and source may not be published (dpicl.harness.run.pipeline withholds
-    them)."""
+def _is_restricted(result: Result) -> bool:
+    """Whether `dpicl run` withholds the texts of this task and source (dpicl.harness.run.pipeline)."""
     if result.cell.source == "synthetic":
         return False
     try:
-        config: Mapping[str, Any] = Task.without_records(result.cell.task).config
+        metadata = Task.without_records(result.cell.task).config["metadata"]
     except DpiclError:
         return False
-    return bool(config["metadata"].get("restricted", False))
+    return bool(metadata.get("restricted", False))
 
 
 def asserted(event: Any) -> set[str]:
@@ -89,13 +89,12 @@ def asserted(event: Any) -> set[str]:
 
 
 def _kinds(event: Any) -> Iterator[str]:
-    if isinstance(event, Mapping):
-        if isinstance(event.get("event"), str):
-            yield event["event"]
-            inside = event.get("of", ())
-            parts = inside.values() if event["event"] == "parallel" and isinstance(inside, Mapping) else (inside,)
-            for part in parts:
-                yield from _kinds(part)
+    if isinstance(event, Mapping) and isinstance(event.get("event"), str):
+        yield event["event"]
+        inside = event.get("of", ())
+        yield from _kinds(
+            list(inside.values()) if event["event"] == "parallel" and isinstance(inside, Mapping) else inside
+        )
     elif isinstance(event, list):
         for part in event:
             yield from _kinds(part)

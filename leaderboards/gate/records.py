@@ -7,12 +7,12 @@ Two rules, for every text of the folder (released texts, answers, options, card,
 2. *Overlap*: eight words in a row that a private record has. Eight is the length that data-set audits use for copies;
    shorter runs are common English.
 
-What is public excuses: words in the task's public part, its prompts, a test record (an answer may repeat its question),
-or a text that our own results released at epsilon 0, which the model writes without any record. Runs of eight words
-that three records or more have are boilerplate ("said in a statement ..."): they tell nothing about one record, so they
-are counted and do not fail. What this cannot see: a paraphrase, seven words, an encoding.
+Public words are no copies: those of the task's public part, its prompts, a test record (an answer may repeat its
+question), or a text that our own results released at epsilon 0, which the model writes without any record. Runs of
+eight words that three records or more have are boilerplate ("said in a statement ..."): they identify no record and
+are only counted. The search misses a paraphrase, seven words, an encoding.
 
-Reports say where and how many, never which words.
+Reports give places and counts, never the words.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.gate.card import CARD
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, not_checked, verdict
+from dpicl.leaderboards.gate.findings import Finding, verdict
 from dpicl.leaderboards.model.text import names_text
 
 #: Words of a run that counts as copied; fewest words of a whole record; records that make a run boilerplate.
@@ -45,7 +45,7 @@ _SEED = 0
 
 @dataclass
 class _Search:
-    """What is looked for, from the submission: runs of eight words and whole lines, with the places that have them."""
+    """Runs of eight words and whole lines of the submission, with the places that have them."""
 
     runs: dict[str, set[str]] = field(default_factory=dict)
     wholes: dict[str, set[str]] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class _Search:
                 self.wholes.setdefault(normalised(line), set()).add(place)
 
     def forget(self, text: str) -> None:
-        """Words that are public."""
+        """Takes public words out."""
         for run in _runs(text):
             self.runs.pop(run, None)
         self.wholes.pop(normalised(text), None)
@@ -66,8 +66,6 @@ class _Search:
 
 def records_check(contents: Contents, reference: Sequence[Result]) -> Finding:
     """Searches the records of every task and source that the submission used, and of $DPICL_DATA where it has them."""
-    if not contents.results:
-        return not_checked("private records", "there is no result whose task could be searched")
     problems, notes, searched, absent = [], [], [], []
     for task, source, train in sorted(_needed(contents), key=str):
         try:
@@ -90,12 +88,11 @@ def records_check(contents: Contents, reference: Sequence[Result]) -> Finding:
 
 
 def _needed(contents: Contents) -> set[tuple[str, str, int | None]]:
+    """(task, source, number of training records; None: all) of every data set to search."""
     needed: set[tuple[str, str, int | None]] = set()
-    for result in contents.results.values():
-        cell = result.cell
-        whole = cell.source == "local"
-        needed.add((cell.task, cell.source, None if whole else cell.train_records))
-        folder = data_folder()
+    folder = data_folder()
+    for cell in (result.cell for result in contents.results.values()):
+        needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
         if folder is not None and (folder / cell.task / "train.jsonl").is_file():
             needed.add((cell.task, "local", None))
     return needed
@@ -136,7 +133,7 @@ def _public(task: Task, reference: Sequence[Result]) -> Iterator[str]:
 
 
 def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:
-    """(place, text) of everything that a reader of the submission sees; results of this task only."""
+    """(place, text) of everything that a reader of the submission sees; of results those of this task."""
     for name in contents.files:
         result = contents.results.get(name)
         if result is None and not name.startswith("results/"):

@@ -1,8 +1,7 @@
 """Was a submission measured on the same records, prompts, test records and model as the results of record?
 
-The reference is what the reference baselines of the scale were measured on (`zero_shot`, `real_demonstrations`): every
-recovery on the board is a place between those two. Records do not depend on the seed (dpicl.harness.run.fingerprints):
-one reference serves all.
+The reference baselines (`zero_shot`, `real_demonstrations`) set the standard: every recovery on the board is a place
+between those two. Records do not depend on the seed (dpicl.harness.run.fingerprints), so one result stands for all.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from pathlib import Path
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
 from dpicl.leaderboards.model.text import names_text
 
 
 def load_reference(results: Path, suite: str, version: object, suite_hash: str | None) -> list[Result]:
-    """All results of record of one version of a suite; damaged files are none.
+    """All results of record of one version of a suite; damaged files are left out.
 
-    suite_hash: of the suite as it ships; results with other settings (`--limit`, say) are somebody's trials. None: any.
+    suite_hash: of the suite as it ships, which leaves out trials with other settings (`--limit`, say). None: any.
     """
     found, _ = Store(results, suite).load_all()
     same = [result for result in found if str(result.suite.version) == str(version)]
@@ -30,20 +29,15 @@ def load_reference(results: Path, suite: str, version: object, suite_hash: str |
 
 def data_check(contents: Contents, reference: Sequence[Result]) -> Finding:
     """Every result against the newest result of a reference baseline on its task and model."""
-    if not contents.results:
-        return not_checked("data", "there is no result")
-    ends: dict[tuple[str, str], Result] = {}
-    for result in sorted(reference, key=lambda one: one.created):
-        if result.cell.mechanism in BASELINES:
-            ends[result.cell.task, result.cell.model] = result
+    oldest_first = sorted(reference, key=lambda one: one.created)
+    baselines = {(one.cell.task, one.cell.model): one for one in oldest_first if one.cell.mechanism in BASELINES}
     wrong, missing = [], set()
     for name, result in contents.results.items():
         cell = result.cell
-        end = ends.get((cell.task, cell.model))
-        if end is None:
+        baseline = baselines.get((cell.task, cell.model))
+        if baseline is None:
             missing.add((cell.suite, cell.task, cell.model))
-            continue
-        if differs := differing(result, end, REFERENCE):
+        elif differs := differing(result, baseline, REFERENCE):
             said = f"the results of record for {cell.task} and {cell.model} differ in {names_text(differs)}"
             wrong.append((name, f"{said}; run it with this version of the project and its data."))
     problems = by_sentence(wrong)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from dpicl.leaderboards.gate.examination import Examination
 from dpicl.leaderboards.gate.findings import Finding
-from dpicl.leaderboards.gate.table import COLUMNS, cells_of
+from dpicl.leaderboards.gate.table import cells_of
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
@@ -34,19 +35,20 @@ def findings_text(findings: Sequence[Finding]) -> str:
 def rows_of(examination: Examination) -> tuple[list[str], list[list[str]]]:
     """(columns, rows) of the reviewer's table; columns that are empty everywhere are left out."""
     rows = [cells_of(line) for line in examination.lines]
-    used = [i for i, name in enumerate(COLUMNS) if name not in ("paper", COLUMNS[-1]) or any(r[i] != "–" for r in rows)]
-    return [COLUMNS[i] for i in used], [[row[i] for i in used] for row in rows]
+    optional = ("paper", "reported → reproduced")
+    used = [name for name in (rows[0] if rows else ()) if name not in optional or any(row[name] != "–" for row in rows)]
+    return used, [[row[name] for name in used] for row in rows]
 
 
 def ending(examination: Examination) -> str:
     """One sentence: may it stand on the board?"""
-    findings = examination.findings
-    failed = [finding.check for finding in findings if finding.status == "failed"]
+    failed, left = (
+        ", ".join(one.check for one in examination.findings if one.status == status)
+        for status in ("failed", "not checked")
+    )
     if failed:
-        return f"{examination.contents.name} is refused: {', '.join(failed)}."
-    left = [finding.check for finding in findings if finding.status == "not checked"]
-    rest = f"; not checked: {', '.join(left)}" if left else ""
-    return f"{examination.contents.name} passes{rest}."
+        return f"{examination.contents.name} is refused: {failed}."
+    return f"{examination.contents.name} passes{f'; not checked: {left}' if left else ''}."
 
 
 def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ()) -> str:
@@ -74,7 +76,5 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Nothing in it is Markdown or HTML."""
-    for character in "\\`*_[]<>|#":
-        text = text.replace(character, "\\" + character)
-    return text.replace("@", "@\u200b")
+    """The text with everything escaped that Markdown or HTML would read."""
+    return re.sub(r"[\\`*_\[\]<>|#]", r"\\\g<0>", text).replace("@", "@\u200b")

@@ -1,4 +1,4 @@
-"""Runs some cells of a submission again, and puts what comes out beside what was reported.
+"""Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
 
 The cells are drawn with a seed from the submission's content, so nobody chooses them. On the same processor, device,
 dtype and packages everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and
@@ -17,23 +17,28 @@ from statistics import pstdev
 
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.run.results import Result, from_text
+from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
-from dpicl.leaderboards.gate.consistency import contradiction
+from dpicl.leaderboards.gate.consistency import CLOCK, contradiction
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, verdict
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, read_plain
 from dpicl.leaderboards.gate.ledgers import SAME, problem_of
+from dpicl.leaderboards.model.rows import score_of
 from dpicl.leaderboards.model.submissions import Reproduction
 
 #: Seconds for one cell; smallest difference of scores that counts on another machine.
 CELL_SECONDS = 3600.0
 SLACK = 0.02
 _HUB = "HF_HUB_CACHE"
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
-class Again:
-    """One cell twice. problem: what is wrong with the second, or "". same_place: see the module."""
+class RerunCell:
+    """A cell as reported and as it came out now. problem: what is wrong with the latter, or "". same_place: whether
+    processor, device, dtype and packages are the same.
+    """
 
     reported: Result
     reproduced: Result
@@ -42,19 +47,19 @@ class Again:
     problem: str
 
     def reproduction(self, by: str) -> Reproduction:
-        """As reproduced.json has it."""
-        cell, again = self.reported.cell, self.reproduced
+        """Its entry of reproduced.json."""
+        cell = self.reported.cell
         return Reproduction(
             cell_id=self.reported.cell_id,
             task=cell.task,
             epsilon=cell.epsilon,
             seed=cell.seed,
-            reported=_score(self.reported),
-            reproduced=_score(again),
+            reported=score_of(self.reported),
+            reproduced=score_of(self.reproduced),
             identical=self.identical,
             by=by,
-            created=again.created,
-            commit=again.manifest.commit,
+            created=self.reproduced.created,
+            commit=self.reproduced.manifest.commit,
         )
 
 
@@ -65,8 +70,11 @@ def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int
     return seed, random.Random(seed).sample(results, min(count, len(results)))
 
 
-def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: float = CELL_SECONDS) -> list[Again]:
-    """Runs the cells again. Raises UsageError where their code may not run, PluginError where it fails."""
+def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: float = CELL_SECONDS) -> list[RerunCell]:
+    """Runs the cells again, each for so many seconds at most.
+
+    Raises UsageError where their code may not run, PluginError where it fails.
+    """
     if reason := may_run(contents, run_code):
         raise UsageError(f"{contents.name} cannot be run again: {reason}.")
     suite = chosen[0].suite
@@ -80,15 +88,12 @@ def rerun(contents: Contents, chosen: list[Result], run_code: bool, seconds: flo
         }
         written = ask_worker(job, folder, seconds * len(chosen), _needed(chosen))
         names = written if isinstance(written, list) and len(written) == len(chosen) else [""] * len(chosen)
-        again = []
-        for result, name in zip(chosen, names, strict=True):
-            one = compared(result, _written(folder / "results", name))
-            again.append(one if one.problem else replace(one, problem=_unsound(one.reproduced)))
-    return again
+        cells = [compared(one, _written(folder / "results", name)) for one, name in zip(chosen, names, strict=True)]
+    return [one if one.problem else replace(one, problem=_unsound(one.reproduced)) for one in cells]
 
 
 def _written(results: Path, name: object) -> Result:
-    """The result at a place that the process named; it ran what was sent. Raises PluginError."""
+    """The result at a place that the process, which ran submitted code, has named. Raises PluginError."""
     path = Path(str(name))
     try:
         if not path.resolve().is_relative_to(results.resolve()):
@@ -99,46 +104,42 @@ def _written(results: Path, name: object) -> Result:
 
 
 def _unsound(found: Result) -> str:
-    """What this process finds wrong with what the other one wrote: its ledger accounted for again, and in itself."""
-    problem = problem_of(found) or contradiction(_from_a_commit(found), datetime.now(UTC))
+    """What is wrong with a result of the other process: its epsilon, recomputed, or a contradiction in it."""
+    # As if run from a clean commit: `--record` is what cares about the code that re-runs.
+    manifest = found.manifest.model_copy(update={"commit": "0" * 40, "dirty": False})
+    committed = found.model_copy(update={"manifest": manifest})
+    problem = problem_of(found) or contradiction(committed, datetime.now(UTC))
     return f"the result of the re-run is unsound, {problem.rstrip('.')}" if problem else ""
-
-
-def _from_a_commit(result: Result) -> Result:
-    """The result as if it had been run from a clean commit: which code re-runs is the business of `--record`."""
-    manifest = result.manifest.model_copy(update={"commit": "0" * 40, "dirty": False})
-    return result.model_copy(update={"manifest": manifest})
 
 
 def _needed(chosen: list[Result]) -> dict[str, str]:
     """What a run needs of the environment: records of a local source, and models that were downloaded before."""
-    more = {}
+    environment = {}
     if any(result.cell.source == "local" for result in chosen) and "DPICL_DATA" in os.environ:
-        more["DPICL_DATA"] = str(Path(os.environ["DPICL_DATA"]).expanduser().absolute())
+        environment["DPICL_DATA"] = str(Path(os.environ["DPICL_DATA"]).expanduser().absolute())
     if any(result.cell.model.startswith("hf:") for result in chosen):
         hub = os.environ.get(_HUB) or Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
-        more[_HUB] = str(hub)  # the models alone: tokens lie beside this folder
-    return more
+        environment[_HUB] = str(hub)  # the models alone: tokens lie beside this folder
+    return environment
 
 
-def compared(reported: Result, again: Result) -> Again:
+def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
-    same_place = _place(reported) == _place(again)
-    same_texts = (reported.released, reported.answers) == (again.released, again.answers)
-    same_outcomes = reported.documents[reported.main_metric] == again.documents.get(reported.main_metric)
-    identical = same_texts and same_outcomes and again.cell_id == reported.cell_id
-    difference = abs(_score(again) - _score(reported))
-    allowed = allowed_difference(reported)
+    same_place = _place(reported) == _place(now)
+    same_texts = (reported.released, reported.answers) == (now.released, now.answers)
+    same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
+    identical = same_texts and same_outcomes and now.cell_id == reported.cell_id
+    difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)
     problem = ""
-    if again.cell_id != reported.cell_id:
+    if now.cell_id != reported.cell_id:
         problem = "another cell came out"
-    elif abs(again.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
+    elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
         problem = "another epsilon is proved"
     elif same_place and not identical:
         problem = "on the same processor, device, dtype and packages it is not identical"
     elif difference > allowed:
         problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
-    return Again(reported, again, same_place, identical, problem)
+    return RerunCell(reported, now, same_place, identical, problem)
 
 
 def allowed_difference(result: Result) -> float:
@@ -153,18 +154,42 @@ def _place(result: Result) -> tuple[object, ...]:
     return manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items())), manifest.machine.cpu
 
 
-def rerun_check(contents: Contents, cells: list[Again], seed: int) -> Finding:
-    """Whether what was reported came out again."""
+def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
+    """Whether the re-run confirms what was reported."""
     problems = [
-        f"{one.reported.cell}: reported {_score(one.reported):.3f}, now {_score(one.reproduced):.3f}: {one.problem}."
+        f"{was.cell}: reported {score_of(was):.3f}, now {score_of(one.reproduced):.3f}: {one.problem}."
         for one in cells
-        if one.problem
+        if one.problem and (was := one.reported)
     ]
-    identical = sum(one.identical for one in cells)
     drawn = f"{len(cells)} of {len(contents.results)} cells (drawn with seed {seed})"
-    good = f"{drawn} came out again, {identical} identical{trusting(contents)}"
-    return verdict("rerun", problems, good)
+    identical = sum(one.identical for one in cells)
+    return verdict("rerun", problems, f"{drawn} came out again, {identical} identical{trusting(contents)}")
 
 
-def _score(result: Result) -> float:
-    return result.scores[result.main_metric].value
+def reproduced_check(contents: Contents, now: datetime | None = None) -> Finding:
+    """Every recorded re-run against the result of its cell."""
+    now = now or datetime.now(UTC)
+    results = {result.cell_id: result for result in contents.results.values()}
+    problems = [
+        f"{REPRODUCED}, cells[{i}]: {problem}; remove it and record again with `dpicl submit --rerun N --record`."
+        for i, one in enumerate(contents.reproduced)
+        if (problem := _misfit(one, results.get(one.cell_id), now))
+    ]
+    return verdict("reproduced", problems, f"{len(contents.reproduced)} recorded re-runs are of these results")
+
+
+def _misfit(one: Reproduction, result: Result | None, now: datetime) -> str:
+    if result is None:
+        return "it is of a cell that is not here"
+    cell, score = result.cell, score_of(result)
+    if (one.task, one.epsilon, one.seed) != (cell.task, cell.epsilon, cell.seed) or abs(one.reported - score) > _EQUAL:
+        return "its task, epsilon, seed or reported score is not that of the result"
+    if abs(one.reproduced - score) > (_EQUAL if one.identical else allowed_difference(result)):
+        return f"{one.reproduced:.3f} does not reproduce {score:.3f}"
+    if one.commit is None:
+        return "it names no commit"
+    try:
+        created = datetime.fromisoformat(one.created)
+    except ValueError:
+        return "`created` is no time"
+    return "it has no time zone or is from the future" if created.tzinfo is None or created > now + CLOCK else ""

@@ -1,7 +1,7 @@
 """Do the results belong to the suite that they name: its version, settings, tasks, epsilons, and enough seeds?
 
-A version that is no longer the shipped one is retired: its results stay as they were, and nothing is added. What was
-there before is the business of `dpicl.leaderboards.gate.history`.
+A version that is no longer the shipped one is retired: its results stay as they were, and none is added
+(`dpicl.leaderboards.gate.history`).
 """
 
 from __future__ import annotations
@@ -19,55 +19,46 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.comparability import ENDS
 from dpicl.leaderboards.model.text import names_text, seeds_text
 
 #: Fewest seeds of a row at one epsilon on one task.
 SEEDS = 5
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,59}")
 
-Key = tuple[str, str, str, float]
-
 
 def is_retired(result: Result, suites: Mapping[str, Suite]) -> bool:
-    """Whether its suite is known in another version."""
+    """Whether its suite ships in another version."""
     suite = suites.get(result.suite.name)
     return suite is not None and str(suite.version) != str(result.suite.version)
 
 
 def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -> Finding:
-    """frozen: whether everything was there before, to the byte; then a retired version is nothing wrong."""
+    """frozen: whether everything was there before, to the byte; a retired version is then no problem."""
     card = contents.card
     if card is None:
         return not_checked("suite", "there is no card that names a suite")
     suite = suites.get(card.suite)
     if suite is None:
-        return verdict("suite", [f"{contents.name}: {unknown('suite', card.suite, suites)}"], "")
+        return verdict("suite", [f"{contents.name}: {unknown('suite', card.suite, suites)}"])
     if not contents.results:
         command = f"dpicl run {card.suite} --mechanism M --results {contents.name}/results"
-        return verdict("suite", [f"There is no result; make some with `{command}`."], "")
+        return verdict("suite", [f"There is no result; make some with `{command}`."])
     if str(card.suite_version) != str(suite.version):
-        if frozen:
-            mixed = [
-                (
-                    name,
-                    f"it is of version {result.suite.version}, and the card says {card.suite_version}; fix the card.",
-                )
-                for name, result in contents.results.items()
-                if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
-            ]
-            return verdict(
-                "suite",
-                by_sentence(mixed),
-                f"version {card.suite_version} of {suite.name} is retired; nothing was changed",
+        if not frozen:
+            problem = (
+                f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
+                f" {suite.version} and set suite_version to it."
             )
-        problem = (
-            f"Version {card.suite_version} of suite {suite.name} is retired and takes no new results; run version"
-            f" {suite.version} and set suite_version to it."
+            return verdict("suite", [problem])
+        mixed = by_sentence(
+            (name, f"it is of version {result.suite.version}, and the card says {card.suite_version}; fix the card.")
+            for name, result in contents.results.items()
+            if (result.suite.name, str(result.suite.version)) != (card.suite, str(card.suite_version))
         )
-        return verdict("suite", [problem], "")
+        return verdict("suite", mixed, f"version {card.suite_version} of {suite.name} is retired; nothing was changed")
     misfits = ((name, _misfit(result, suite)) for name, result in contents.results.items())
-    problems = by_sentence([*((name, problem) for name, problem in misfits if problem), *_plugins(contents)])
+    problems = by_sentence((*misfits, *_plugins(contents)))
     problems += _options(contents.results.values())
     cells = f"{len(contents.results)} cells of {suite.name}, version {suite.version}"
     return verdict("suite", problems, f"{cells}, hash {suite.hash[:8]}")
@@ -82,10 +73,8 @@ def _misfit(result: Result, suite: Suite) -> str:
             f" {suite.version}, and a submission has one suite."
         )
     if named.hash != suite.hash:
-        return (
-            f"the suite's settings differ from those of {suite.name}, version {suite.version}; run the shipped suite."
-        )
-    if cell.mechanism in (ZERO_SHOT, REAL_DATA) or cell.label in (ZERO_SHOT, REAL_DATA):
+        return f"its suite's settings are not those of {suite.name}, version {suite.version}; run the shipped suite."
+    if cell.mechanism in ENDS or cell.label in ENDS:
         return f"{cell.label} is a reference baseline, which all rows share; remove it."
     if not _LABEL.fullmatch(cell.label):
         return "its row's label is not made of letters, digits and _ . + = -; give it another."
@@ -101,8 +90,9 @@ def _misfit(result: Result, suite: Suite) -> str:
 
 
 def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
-    wanted: dict[str, object] = {key: getattr(suite, key) for key in ("delta", "noise", "mode")}
-    wanted |= {"test_records": suite.test_records, "train_records": suite.train_records}
+    """What the suite fixes for this cell."""
+    keys = ("delta", "noise", "mode", "test_records", "train_records")
+    wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
     wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
     if cell.queries is not None:
         wanted["queries"] = suite.queries
@@ -113,25 +103,23 @@ def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
 
 
 def _plugins(contents: Contents) -> Iterable[tuple[str, str]]:
-    """Results whose mechanism is not the file that was sent."""
-    sent = contents.plugin_hash
+    """Results whose mechanism is not the submitted file."""
+    submitted = contents.plugin_hash
     named = contents.card.mechanism if contents.card else ""
-    if named and sent is None:
+    if named and submitted is None:
         yield "submission.yaml", f"mechanism names {named}, which is not there; send the file or drop the key."
         return
     for name, result in contents.results.items():
-        if sent is None and result.cell.plugin is not None:
-            yield (
-                name,
-                "it was made with a mechanism's file, which is not here; send that file and name it in the card.",
-            )
-        elif result.cell.plugin != sent:
-            made = "without a plugin file" if result.cell.plugin is None else "with another version of it"
-            yield name, f"it was made {made}, not with the {named} that was sent; run it again with that file."
+        plugin = result.cell.plugin
+        if submitted is None and plugin is not None:
+            yield name, "it was made with a mechanism's file that is not here; send the file and name it in the card."
+        elif plugin != submitted:
+            made = "without a plugin file" if plugin is None else "with another version of it"
+            yield name, f"it was made {made}, not with the submitted {named}; run it again with that file."
 
 
 def _options(results: Iterable[Result]) -> list[str]:
-    """A row has one mechanism and one set of options on a task: nobody chooses them for each seed or epsilon."""
+    """Rows with several mechanisms or sets of options on a task: they must not be chosen for each seed or epsilon."""
     found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for result in results:
         cell = result.cell
@@ -146,42 +134,34 @@ def _options(results: Iterable[Result]) -> list[str]:
     ]
 
 
-def by_row(results: Iterable[Result]) -> dict[Key, list[Result]]:
-    """(model, row, task, epsilon) -> its results, by seed."""
-    rows: dict[Key, list[Result]] = defaultdict(list)
-    for result in results:
+def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | None = None) -> Finding:
+    """At least `SEEDS` seeds, the same in every row, each with noise of its own.
+
+    So that nobody chooses seeds: all of the suite's, and others only where the reference baselines have them.
+    """
+    rows: dict[tuple[str, str, str, float], list[Result]] = defaultdict(list)
+    for result in contents.results.values():
         cell = result.cell
         rows[cell.model, cell.label, cell.task, cell.epsilon].append(result)
-    return {key: sorted(rows[key], key=lambda one: one.cell.seed) for key in sorted(rows)}
-
-
-def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | None = None) -> Finding:
-    """At least `SEEDS` seeds, the same everywhere, each with noise of its own, and nobody chooses them.
-
-    All seeds of the suite are there, and further ones only where the reference baselines of the scale have them.
-    """
-    rows = by_row(contents.results.values())
-    if not rows:
-        return not_checked("seeds", "there is no result")
     problems = []
     everywhere = {result.cell.seed for result in contents.results.values()}
-    for (model, label, task, epsilon), results in rows.items():
+    for (model, label, task, epsilon), results in sorted(rows.items(), key=lambda item: item[0]):
         where = f"{label} on {task} at epsilon {epsilon:g} ({model})"
-        seeds = [result.cell.seed for result in results]
-        if len(set(seeds)) < len(seeds):
+        seeds = {result.cell.seed for result in results}
+        if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
-        if len(set(seeds)) < SEEDS:
-            problems.append(f"{where} has {len(set(seeds))} seeds; at least {SEEDS} are needed, so run more.")
-        elif lacking := everywhere - set(seeds):
+        if len(seeds) < SEEDS:
+            problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more.")
+        elif lacking := everywhere - seeds:
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
-                f"{where} released the same for all {len(seeds)} seeds, although it has noise; say in the card why that"
-                " can be, or run it with noise that depends on the seed."
+                f"{where} released the same for all {len(results)} seeds, although it has noise; say in the card why,"
+                " or run it with noise that depends on the seed."
             )
     if suite is not None and (left_out := set(suite.seeds) - everywhere):
         problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
-    problems += _ends_without(contents, reference, everywhere)
+    problems += _without_baselines(contents, reference, everywhere)
     return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
 
 
@@ -198,16 +178,13 @@ def _same_noise(results: Sequence[Result]) -> bool:
     return len(seen) == 1
 
 
-def _ends_without(contents: Contents, reference: Sequence[Result], seeds: set[int]) -> list[str]:
+def _without_baselines(contents: Contents, reference: Sequence[Result], seeds: set[int]) -> Iterable[str]:
+    """Reference baselines that have no result of record for some of these seeds."""
     there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in reference}
-    pairs = dict.fromkeys((one.cell.model, one.cell.task) for one in contents.results.values())
-    problems = []
-    for model, task in pairs:
-        for end in (ZERO_SHOT, REAL_DATA):
-            lacking = {seed for seed in seeds if (model, task, end, seed) not in there}
-            if lacking:
-                problems.append(
-                    f"{end} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"
+    for model, task in dict.fromkeys((one.cell.model, one.cell.task) for one in contents.results.values()):
+        for baseline in ENDS:
+            if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
+                yield (
+                    f"{baseline} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"
                     " of the suite, and further ones only where the reference baselines have them."
                 )
-    return problems

@@ -1,7 +1,7 @@
-"""A process of its own for code that was sent: `python -m dpicl.leaderboards.gate.worker JOB ANSWER`, two JSON files.
+"""A process of its own for submitted code: `python -m dpicl.leaderboards.gate.worker JOB ANSWER`, two JSON files.
 
-Jobs: "events" (what a mechanism says that each run charges) and "rerun" (cells, run again). The gate starts it with
-an empty environment and a time limit (dpicl.leaderboards.gate.code). It is no sandbox: it can read what its user can.
+Jobs: "events" (what a mechanism declares that each run charges) and "rerun" (cells, run again). The gate starts it with
+an empty environment and a time limit (dpicl.leaderboards.gate.code). It is no sandbox: it reads what its user can.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def _rerun(job: Job) -> list[str]:
     from dpicl.harness.run.pipeline import run_cell  # loads torch, which the other job does without
     from dpicl.harness.run.workbench import Workbench
 
-    mechanisms = load_mechanisms(Path(plugin) for plugin in job["plugins"])
-    bench = Workbench(mechanisms)
+    bench = Workbench(load_mechanisms(Path(plugin) for plugin in job["plugins"]))
     suite = SuiteReference.model_validate(job["suite"])
     store = Store(Path(job["results"]), suite.name)
     store.prepare()

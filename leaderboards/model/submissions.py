@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.comparability import BASELINES
@@ -19,18 +22,21 @@ class Reproduction:
     """One cell of a submission that somebody else ran again. reported, reproduced: main metric, in [0, 1].
 
     identical: whether the same texts were released as well. by, created, commit: who, when, and with which code.
+    reproduced.json is read with these types (dpicl.leaderboards.gate.card).
     """
 
-    cell_id: str
-    task: str
-    epsilon: float
-    seed: int
-    reported: float
-    reproduced: float
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    cell_id: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
+    task: Annotated[str, Field(max_length=2000)]
+    epsilon: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    seed: Annotated[int, Field(ge=0)]
+    reported: Annotated[float, Field(ge=0, le=1)]
+    reproduced: Annotated[float, Field(ge=0, le=1)]
     identical: bool
-    by: str
-    created: str
-    commit: str | None
+    by: Annotated[str, Field(max_length=200, pattern=r"\S")]
+    created: Annotated[str, Field(max_length=40)]
+    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,40}$")] | None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from dpicl.leaderboards.gate import known_suites, load_submissions
+from dpicl.leaderboards.gate.examination import known_suites, load_submissions
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.render.as_json import board_json

@@ -23,8 +23,7 @@ from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Changes, changed, load_suite
 from dpicl.harness.run.workbench import Workbench
-from dpicl.leaderboards.gate import Request, examine, known_suites, read_contents
-from dpicl.leaderboards.gate.examination import Examination
+from dpicl.leaderboards.gate.examination import Examination, Request, examine, known_suites, read_contents
 
 EXAMPLE = Path(__file__).parents[3] / "leaderboards" / "submissions" / "example" / "vote" / "vote.py"
 SUITE = """\

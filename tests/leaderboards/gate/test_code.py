@@ -1,4 +1,4 @@
-"""Code that was sent runs only when asked, in a process of its own, without the environment and for a limited time."""
+"""Submitted code runs only on request, in a process of its own, without the environment and for a limited time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from dpicl.harness.run import manifest
 from dpicl.harness.run.results import from_text
-from dpicl.leaderboards.gate import read_contents
 from dpicl.leaderboards.gate.code import conformance_check, events_check, run_apart
+from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.rerun import SLACK, compared, sample
 from tests.leaderboards.gate.conftest import World, edited, move_cell, short_ledger
 
@@ -19,7 +19,7 @@ from tests.leaderboards.gate.conftest import World, edited, move_cell, short_led
 def test_ledgers_are_what_the_mechanism_declares(world: World):
     found = events_check(read_contents(world.folder), run_code=True)
     assert found.status == "ok"
-    assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the code that was sent")
+    assert found.why.startswith("5 ledgers are what the mechanism declares; this trusts the submitted code")
 
 
 def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(world: World):
@@ -31,7 +31,7 @@ def test_a_ledger_that_is_short_and_consistent_is_found_by_the_declared_events(w
     assert "(and 4 more): its ledger" in found.why
 
 
-def test_code_that_was_sent_does_not_run_unless_asked(world: World):
+def test_submitted_code_does_not_run_without_the_flag(world: World):
     contents = read_contents(world.folder)
     for check in (events_check, conformance_check):
         found = check(contents, run_code=False)

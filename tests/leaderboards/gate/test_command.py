@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dpicl.harness.run import manifest
-from dpicl.leaderboards.gate import load_submissions
+from dpicl.leaderboards.gate.examination import load_submissions
 from tests.leaderboards.gate.conftest import World
 
 HOSTILE = "<script>alert(1)</script> | `x` \u202e @somebody"

@@ -12,12 +12,12 @@ import pytest
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.results import to_text
 from dpicl.harness.run.store import Store
-from dpicl.leaderboards.gate import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate import rerun as rerun_module
 from dpicl.leaderboards.gate.code import conformance_check
+from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
 from dpicl.leaderboards.gate.paid import missing_texts
-from dpicl.leaderboards.gate.rerun import Again, sample
+from dpicl.leaderboards.gate.rerun import RerunCell, sample
 from tests.leaderboards.gate.conftest import World, moved
 
 RESULTS = Path(__file__).parents[3] / "results"
@@ -103,7 +103,7 @@ def test_what_a_rerun_wrote_is_accounted_for_again_here(
             world_of_one = World(world.suite, world.results, folder)
             world_of_one.edit(lambda data: data["privacy"].update(ledger=[], event={"event": "none"}), [path])
         if broken == "texts":
-            monkeypatch.setattr(rerun_module, "compared", lambda one, two: Again(one, two, True, True, ""))
+            monkeypatch.setattr(rerun_module, "compared", lambda one, two: RerunCell(one, two, True, True, ""))
             World(world.suite, world.results, folder).edit(lambda data: data.update(released=[]), [path])
         return [str(path)]
 

@@ -14,7 +14,7 @@ import pytest
 from dpicl.harness.data.task import Task
 from dpicl.harness.privacy.events import from_json
 from dpicl.harness.run.results import from_text
-from dpicl.leaderboards.gate import ROOT, find_submissions, load_submissions
+from dpicl.leaderboards.gate.examination import ROOT, find_submissions, load_submissions
 from dpicl.leaderboards.gate.history import find_base
 from dpicl.leaderboards.gate.ledgers import account
 from tests.leaderboards.gate.conftest import World, edited, git, move_cell, moved, short_ledger
@@ -209,11 +209,11 @@ BROKEN = {
         "suite",
         "Version 1 of suite tiny is retired",
     ),
-    "another file": (wrote("vote.py", "\n# one more line\n", "a"), "suite", r"not with the vote\.py that was sent"),
-    "not sent": (_not_sent, "suite", "which is not here"),
+    "another file": (wrote("vote.py", "\n# one more line\n", "a"), "suite", r"not with the submitted vote\.py"),
+    "not sent": (_not_sent, "suite", "that is not here"),
     "own delta": (moved(delta=1e-4), "suite", "its delta is not"),
     "other epsilon": (moved(epsilon=3.0), "suite", "epsilon 3 is not in the suite"),
-    "an end": (moved(True, label="zero_shot"), "suite", "end of the scale"),
+    "a baseline": (moved(True, label="zero_shot"), "suite", "is a reference baseline"),
     "options by seed": (moved(True, options=lambda cell: {**cell.options, "slots": 9}), "suite", "2 sets of options"),
     "future": (edited(first=True, created="2999-01-01T00:00:00+00:00"), "consistency", "in the future"),
     "uncommitted": (edited("manifest", dirty=True), "consistency", "uncommitted"),
@@ -353,7 +353,7 @@ def test_data_is_checked_without_running_what_was_sent(world: World, dpicl):
     (world.folder / "vote.py").write_text(f"open({str(marker)!r}, 'w').write('x')\n")
     answer = dpicl("submit", world.folder, "--suite", world.suite, "--results", world.results)
     assert answer.code == 1
-    assert "not with the vote.py that was sent" in answer.out
+    assert "not with the submitted vote.py" in answer.out
     assert not marker.exists()
 
 

@@ -105,7 +105,7 @@ def test_retired_results_of_record_never_change_disappear_or_come(committed: Wor
     base = find_base(committed.results, None)
 
     def check():
-        from dpicl.leaderboards.gate import known_suites
+        from dpicl.leaderboards.gate.examination import known_suites
 
         return retired_records_check(committed.results, base, known_suites([committed.suite]))
 
@@ -125,7 +125,7 @@ def test_retired_results_of_record_never_change_disappear_or_come(committed: Wor
 
 
 def test_a_link_or_folder_among_the_results_of_record_is_not_followed(committed: World):
-    from dpicl.leaderboards.gate import known_suites
+    from dpicl.leaderboards.gate.examination import known_suites
 
     base = find_base(committed.results, None)
     retire(committed)

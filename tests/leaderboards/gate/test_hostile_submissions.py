@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.core.errors import PluginError
-from dpicl.leaderboards.gate import code, read_contents
+from dpicl.leaderboards.gate import code
 from dpicl.leaderboards.gate.code import events_check
+from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import LARGEST_FILE, MOST_FILES
 from dpicl.leaderboards.gate.rerun import rerun
@@ -227,7 +228,7 @@ ANSWERS = [
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=range(len(ANSWERS)))
 def test_whatever_the_process_of_sent_code_answers_is_a_finding(world: World, monkeypatch, answer: bytes):
-    """That process ran what was sent: it may write anything to its answer and to its output."""
+    """That process ran submitted code: it may write anything to its answer and to its output."""
 
     def answered(words, folder, *more):
         (folder / "answer.json").write_bytes(answer)

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from dpicl.harness.cli.output import plain
-from dpicl.leaderboards.gate import Request, examine, known_suites, load_submissions, read_contents
+from dpicl.leaderboards.gate.examination import Request, examine, known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.references import load_reference
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
 from dpicl.leaderboards.model.board import build_board

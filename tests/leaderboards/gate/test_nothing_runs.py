@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.leaderboards.gate import load_submissions, read_contents
+from dpicl.leaderboards.gate.examination import load_submissions, read_contents
 from dpicl.leaderboards.gate.folder import repository_mark
 from tests.attacks_on_git import MISSING, arm, new_repository, plain_git
 from tests.leaderboards.gate.conftest import World
@@ -51,7 +51,7 @@ def hidden(world: World, marker: Path, place: str = "results/x") -> Path:
 
 
 def dot_git_file(world: World, marker: Path) -> Path:
-    """`.git` as a file that names a repository elsewhere in what was sent."""
+    """`.git` as a file that names a repository elsewhere in the submission."""
     hidden(world, marker)
     (world.folder / ".git").write_text("gitdir: results/x\n")
     return world.folder
