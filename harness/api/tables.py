@@ -23,7 +23,7 @@ _IMPOSSIBLE = 1e-6
 
 
 @dataclass(frozen=True)
-class Rows(Generic[Item]):
+class ResultTable(Generic[Item]):
     """A sequence that is shown as a table: by rich on a terminal, as HTML in a notebook, as a data frame by request.
 
     notes: sentences below the table.
@@ -73,7 +73,7 @@ class Rows(Generic[Item]):
         return f"{frame.to_html(index=False, escape=True)}{notes}"
 
 
-class Results(Rows[Result]):
+class Results(ResultTable[Result]):
     """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
 
     def row(self, item: Result) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Results(Rows[Result]):
         }
 
 
-class Findings(Rows[CheckFinding]):
+class Findings(ResultTable[CheckFinding]):
     """What the checks of the conformance kit saw. ok: whether none of them failed."""
 
     @property
@@ -108,7 +108,7 @@ class Findings(Rows[CheckFinding]):
         return {"check": item.check, "status": item.status, "task": item.task, "seen": item.why}
 
 
-class Audits(Rows[AttackResult]):
+class Audits(ResultTable[AttackResult]):
     """Audits, one for each target epsilon. ok: whether none of them shows that a mechanism does not do what it says."""
 
     @property

@@ -34,7 +34,7 @@ _KINDS: tuple[Callable[[Cell], Hashable], ...] = (
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CostEstimate:
     """tokens: read by the model. seconds: None when nothing of this model has run on this machine yet."""
 
     tokens: int
@@ -58,7 +58,7 @@ class Costs:
                 table[kind(result.cell)].append(spent)
             self._read[result.cell.model].append((spent, self.tokens(result.cell)))
 
-    def estimates(self, cells: Iterable[Cell]) -> dict[str, Estimate]:
+    def estimates(self, cells: Iterable[Cell]) -> dict[str, CostEstimate]:
         """Cell id -> what it will cost in one process, done in this order.
 
         Cells of an answer mechanism that ask the model the same (other epsilons, other noise) read its answers once.
@@ -95,14 +95,14 @@ class Costs:
         key = (cell.model, cell.task, cell.source, cell.test_records, cell.train_records, cell.noise)
         return (*key, *(cell.options.get(name) for name in shared), cell.seed if sampling is None else sampling)
 
-    def _estimate(self, cell: Cell, tokens: int) -> Estimate:
+    def _estimate(self, cell: Cell, tokens: int) -> CostEstimate:
         for table, kind in zip(self._seconds, _KINDS, strict=True):
             if found := table.get(kind(cell)):
-                return Estimate(tokens, fmean(found))
+                return CostEstimate(tokens, fmean(found))
         read = self._read.get(cell.model)
         if not read:
-            return Estimate(tokens, None)
-        return Estimate(tokens, tokens * sum(seconds for seconds, _ in read) / sum(number for _, number in read))
+            return CostEstimate(tokens, None)
+        return CostEstimate(tokens, tokens * sum(seconds for seconds, _ in read) / sum(number for _, number in read))
 
     def tokens(self, cell: Cell) -> int:
         """Tokens that the release and the evaluation read, to within a factor of a few.

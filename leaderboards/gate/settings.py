@@ -19,7 +19,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
-from dpicl.leaderboards.model.comparability import ENDS
+from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.text import names_text, seeds_text
 
 #: Fewest seeds of a row at one epsilon on one task.
@@ -74,7 +74,7 @@ def _misfit(result: Result, suite: Suite) -> str:
         )
     if named.hash != suite.hash:
         return f"its suite's settings are not those of {suite.name}, version {suite.version}; run the shipped suite."
-    if cell.mechanism in ENDS or cell.label in ENDS:
+    if cell.mechanism in BASELINES or cell.label in BASELINES:
         return f"{cell.label} is a reference baseline, which all rows share; remove it."
     if not _LABEL.fullmatch(cell.label):
         return "its row's label is not made of letters, digits and _ . + = -; give it another."
@@ -182,7 +182,7 @@ def _without_baselines(contents: Contents, reference: Sequence[Result], seeds: s
     """Reference baselines that have no result of record for some of these seeds."""
     there = {(one.cell.model, one.cell.task, one.cell.mechanism, one.cell.seed) for one in reference}
     for model, task in dict.fromkeys((one.cell.model, one.cell.task) for one in contents.results.values()):
-        for baseline in ENDS:
+        for baseline in BASELINES:
             if lacking := {seed for seed in seeds if (model, task, baseline, seed) not in there}:
                 yield (
                     f"{baseline} on {task} ({model}) has no result of record for seed {seeds_text(lacking)}; use seeds"

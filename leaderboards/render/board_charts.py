@@ -23,8 +23,8 @@ from dpicl.leaderboards.render.charts import (
     QUIET,
     WIDTH,
     Chart,
+    ChartPoint,
     Epsilons,
-    Point,
     Reference,
     Series,
     cut,
@@ -92,7 +92,7 @@ def printed(tables: Sequence[tuple[str, TaskTable]]) -> Chart:
 def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], title: str) -> Markup:
     """AUC of one attack against ε: (label, result) pairs that all have an AUC; those of the baselines are lines."""
     references: dict[Reference, None] = {}
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[ChartPoint]] = {}
     for label, one in sorted(results, key=lambda pair: (pair[0], pair[1].subject.epsilon)):
         found, epsilon = one.measures[AUC], one.subject.epsilon
         if name := _BASELINES.get(one.subject.mechanism):
@@ -101,7 +101,7 @@ def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], 
             continue
         words = f"{label} at ε = {epsilon_text(epsilon)}, {one.access} {one.attack}: AUC {found.value:.3f}"
         words += "" if found.low is None or found.high is None else f" [{found.low:.3f}, {found.high:.3f}]"
-        point = Point(epsilon, found.value, found.low, found.high, words, one.access != "white-box", joined=False)
+        point = ChartPoint(epsilon, found.value, found.low, found.high, words, one.access != "white-box", joined=False)
         points.setdefault(label, []).append(point)
     chart = _one_task(title, "AUC", [(styles[label], own) for label, own in points.items()], list(references))
     (axes,) = chart.axes
@@ -112,11 +112,11 @@ def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], 
 
 
 def _series(table: TaskTable, styles: Mapping[str, int]) -> Series:
-    points: dict[str, list[Point]] = {}
+    points: dict[str, list[ChartPoint]] = {}
     for row in sorted(table.rows, key=lambda row: (row.label, row.epsilon)):
         words = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
         if row.epsilon > 0:
-            points.setdefault(row.label, []).append(Point(row.epsilon, row.score, row.low, row.high, words))
+            points.setdefault(row.label, []).append(ChartPoint(row.epsilon, row.score, row.low, row.high, words))
     return [(styles[label], own) for label, own in points.items()]
 
 
@@ -169,9 +169,11 @@ def track_plot(tracks: Sequence[Track], styles: Mapping[str, int], title: str) -
     return chart.markup()
 
 
-def _at_release(track: Track, point: Release) -> Point:
+def _at_release(track: Track, point: Release) -> ChartPoint:
     words, broken = track_words(track, point), bool(point.broken)
-    return Point(point.release.number, point.score, point.low, point.high, words, broken, not broken, step_sign(point))
+    return ChartPoint(
+        point.release.number, point.score, point.low, point.high, words, broken, not broken, step_sign(point)
+    )
 
 
 def track_words(track: Track, point: Release) -> str:
@@ -218,7 +220,7 @@ def three_epsilons(table: TaskTable) -> Markup | None:
     return chart.markup()
 
 
-def attack_points(label: str, results: Iterable[AttackResult]) -> list[tuple[str, Point]]:
+def attack_points(label: str, results: Iterable[AttackResult]) -> list[tuple[str, ChartPoint]]:
     """(label, point) for those attacks that give a bound."""
     return [
         _bound(label, one, one.subject.task, one.bound.epsilon, one.bound.confidence, one.privacy.epsilon_proved)
@@ -227,7 +229,7 @@ def attack_points(label: str, results: Iterable[AttackResult]) -> list[tuple[str
     ]
 
 
-def row_points(rows: Iterable[Row]) -> Iterator[tuple[str, Point]]:
+def row_points(rows: Iterable[Row]) -> Iterator[tuple[str, ChartPoint]]:
     """(label, point) for every bound on these rows; other people's stand at the row's proved ε."""
     for row in rows:
         yield from attack_points(row.label, row.audit.attacks)
@@ -238,14 +240,14 @@ def row_points(rows: Iterable[Row]) -> Iterator[tuple[str, Point]]:
 
 def _bound(
     label: str, one: AttackResult | External, task: str, audited: float, confidence: float, proved: float, by: str = ""
-) -> tuple[str, Point]:
+) -> tuple[str, ChartPoint]:
     words = f"{label} on {task}, {one.access} {one.attack}{by}, {confidence_text(confidence)}:"
     words += f" audited ε {bound_text(audited)}, proved ε {epsilon_text(proved)}"
-    return label, Point(proved, audited, None, None, words, hollow=one.access != "white-box")
+    return label, ChartPoint(proved, audited, None, None, words, hollow=one.access != "white-box")
 
 
 @on_page
-def audited_proved(points: Sequence[tuple[str, Point]], styles: Mapping[str, int]) -> Markup | None:
+def audited_proved(points: Sequence[tuple[str, ChartPoint]], styles: Mapping[str, int]) -> Markup | None:
     """Audited against proved ε, white-box filled, black-box hollow; above the diagonal a bound refutes a proof.
 
     None without a point.

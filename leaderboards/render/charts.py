@@ -64,7 +64,7 @@ in_print = context(["default", {**_BOTH, "font.size": 7, "lines.markersize": 4, 
 
 
 @dataclass(frozen=True)
-class Point:
+class ChartPoint:
     """One marker. at: ε, or the number of a release. low, high: its interval, None without one. words: says it all.
 
     hollow: an outline alone. joined: by a line to the point before it. sign: stands above its interval.
@@ -92,7 +92,7 @@ class Reference:
 
 
 #: The number of its look, and the points, of every line.
-Series = Sequence[tuple[int, Sequence[Point]]]
+Series = Sequence[tuple[int, Sequence[ChartPoint]]]
 
 
 class Chart(Figure):

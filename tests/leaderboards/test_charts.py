@@ -28,7 +28,7 @@ from dpicl.leaderboards.render.board_charts import (
     three_epsilons,
     track_plot,
 )
-from dpicl.leaderboards.render.charts import Epsilons, Point, in_print, key
+from dpicl.leaderboards.render.charts import ChartPoint, Epsilons, in_print, key
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import history
@@ -60,7 +60,7 @@ def attacked(result, audit):
 
 
 def bounds(*pairs, label="tang", white_box=True):
-    points = [(label, Point(*pair, None, None, f"{label}: {pair[1]}", hollow=not white_box)) for pair in pairs]
+    points = [(label, ChartPoint(*pair, None, None, f"{label}: {pair[1]}", hollow=not white_box)) for pair in pairs]
     return audited_proved(points, STYLES)
 
 
@@ -184,7 +184,7 @@ def test_an_axis_of_bounds_rises_and_its_ticks_are_round(numbers):
 
 def test_refuting_bounds_stand_above_the_diagonal_and_no_marker_hides_another():
     pairs = [(1.0, audited) for audited in (0.0, 0.0, 0.0, 0.97, 0.97, 1.2, 1.2)] + [(8.0, 2.0)]
-    markup = audited_proved([("tang", Point(*pair, None, None, f"{i}")) for i, pair in enumerate(pairs)], STYLES)
+    markup = audited_proved([("tang", ChartPoint(*pair, None, None, f"{i}")) for i, pair in enumerate(pairs)], STYLES)
     diagonal = next(node for node in tree(markup).iter("path") if node.get("stroke-dasharray"))
     x1, y1, x2, y2 = map(float, re.findall(r"[\d.]+", diagonal.get("d")))
     places = list(marks(markup).values())
