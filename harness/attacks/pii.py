@@ -61,7 +61,7 @@ class Pii(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "json":
-            return f"the records of {task.name} are no texts that a mechanism could write; use the task enron"
+            return f"{task.name} does not ask for new texts; use the task enron"
         if isinstance(mechanism, AnswerMechanism):
             return mechanism.skip(free_text(task, self.room))
         return cannot_answer(mechanism, task)
