@@ -137,7 +137,7 @@ def failure(result: AttackResult) -> str | None:
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
         return f"it is refuted at {bound.confidence:.0%} confidence"
     if noise_p is not None and noise_p < _IMPOSSIBLE:
-        return f"the noise drawn does not have the distribution that its noisy releases declare (p = {noise_p:.1g})"
+        return f"the noise that was drawn is not of the distribution that its releases declare (p = {noise_p:.1g})"
     return None
 
 
