@@ -4,7 +4,7 @@
 For every query:
 
 1. public: zero-shot answers to the query are the candidates; the mean of their embeddings is the centre;
-2. sample records and sample them into M slots; every slot writes an answer, which is embedded (length 1);
+2. sample records and assign them to M slots; every slot writes an answer, which is embedded (length 1);
 3. embeddings are centred, clipped to radius r and summed over slots; + N(0, (2 r sigma)^2) on every coordinate;
 4. the answer is the candidate nearest to centre + noisy sum / M.
 

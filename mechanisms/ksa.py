@@ -4,7 +4,7 @@ for Large Language Models", ICLR 2024 (arXiv 2305.01639).
 For every query:
 
 1. public: the words of the query, stopwords left out, are the list that words are suggested from;
-2. sample records and sample them into M slots; every slot writes an answer;
+2. sample records and assign them to M slots; every slot writes an answer;
 3. for each word of the list: how many of the M answers hold it;
 4. the k words with the largest counts under Gumbel noise of temperature tau, in order;
 5. the model answers the query, in public, with these words as suggestions.
