@@ -1,9 +1,9 @@
 """The ledger: every event that a run really caused, and the only source of the epsilon on the board.
 
-A charge is made before the noise is drawn. At a finite epsilon nothing is admitted but what was declared and calibrated
-(the allowance), by counting: what a mechanism charges may follow from what it read and released, and the cost of events
-that are chosen so has no theorem here. For the same reason a run inside its allowance costs the whole allowance in the
-end (`settle`): that is what is proved for it, and what is published tells nothing else.
+A charge is made before the noise is drawn. At a finite epsilon the ledger admits only what was declared and calibrated
+(the allowance), by counting events: what a mechanism charges may depend on what it read and released, and there is no
+theorem here for events that are chosen adaptively. For the same reason a run inside its allowance costs the whole
+allowance in the end (`settle`): that is what is proved for it, and what is published shows nothing else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpicl.harness.core.errors import BudgetExceeded
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
 
-#: The note of a charge that is not called anything else.
+#: The note of a charge that has no other.
 SAMPLED = "Poisson sample"
 
 

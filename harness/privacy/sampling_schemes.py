@@ -1,4 +1,4 @@
-"""How private records reach the prompts that answer queries: three sampling schemes, each with its event.
+"""How private records reach the prompts that answer queries: three sampling schemes, each with its privacy event.
 
 | partition | the records of a slot | Q answers cost |
 |---|---|---|
