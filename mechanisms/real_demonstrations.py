@@ -1,4 +1,4 @@
-"""The upper end of the scale: real private records as demonstrations, shown as they are. epsilon = infinity.
+"""The non-private reference baseline: real private records as demonstrations, unchanged. epsilon = infinity.
 
 On a JSON task, where released texts themselves are scored, the model writes each of them after fresh private records,
 by sampling at temperature 1.
@@ -44,9 +44,8 @@ class RealDemonstrations(DemonstrationMechanism):
             if not candidates:
                 raise DataError(f"There are too few records of '{label}' for {len(context.shots)} demonstrations.")
             record = candidates[int(generator.integers(len(candidates)))]
-            chosen.append(
-                Demonstration(text=record.text, label=record.label, tokens=len(context.model.encode(record.text)))
-            )
+            tokens = len(context.model.encode(record.text))
+            chosen.append(Demonstration(record.text, record.label, tokens=tokens))
         return chosen
 
 

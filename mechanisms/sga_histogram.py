@@ -1,4 +1,4 @@
-"""A histogram over public answers: as Joo et al., arXiv 2509.10932 (mechanisms/sga.py), without noise in the space of
+"""A histogram over public answers: as Joo et al., arXiv 2509.10932 (mechanisms/sga.py), but no noise is added to
 embeddings.
 
 For every query:

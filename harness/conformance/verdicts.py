@@ -1,4 +1,4 @@
-"""What a check says of a mechanism."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FALSE_ALARM = 1e-4
 
 @dataclass(frozen=True)
 class Verdict:
-    """why: one sentence. Failed: what was seen and what to do. Passed: what was looked at. Else: why there is
-    nothing to look at."""
+    """why: one sentence. Failed: what was seen and what to do. Passed: what was checked. Else: why there is nothing to
+    check."""
 
     status: Status
     why: str
@@ -27,7 +27,7 @@ def passed(why: str) -> Verdict:
 
 
 def failed(why: str) -> Verdict:
-    """why: may quote what a mechanism said; what a terminal would not print is escaped."""
+    """why: may quote a mechanism's output; what a terminal would not print is escaped."""
     return Verdict("failed", printable(why))
 
 

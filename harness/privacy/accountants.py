@@ -44,16 +44,6 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, bounded_range
 from dpicl.harness.privacy.fixed_sampling import fixed_replace_one
 from dpicl.harness.privacy.parameters import FULL
 
-__all__ = [
-    "Bounds",
-    "account_subsampled_gaussian",
-    "check_delta",
-    "check_epsilon",
-    "delta_is_valid",
-    "epsilon",
-    "rough_epsilon",
-]
-
 
 def epsilon(event: dp.DpEvent, delta: float) -> Bounds:
     """Proved bounds of the epsilon of an event at this delta; only the upper one may be claimed.
@@ -73,14 +63,9 @@ def rough_epsilon(event: dp.DpEvent, delta: float, cells: int = 1000) -> float:
     return _worst_group(event, check_delta(delta), cells).upper
 
 
-def delta_is_valid(delta: float) -> bool:
-    """True for a delta in (0, 1)."""
-    return isinstance(delta, (int, float)) and 0 < delta < 1
-
-
 def check_delta(delta: float) -> float:
     """The delta, or a UsageError when it is not in (0, 1)."""
-    if not delta_is_valid(delta):
+    if not isinstance(delta, (int, float)) or not 0 < delta < 1:
         raise UsageError(f"delta must lie strictly between 0 and 1, not {delta}; 1e-5 is the usual choice.")
     return float(delta)
 

@@ -1,4 +1,4 @@
-"""`budget` and `ledger`: what a run costs is what was promised, and whatever is released is paid for."""
+"""`budget` and `ledger`: a run costs what was declared, and every release is charged."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def budget(evidence: CheckEvidence) -> Verdict:
 
 
 def ledger(evidence: CheckEvidence) -> Verdict:
-    """A mechanism that costs nothing does nothing. (A release needs a permit, and a permit a charged sample.)"""
+    """A mechanism that costs nothing releases nothing. (A release needs a permit, and a permit a charged sample.)"""
     bench = evidence.bench
     if bench.unbounded:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
@@ -49,18 +49,17 @@ def ledger(evidence: CheckEvidence) -> Verdict:
     )
 
 
-def claimed_rhos(event: dp.DpEvent) -> list[tuple[str, float, int]]:
-    """(kind of noisy release or 'any', zCDP rho, count) of every leaf of a spent event; rho is infinite without
-    noise."""
-    found = []
-    for leaf, count in flatten(event).items():
-        match leaf:
+def charged_rho(event: dp.DpEvent) -> float:
+    """The zCDP rho of a spent event, all its components together; infinite without noise."""
+    total = 0.0
+    for component, count in flatten(event).items():
+        match component:
             case dp.GaussianDpEvent():
-                found.append(("gaussian", 1 / (2 * leaf.noise_multiplier**2), count))
+                total += count / (2 * component.noise_multiplier**2)
             case BoundedRangeDpEvent():
-                found.append(("choice", leaf.epsilon**2 / 8, count))
+                total += count * component.epsilon**2 / 8
             case dp.ZCDpEvent(xi=0.0):
-                found.append(("any", leaf.rho, count))
+                total += count * component.rho
             case dp.NonPrivateDpEvent():
-                found.append(("any", math.inf, count))
-    return found
+                total = math.inf
+    return total
