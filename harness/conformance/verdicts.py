@@ -28,14 +28,14 @@ def passed(why: str) -> Verdict:
 
 def failed(why: str) -> Verdict:
     """why: may quote a mechanism's output; what a terminal would not print is escaped."""
-    return Verdict("failed", printable(why))
+    return Verdict("failed", one_line(why))
 
 
 def not_applicable(why: str) -> Verdict:
     return Verdict("not applicable", why)
 
 
-def printable(text: str) -> str:
+def one_line(text: str) -> str:
     """One line of characters that every terminal prints."""
     line = " ".join(text.split())
     return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
@@ -44,7 +44,7 @@ def printable(text: str) -> str:
 def raised(error: BaseException) -> str:
     """'ValueError: what it says', shortened; also of an error that cannot be written out."""
     try:
-        said = printable(str(error))[:200]
+        said = one_line(str(error))[:200]
     except BaseException:  # its own __str__ fails
         said = "and its message cannot be read"
     return f"{type(error).__name__}: {said}".rstrip(": ") + instead_of(error)

@@ -160,7 +160,11 @@ def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
         pld = sampled_composites.composed_epsilon(counted, delta, steps)
     if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(component) for component in counted):
         return Bounds(0.0, pld, pld, {"pld": pld})
-    other = _curves_or_parameters(_choices_as_zcdp(counted), delta, cells)
+    as_zcdp: DecomposedEvents = Counter()
+    for component, count in counted.items():
+        choice = isinstance(component, BoundedRangeDpEvent)
+        as_zcdp[bounded_range(component.epsilon) if choice else component] += count
+    other = _curves_or_parameters(as_zcdp, delta, cells)
     if pld > other.upper:
         said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}
         return replace(other, accountants=said)
@@ -172,14 +176,6 @@ def _is_sampled_composite(component: dp.DpEvent) -> bool:
     """True for a Poisson sample, not of one Gaussian, that has a privacy loss distribution."""
     sampled = isinstance(component, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(component)
     return sampled and sampled_composites.has_distribution(component)
-
-
-def _choices_as_zcdp(counted: DecomposedEvents) -> DecomposedEvents:
-    """The components with every bounded-range choice as the zCDP that it implies."""
-    total: DecomposedEvents = Counter()
-    for component, count in counted.items():
-        total[bounded_range(component.epsilon) if isinstance(component, BoundedRangeDpEvent) else component] += count
-    return total
 
 
 def _renyi(event: dp.DpEvent, delta: float) -> Bounds:

@@ -70,5 +70,5 @@ class SamplingScheme:
         return (sample for _ in range(queries))
 
     def _repeated(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
-        """(what one sample releases, how many samples there are)."""
+        """(what one sample releases, number of samples)."""
         return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)

@@ -92,7 +92,7 @@ class TinyTask:
 
 
 class StableCoins:
-    """Coins that every record keeps when another one is added at the end."""
+    """Sampling that every record keeps when another one is added at the end."""
 
     seeded = True
 

@@ -124,7 +124,7 @@ class HashReader:
 def setting(mechanism, texts, *, knob=1.0, seed=0, noise=None, reader=None, task=None, size=None, budget=3):
     """Records with the given texts, assigned to slots for ``budget`` queries and paid for: (samples, context, ledger).
 
-    Coins are those of `StableCoins`: a record that is added at the end changes nobody else's slot.
+    Sampling is that of `StableCoins`: a record that is added at the end changes no other record's slot.
     """
     ledger = Ledger(None, float("inf"))
     records = [Record(text, "") for text in texts]

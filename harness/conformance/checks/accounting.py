@@ -11,7 +11,6 @@ from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.run.releasing import release
 
@@ -21,15 +20,14 @@ def budget(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     fixed = bench.fixed
     target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
-    answers = isinstance(bench.mechanism, AnswerMechanism)
     proved = []
-    for number in (1, len(bench.queries) if answers else len(bench.shots)):
+    for number in (1, len(bench.queries) if bench.answers else len(bench.shots)):
         config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)
-        asked = bench.queries[:number] if answers else None
+        queries = bench.queries[:number] if bench.answers else None
         try:
-            released = release(bench.mechanism, bench.task, bench.model, config, asked)
+            released = release(bench.mechanism, bench.task, bench.model, config, queries)
         except BudgetExceeded as error:
-            what = f"{number} {'queries' if answers else 'shots'}"
+            what = f"{number} {'queries' if bench.answers else 'shots'}"
             return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")
         except PluginError as error:
             return failed(f"The harness refuses its release: {error}")

@@ -14,7 +14,6 @@ from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
-from dpicl.harness.mechanism.bases import AnswerMechanism
 
 
 def post_processing(evidence: CheckEvidence) -> Verdict:
@@ -74,7 +73,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
                 " lists alone."
             )
         labels = tuple(item[0] for item in released)
-        named = bool(bench.task.labels) and not isinstance(bench.mechanism, AnswerMechanism)
+        named = bool(bench.task.labels) and not bench.answers
         if named and labels not in ((), bench.shots):
             return failed(
                 f"Demonstrations have the labels {labels}, and {bench.shots} were requested; use `context.shots` as it"

@@ -13,7 +13,7 @@ from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, 
 def seeds(evidence: CheckEvidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
     bench, plain = evidence.bench, evidence.plain
-    bench.run(Run(records=evidence.other_records, sampling=5))  # which must leave no trace
+    bench.run(Run(records=evidence.other_records, sampling=5))  # it must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
     if not _same(plain, again):
         return failed(
