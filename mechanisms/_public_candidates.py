@@ -1,16 +1,21 @@
-"""What SGA and its histogram variant share: public answers to choose from, and the final prompt that shows some."""
+"""What SGA and its histogram variant share: the model picks, in public, among released public answers."""
 
 from __future__ import annotations
 
 import hashlib
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dpicl.harness.core.errors import unknown
 from dpicl.harness.data.task import Record
-from dpicl.harness.mechanism.bases import AnswerContext, FinalPrompt, Query
+from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Query
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.models.embeddings import check_name
+from dpicl.harness.privacy.private_set import Sample
 from dpicl.mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:
@@ -44,38 +49,65 @@ WORDINGS = {
 
 
 @dataclass(frozen=True)
-class PublicCandidates:
-    """texts: K different public answers to one query, none empty; K may be 0. rows: float64[K, d], their embeddings."""
+class PublicChoice(AnswerMechanism):
+    """Answers with the best of a few public texts; a subclass ranks them (`rank`) and says what its options are."""
 
-    texts: tuple[str, ...]
-    rows: np.ndarray
+    public: str = "in"
+    public_slots: int = 20
+    top: int = 3
+    embedding: str = "embedded"
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_name(self.embedding)
+        check_positive(public_slots=self.public_slots, top=self.top)
+        if self.public not in KINDS:
+            raise unknown("kind of public records", self.public, KINDS)
 
-def public_candidates(
-    query: Query, context: AnswerContext, *, kind: str, slots: int, examples: int, same_slots: bool, embedding: str
-) -> PublicCandidates:
-    """What the model answers from slots of public records, and the answers' embeddings.
+    @abstractmethod
+    def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
+        """Indices of public candidates, the best first, released from the sample.
 
-    The slots are assigned to slots by the query's own public randomness, so every cell of a suite has the same ones.
+        private: float64[M, d], the embedding of each slot's answer (zeros where it is empty). public: float64[K, d].
+        """
 
-    kind: 'in' or 'out', see `Task.public_records`. same_slots: sample them once for all queries, where the private
-    slots
-        are, so that their examples are read once.
-    """
-    records = context.task.public_records(kind)
-    sampling = _public_coins("" if same_slots else query.id)
-    size = min(examples, len(records))
-    assigned = [tuple(records[i] for i in sampling.choice(len(records), size, replace=False)) for _ in range(slots)]
-    texts = tuple(dict.fromkeys(text for text in context.reader.public_texts(query, assigned) if text))
-    return PublicCandidates(texts, context.reader.embed(texts, embedding))
+    def skip(self, task: PublicTask) -> str | None:
+        if task.kind != "generation":
+            return "it aggregates texts; where the answers are few and public, voting is the same with less noise"
+        if self.public == "in" and not task.has_public_part:
+            return "the task has no public records; set the option public: out, or add a public part to its task.yaml"
+        return None
 
+    def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str | FinalPrompt:
+        candidates, reader = self.candidates(query, context), context.reader
+        if not candidates:
+            return ""
+        public = reader.embed(candidates, self.embedding)
+        private = reader.embed(reader.texts(query, sample.slots), self.embedding)
+        ranked = self.rank(private, public, context.knob, sample)
+        return self._choosing(context.task, query, [candidates[at] for at in ranked[: self.top]])
 
-def choosing(task: PublicTask, query: Query, candidates: Sequence[str], kind: str) -> FinalPrompt:
-    """The prompt that asks for the best of the candidates, after one public example."""
-    records = task.public_records(kind)
-    example: Record = records[int(_public_coins(f"example of {query.id}").integers(len(records)))]
-    wording = WORDINGS.get(task.name, WORDINGS["chatdoctor"])
-    return asking(task, query, wording.request(candidates), (example,))
+    def candidates(self, query: Query, context: AnswerContext) -> list[str]:
+        """What the model answers from slots of public records: different texts, none empty, maybe none at all.
+
+        The query's own public randomness assigns records to slots, so every cell of a suite has the same candidates.
+        Where the private slots are the same for all queries, the public ones are too: their examples are read once.
+        """
+        records = context.task.public_records(self.public)
+        randomness = _public_randomness("" if self.scheme.single else query.id)
+        size = min(self.examples_per_slot, len(records))
+        slots = [
+            tuple(records[i] for i in randomness.choice(len(records), size, replace=False))
+            for _ in range(self.public_slots)
+        ]
+        return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
+
+    def _choosing(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
+        """The prompt that asks for the best of the candidates, after one public example."""
+        records = task.public_records(self.public)
+        example: Record = records[int(_public_randomness(f"example of {query.id}").integers(len(records)))]
+        wording = WORDINGS.get(task.name, WORDINGS["chatdoctor"])
+        return asking(task, query, wording.request(candidates), (example,))
 
 
 def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
@@ -85,14 +117,5 @@ def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     return indices
 
 
-def no_text(task: PublicTask, kind: str) -> str | None:
-    """Why there is nothing to choose from, or None."""
-    if task.kind != "generation":
-        return "it aggregates texts; where the answers are few and public, voting is the same with less noise"
-    if kind == "in" and not task.has_public_part:
-        return "the task has no public records; set the option public: out, or add a public part to its task.yaml"
-    return None
-
-
-def _public_coins(name: str) -> np.random.Generator:
+def _public_randomness(name: str) -> np.random.Generator:
     return np.random.default_rng(list(hashlib.sha256(name.encode()).digest()))

@@ -1,5 +1,4 @@
-"""How the reference baselines of the scale write the texts of a JSON task, where the released texts themselves are
-scored."""
+"""How the reference baselines write the texts of a JSON task, where the released texts themselves are scored."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], st
     """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
 
     slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
-    A text has at most the task's `max_gen_toks` tokens, and ends where a released text does.
+    A text has at most the task's `max_gen_toks` tokens, and ends where any released text would (`ReleasedText`).
     """
     task, model = context.task, context.model
     room = int(task.config["generation_kwargs"]["max_gen_toks"])

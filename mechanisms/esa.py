@@ -4,13 +4,13 @@
 For every query:
 
 1. public: zero-shot answers to the query are the candidates; the mean of their embeddings is the centre;
-2. sample records and sample them into M slots; every slot writes an answer, which is embedded (length 1);
+2. sample records and assign them to M slots; every slot writes an answer, which is embedded (length 1);
 3. embeddings are centred, clipped to radius r and summed over slots; + N(0, (2 r sigma)^2) on every coordinate;
 4. the answer is the candidate nearest to centre + noisy sum / M.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose vector is replaced by another one in the ball of radius r: the sum moves by at most 2r in L2. An answer is one
-Gaussian release. An empty text stands at the centre. Unlike the released code, which takes the sensitivity of the sum
+Gaussian release. An empty text counts as the centre. Unlike the released code, which takes the sensitivity of the sum
 to be 1 although the slot's embedding is replaced and not removed (2 for vectors of length 1: what it calls epsilon = 1
 costs 5.3), does not centre, and samples a fixed number of records.
 """

@@ -3,8 +3,8 @@ for Large Language Models", ICLR 2024 (arXiv 2305.01639).
 
 For every query:
 
-1. public: the words of the query, stopwords left out, are the list that words are suggested from;
-2. sample records and sample them into M slots; every slot writes an answer;
+1. public: the words of the query, without stopwords, are the list of possible suggestions;
+2. sample records and assign them to M slots; every slot writes an answer;
 3. for each word of the list: how many of the M answers hold it;
 4. the k words with the largest counts under Gumbel noise of temperature tau, in order;
 5. the model answers the query, in public, with these words as suggestions.
@@ -38,7 +38,7 @@ from dpicl.mechanisms._final_prompts import asking
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
 
-#: How the paper asks, by task; other tasks are asked as the last one.
+#: The paper's request, by task; other tasks use the last one.
 REQUESTS = {
     "samsum": "Summarize the above dialogue",
     "xsum": "Summarize the above document",
@@ -67,9 +67,7 @@ class KSA(AnswerMechanism):
     def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":
             return None
-        return (
-            "it suggests words of a text to be written; where the answers are few and public, voting chooses among them"
-        )
+        return "it suggests words for a text; where the answers are few and public, voting chooses among them"
 
     def release(self, knob: float) -> dp.DpEvent:
         return NoisyTopK(self.words, knob).event

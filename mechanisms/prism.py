@@ -1,7 +1,7 @@
 """PRISM: Bhusal et al., arXiv 2509.13625, algorithm 1. One private example a prompt, the same prompts for a whole
 demonstration, every token drawn from a softmax of averaged, clipped logits.
 
-For every demonstration sample records of its label, one prompt each (s expected); then for every token:
+For every demonstration, sample records of its label, one for each prompt (s expected); then for every token:
 
 1. z = (1/s) * sum over prompts of clip_c(logits), with the constant s; u = clip_c(logits of the public prompt);
 2. draw the token from softmax(((z + u)/2) / tau).
@@ -16,24 +16,20 @@ epsilon it uses a temperature 2 to 3 times higher than it needs.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
+from dpicl.harness.mechanism.bases import Context, Demonstration, Knob, Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
-from dpicl.harness.privacy.events import parallel
 from dpicl.harness.privacy.primitives import BoundedRangeChoice
-from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.reaccounting.published import prism_formula
+from dpicl.mechanisms._label_texts import LabelTexts, per_label
 
 
 @dataclass(frozen=True)
-class Prism(DemonstrationMechanism):
+class Prism(LabelTexts):
     """Options, with the paper's symbols: prompts s (expected), tokens T, clip c."""
 
     name = "prism"
@@ -51,39 +47,18 @@ class Prism(DemonstrationMechanism):
         check_positive(prompts=self.prompts, tokens=self.tokens, clip=self.clip, record_tokens=self.record_tokens)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        text = dp.SelfComposedDpEvent(self._token(knob).event, self.tokens)
-        return parallel(
-            {
-                group: dp.SelfComposedDpEvent(
-                    dp.PoissonSampledDpEvent(sampling_rate(self.prompts, sizes.records[group], group), text), shots
-                )
-                for group, shots in sizes.shots.items()
-            }
-        )
+        return per_label(sizes, self.prompts, self._text(knob), 1)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """sqrt(2 T ln(1/delta)) c/(s tau), whatever the number of (disjoint) demonstrations (section 3.2)."""
-        return math.sqrt(2 * self.tokens * math.log(1 / delta)) * self._token(knob).range_epsilon
+        return prism_formula(self._token(knob).range_epsilon, self.tokens, delta)
 
-    def skip(self, task: PublicTask) -> str | None:
-        if task.kind == "generation":
-            return (
-                "a demonstration is an input with its output here, and the paper releases one text for a public label"
-            )
-        return None
-
-    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return context.for_each_shot(lambda label: self._write(label, private, context))
-
-    def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
+    def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model = context.model
         token = self._token(context.knob)
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         sample = private.poisson_slots(
-            self.prompts,
-            None,
-            partition=private.partition_of(label),
-            releases=dp.SelfComposedDpEvent(token.event, self.tokens),
+            self.prompts, None, partition=private.partition_of(label), releases=self._text(context.knob)
         ).draw()
         public = model.decoder([prompts.public])  # apart, so that no private prompt changes how it is computed
         private_rows = model.decoder([prompts.private(slot) for slot in sample.slots])
@@ -95,6 +70,10 @@ class Prism(DemonstrationMechanism):
             public_row = public_log_probs(public.log_probs, model)[0]
             text.append(token.choose(private_rows.log_probs.numpy(), public_row, sample))
         return text.demonstration(label)
+
+    def _text(self, temperature: float) -> dp.DpEvent:
+        """What one text releases from its sample."""
+        return dp.SelfComposedDpEvent(self._token(temperature).event, self.tokens)
 
     def _token(self, temperature: float) -> BoundedRangeChoice:
         return BoundedRangeChoice(self.clip, self.prompts, temperature)

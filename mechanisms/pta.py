@@ -4,7 +4,7 @@ Differentially Private In-Context Learning Based on Implicit Bayesian Inference"
 For every token of a synthetic demonstration:
 
 1. V_pub = the top-k tokens of the public prompt; with ``top_p`` its head only (PA2);
-2. sample records of the label and sample them into M slots; a slot's records are the examples of its prompt;
+2. sample records of the label and assign them to M slots; a slot's records are the examples of its prompt;
 3. every slot answers with p(v) proportional to p_base(v) * (p(v | private prompt) / p(v | public prompt))^alpha over
    the full vocabulary: tokens that the private examples make more plausible are amplified. p_base conditions on the
    generated text alone (eq. 11); without ``base`` it is constant (PA3). All in log space, normalised per slot;
@@ -20,30 +20,16 @@ it answers with p_base.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
-from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.generation import (
-    PromptWriter,
-    ReleasedText,
-    check_positive,
-    public_log_probs,
-    public_vocabulary,
-)
-from dpicl.harness.privacy import accountants
-from dpicl.harness.privacy.events import parallel
-from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+from dpicl.harness.mechanism.bases import Knob
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.mechanisms._label_texts import NoisyTokens, normalised
 
 
 @dataclass(frozen=True)
-class PTA(DemonstrationMechanism):
+class PTA(NoisyTokens):
     """Options, with the paper's symbols: slots M, examples_per_slot N, tokens T, top_k k, top_p p, alpha."""
 
     name = "pta"
@@ -56,91 +42,28 @@ class PTA(DemonstrationMechanism):
         "ginc": {"slots": 5, "examples_per_slot": 4, "tokens": 10},
     }
 
-    slots: int = 20
-    examples_per_slot: int = 1
-    tokens: int = 50
     top_k: int | None = 10
-    top_p: float | None = None
     alpha: float = 1.0
     base: bool = True
-    record_tokens: int | None = None
-    style: str = "completion"
 
     def __post_init__(self) -> None:
-        check_positive(
-            slots=self.slots,
-            examples_per_slot=self.examples_per_slot,
-            tokens=self.tokens,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            alpha=self.alpha,
-            record_tokens=self.record_tokens,
-        )
+        super().__post_init__()
+        check_positive(alpha=self.alpha)
 
-    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        release = GaussianSum(knob).event
-        expected = self.slots * self.examples_per_slot
-        return parallel(
-            {
-                group: dp.SelfComposedDpEvent(
-                    dp.PoissonSampledDpEvent(sampling_rate(expected, sizes.records[group], group), release),
-                    self.tokens * shots,
-                )
-                for group, shots in sizes.shots.items()
-            }
-        )
+    def public_prompts(self, prompt: list[int]) -> list[list[int]]:
+        return [prompt, []]
 
-    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
-        """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (appendix D)."""
-        return accountants.epsilon(self.events(knob, sizes), delta).estimate
-
-    def skip(self, task: PublicTask) -> str | None:
-        if task.kind == "generation":
-            return (
-                "a demonstration is an input with its output here, and the paper releases one text for a public label"
-            )
-        return None
-
-    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return context.for_each_shot(lambda label: self._write(label, private, context))
-
-    def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
-        model, group = context.model, private.partition_of(label)
-        mechanism = GaussianSum(context.knob)
-        expected = self.slots * self.examples_per_slot
-        sampler = private.poisson_slots(
-            expected, self.slots, partition=group, releases=mechanism.event, times=self.tokens
-        )
-        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
-        public_and_base = model.decoder([prompts.public, []])
-        text = ReleasedText(context.task, model)
-        while not text.ended and len(text.tokens) < self.tokens:
-            if text.tokens:
-                public_and_base.append(text.tokens[-1])
-            public, base = public_log_probs(public_and_base.log_probs, model)
-            if not self.base:
-                base = np.zeros_like(public)
-            allowed = public_vocabulary(public, self.top_k, self.top_p)
-
-            sample = sampler.draw()
-            filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
-            rows = np.tile(self.amplified(public[None], public, base)[:, allowed], (self.slots, 1))
-            if filled:
-                private_rows = model.next_token_log_probs(filled).numpy()
-                rows[: len(filled)] = self.amplified(private_rows, public, base)[:, allowed]
-            text.append(int(allowed[mechanism.choose(rows, sample)]))
-        return text.demonstration(label)
+    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        base = public[1] if self.base else np.zeros_like(public[0])
+        return self.amplified(rows, public[0], base)[:, allowed]
 
     def amplified(self, private: np.ndarray, public: np.ndarray, base: np.ndarray) -> np.ndarray:
         """float64[B, V]: softmax(log p_base + alpha (log p_priv - log p_pub)), each of the B rows on its own (lines
         5-6).
 
-        A token that the public prompt gives probability 0 gets weight 0: it is outside V_pub anyway. A row that is not
-        finite stays so, and counts as 0 in the primitive.
+        A token that the public prompt gives probability 0 gets weight 0: it is outside V_pub anyway.
         """
         with np.errstate(invalid="ignore", over="ignore"):
             possible = np.isfinite(public) & np.isfinite(base)
             ratio = np.subtract(private, public, out=np.full(private.shape, -np.inf), where=possible)
-            logits = np.where(possible, base + self.alpha * ratio, -np.inf)
-            weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-            return weights / weights.sum(axis=-1, keepdims=True)
+            return normalised(np.where(possible, base + self.alpha * ratio, -np.inf))

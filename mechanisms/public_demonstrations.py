@@ -1,8 +1,8 @@
-"""The control that a private method must beat: demonstrations written by the model from the public prompt alone.
+"""The control that a private method must beat: demonstrations that the model writes from the public prompt alone.
 
-Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read, the text of each label is the
-greedy continuation of the instruction and the label. What it gains over zero-shot comes from the format and from what
-the model knows, not from the records; only what a mechanism gains beyond it was learned from private data.
+Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read; the text of each label is the greedy
+continuation of the instruction and the label. Its gain over zero-shot comes from the format and from what the model
+knows; only what a mechanism gains beyond it was learned from private data.
 
 Where a demonstration is an input with its output (generation), they are records of the task's public part.
 """

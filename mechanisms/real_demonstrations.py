@@ -1,4 +1,4 @@
-"""The upper end of the scale: real private records as demonstrations, shown as they are. epsilon = infinity.
+"""The non-private reference baseline: real private records as demonstrations, unchanged. epsilon = infinity.
 
 On a JSON task, where released texts themselves are scored, the model writes each of them after fresh private records,
 by sampling at temperature 1.
@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet
+from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.mechanisms._sampled_texts import sampled_texts
 
 #: Private records in the prompt of each text of a JSON task.
@@ -35,21 +34,17 @@ class RealDemonstrations(DemonstrationMechanism):
         records = private.reveal("real records shown as demonstrations")
         generator = context.streams.stream("real demonstrations")
         if context.task.kind == "json":
-            slots = [_some(records, generator) for _ in context.shots]
+            size = min(EXAMPLES, len(records))
+            chosen = [generator.choice(len(records), size=size, replace=False) for _ in context.shots]
+            slots = [[records[i] for i in slot] for slot in chosen]
             return sampled_texts(context, slots, "texts after real records")
-        chosen: list[Demonstration] = []
+        shown: list[Demonstration] = []
         for label in context.shots:
-            used = {demonstration.text for demonstration in chosen}
+            used = {demonstration.text for demonstration in shown}
             candidates = [r for r in records if (not private.partitioned or r.label == label) and r.text not in used]
             if not candidates:
                 raise DataError(f"There are too few records of '{label}' for {len(context.shots)} demonstrations.")
             record = candidates[int(generator.integers(len(candidates)))]
-            chosen.append(
-                Demonstration(text=record.text, label=record.label, tokens=len(context.model.encode(record.text)))
-            )
-        return chosen
-
-
-def _some(records: list[PrivateRecord], generator: np.random.Generator) -> list[PrivateRecord]:
-    chosen = generator.choice(len(records), size=min(EXAMPLES, len(records)), replace=False)
-    return [records[i] for i in chosen]
+            tokens = len(context.model.encode(record.text))
+            shown.append(Demonstration(record.text, record.label, tokens=tokens))
+        return shown

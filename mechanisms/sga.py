@@ -5,7 +5,7 @@ For every query:
 
 1. public: the model's answers from slots of public records are the candidates. Their mean, the few principal directions
    of their embeddings, and the radius of the ball that holds them all are the space in which private answers are seen;
-2. sample private records and sample them into M slots; every slot writes an answer, whose embedding is projected into
+2. sample private records and assign them to M slots; every slot writes an answer, whose embedding is projected into
    this space and clipped to the ball;
 3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means
    (dpicl.harness.privacy.cluster_tree);
@@ -23,28 +23,24 @@ mechanism (a joint exponential mechanism over groups), so there is no published 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import unknown
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalPrompt, Knob, Query
+from dpicl.harness.mechanism.bases import Knob
 from dpicl.harness.mechanism.generation import check_positive
-from dpicl.harness.models.embeddings import check_name
 from dpicl.harness.privacy.cluster_tree import ClusterTree
 from dpicl.harness.privacy.private_set import Sample
-from dpicl.mechanisms._public_candidates import KINDS, choosing, nearest, no_text, public_candidates
-
-if TYPE_CHECKING:
-    from dpicl.harness.data.task import PublicTask
+from dpicl.mechanisms._public_candidates import PublicChoice, nearest
 
 #: Directions of which public answers have less spread than this are drawn at random instead.
 _FLAT = 1e-9
+#: Options that go to the ClusterTree as they are.
+_TREE = ("levels", "intervals", "count_share", "split_share", "sum_share")
 
 
 @dataclass(frozen=True)
-class SGA(AnswerMechanism):
+class SGA(PublicChoice):
     """public: 'in' or 'out', which public records. public_slots: how many slots of them. top: k, how many candidates
     are released. dimensions: of the projection. levels, intervals and the three shares: see ClusterTree. embedding:
     name of the embedding model."""
@@ -57,72 +53,28 @@ class SGA(AnswerMechanism):
         "chatdoctor": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},
     }
 
-    public: str = "in"
-    public_slots: int = 20
-    top: int = 3
     dimensions: int = 2
     levels: int = 2
     intervals: int = 8
     count_share: float = 0.18
     split_share: float = 0.18
     sum_share: float = 0.60
-    embedding: str = "embedded"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_name(self.embedding)
-        check_positive(
-            public_slots=self.public_slots,
-            top=self.top,
-            dimensions=self.dimensions,
-            levels=self.levels,
-            intervals=self.intervals,
-            count_share=self.count_share,
-            split_share=self.split_share,
-            sum_share=self.sum_share,
-        )
-        if self.public not in KINDS:
-            raise unknown("kind of public records", self.public, KINDS)
-
-    def skip(self, task: PublicTask) -> str | None:
-        return no_text(task, self.public)
+        check_positive(**{name: getattr(self, name) for name in ("dimensions", *_TREE)})
 
     def release(self, knob: float) -> dp.DpEvent:
-        return self._tree(knob).event
+        return self._tree(knob, 1.0).event
 
-    def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str | FinalPrompt:
-        public = public_candidates(
-            query,
-            context,
-            kind=self.public,
-            slots=self.public_slots,
-            examples=self.examples_per_slot,
-            same_slots=self.scheme.single,
-            embedding=self.embedding,
-        )
-        if not public.texts:
-            return ""
-        space = PublicSpace.of(public.rows, self.dimensions)
-        candidates = space.project(public.rows)
+    def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
+        space = PublicSpace.of(public, self.dimensions)
+        clusters = self._tree(knob, space.radius).clusters(space.project(private), sample)
+        closest = nearest(np.array([cluster.centre for cluster in clusters]), space.project(public))
+        return list(dict.fromkeys(closest.tolist()))
 
-        private = context.reader.embed(context.reader.texts(query, sample.slots), self.embedding)
-        tree = self._tree(context.knob, space.radius)
-        clusters = tree.clusters(space.project(private), sample)
-
-        closest = nearest(np.array([cluster.centre for cluster in clusters]), candidates)
-        ranked = list(dict.fromkeys(closest.tolist()))[: self.top]
-        return choosing(context.task, query, [public.texts[at] for at in ranked], self.public)
-
-    def _tree(self, knob: float, radius: float = 1.0) -> ClusterTree:
-        return ClusterTree(
-            noise_multiplier=knob,
-            radius=radius,
-            levels=self.levels,
-            intervals=self.intervals,
-            count_share=self.count_share,
-            split_share=self.split_share,
-            sum_share=self.sum_share,
-        )
+    def _tree(self, knob: float, radius: float) -> ClusterTree:
+        return ClusterTree(knob, radius, **{name: getattr(self, name) for name in _TREE})
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 For every query:
 
-1. sample records and sample them into M slots; a slot's records are the examples of its prompt;
+1. sample records and assign them to M slots; a slot's records are the examples of its prompt;
 2. every slot votes for one public candidate. Classification: the label with the highest log-probability over all its
    tokens, after contextual calibration inside the slot (``calibrate``). Extraction: the first line that the model
    writes, if it is a public candidate: a span of the query text, or a keyword of the task's list. A slot whose numbers

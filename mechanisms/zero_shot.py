@@ -1,4 +1,4 @@
-"""The lower end of the scale: the instruction alone, no example, nothing private. epsilon = 0.
+"""The zero-shot reference baseline: the instruction alone, no example, nothing private. epsilon = 0.
 
 On a JSON task, where released texts themselves are scored, the model writes them from the public prompt by sampling at
 temperature 1 with public randomness.

@@ -1,5 +1,4 @@
-"""What the kit puts in a mechanism's way: record sets, single records, and scripts for what leaves the noisy
-releases."""
+"""What the kit tries against a mechanism: record sets, single records, and scripts that replace noisy releases."""
 
 from __future__ import annotations
 
@@ -33,9 +32,12 @@ HOSTILE = (
     "]" * 40,
 )
 
-
 #: Kinds of scripts.
 SCRIPTS = ("random", "ties", "whole")
+#: Additions of one round besides those that the model reacts to: strings that might be triggers.
+WORDS_A_ROUND = 4
+#: Additions that repeat a record of the base, word for word.
+TWINS = 3
 
 
 def planted(records: Sequence[Record], labels: bool) -> list[Record]:
@@ -51,16 +53,6 @@ def holding(records: Sequence[Record], marker: str) -> list[Record]:
     return [dataclasses.replace(r, text=f"{marker} {r.text}") for r in records]
 
 
-def hostile(records: Sequence[Record]) -> list[Record]:
-    """As many records with the same labels, and hostile texts in turn."""
-    return [dataclasses.replace(r, text=HOSTILE[number % len(HOSTILE)]) for number, r in enumerate(records)]
-
-
-def speaking(records: Sequence[Record], text: str) -> list[Record]:
-    """The records, all of this text."""
-    return [dataclasses.replace(r, text=text) for r in records]
-
-
 def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
     """As many records with the same labels, and these texts in turn; as they are if there is no text."""
     said = [text for text in texts if text]
@@ -68,8 +60,8 @@ def copying(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
 
 
 def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_words: str) -> dict[str, list[Record]]:
-    """Private sets that share nothing with the task's own; name -> records. words: what might be a trigger, one by one.
-    all_words: all of that at once."""
+    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by one.
+    all_words: all of them in one text."""
     train = task.train
     return {
         "other records": list(other),
@@ -78,15 +70,15 @@ def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_wo
         "planted words": planted(train, labels=not task.partitioned),
         "a single record": list(train[:1]),
         "no record": [],
-        "hostile records": hostile(train),
+        "hostile records": copying(train, HOSTILE),
         **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
-        **{f"records that say {word[:40]!r}": speaking(train, word) for word in words},
+        **{f"records that say {word[:40]!r}": copying(train, [word]) for word in words},
         "records that say everything that might be a trigger": holding(train, all_words),
     }
 
 
 def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[str, list[Record]]:
-    """Private sets in public words and in those of a release, which a script gives again; name -> records."""
+    """Private sets of public and of released words, for a run with the same script; name -> records."""
     train = task.train
     return {
         "records that copy the released texts": copying(train, released),
@@ -96,21 +88,13 @@ def echoes(task: Task, queries: Sequence[str], released: Sequence[str]) -> dict[
     }
 
 
-#: Additions of one round besides those that the model reacts to: strings that might be triggers.
-WORDS_A_ROUND = 4
-
-
-#: Additions that repeat a record of the base, word for word.
-TWINS = 3
-
-
 def additions(
     task: Task, label: str, base: Sequence[Record], echoed: Sequence[str], words: Sequence[str], number: int
 ) -> list[Record]:
-    """Records of one label that a neighbouring set has more.
+    """Records of one label, each of which makes a neighbouring set of the base.
 
-    base: the set. echoed: public or released texts, of which some are copied. words: what might be a trigger; each
-    round (``number``) tries the next ones.
+    echoed: public or released texts, of which some are copied. words: possible triggers; each round (``number``) tries
+    the next ones.
     """
     generator = np.random.default_rng((number, 1))
     ordinary = task.train[int(generator.integers(len(task.train)))]
@@ -127,14 +111,14 @@ def additions(
 
 
 def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
-    """The records, which between them have only so many texts, so that each is there many times; the model is certain
-    after most, so that a slot that loses one says something else altogether."""
+    """The records with only so many different texts, so that each occurs many times; the model is certain after most,
+    so that a slot that loses one answers something else entirely."""
     said = [r.text if at == 0 else f"{CERTAIN} {r.text}" for at, r in enumerate(records[:texts])]
     return [dataclasses.replace(r, text=said[at % texts]) for at, r in enumerate(records)]
 
 
 def scripted(kind: str, seed: int) -> Script:
-    """Releases that depend on nothing private. kind: 'random'; 'ties' (all coordinates equal, indices in order); or
+    """Noisy values that depend on nothing private. kind: 'random'; 'ties' (all coordinates equal, indices in order); or
     'whole' (few whole numbers, so many ties)."""
 
     def script(number: int, shape: Shape) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 A run here does what dpicl.harness.run.releasing does (same classes, same order), with three differences: the private
 set, the noise and the noisy releases write a transcript; the ledger refuses nothing, so that a mechanism that
-overspends can be looked at (the check `budget` uses the real thing); and the noise may be replaced by a script.
+overspends can be observed (the check `budget` uses the real ledger); and a script may replace the noisy values.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ from dpicl.harness.conformance.observed import (
     RecordingNoise,
     ReleaseKeeper,
     SampleNotes,
-    StableCoins,
+    StableSampling,
     UnseededNoise,
     Ward,
 )
@@ -47,7 +46,7 @@ from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.releasing import answer_all, calibrated
 
 EPSILON, DELTA = 1.0, 1e-5
-#: Options of these names are made this small where nobody sets them: what they scale is not what is checked.
+#: Options of these names get these small values where nobody sets them: checks do not depend on them.
 SMALL: Mapping[str, Any] = {
     "slots": 5,
     "examples_per_slot": 1,
@@ -58,7 +57,7 @@ SMALL: Mapping[str, Any] = {
     "words": 3,
     "embedding": "sim",
 }
-#: Private records a class, until the mechanism's expected sample fits; a set without classes has so many times as many.
+#: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
 GROUPS, CLASSES = (30, 120, 480), 4
 QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
 #: The longest string that the bench puts into a query.
@@ -69,9 +68,9 @@ _ASIDE = 60
 class Run:
     """How a run differs from the ordinary one.
 
-    records: None for the bench's own. knob: None for the calibrated one. coins, noise: seeds. script: what leaves the
-    noisy releases in the noise's place. presence: of the last record, in each sample. single: one query or shot, not
-    all. unseeded: whether the noise says that it comes from the operating system's entropy.
+    records: None for the bench's own. knob: None for the calibrated one. sampling, noise: seeds. script: replaces the
+    noisy values. presence: whether the last record is in each sample. single: one query or shot, not all. unseeded:
+    whether the noise claims to come from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
@@ -93,11 +92,11 @@ class Bench:
     def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int | None = None) -> None:
         self.mechanism, self.task, self.seed = mechanism, task, seed
         self.model = HostileModel()
-        #: What might be a trigger in a text: see `dictionary`.
+        #: Possible triggers in a text: see `dictionary`.
         self.words = [word for word in dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)) if not marked(word)]
         self.shots = task.plan_shots(shots or SHOTS, np.random.default_rng(seed))
         self.queries = _odd(task.queries()[:QUERIES], self.words)
-        self._outputs = OutputCache(None)
+        self._outputs, self._knobs = OutputCache(None), dict[bool, float]()
         self._plugin = frozenset(modules_of(type(mechanism)))
 
     @property
@@ -110,32 +109,25 @@ class Bench:
             return Sizes.of_queries(len(self.task.train), 1 if single else len(self.queries))
         return self.task.sizes(self.shots[:1] if single else self.shots)
 
-    @cached_property
-    def knob(self) -> float:
-        """Calibrated to EPSILON; 0 without a knob."""
-        return self._calibrated(False)
-
-    @cached_property
-    def single_knob(self) -> float:
-        """Calibrated to EPSILON for one query or one shot."""
-        return self._calibrated(True)
-
-    def _calibrated(self, single: bool) -> float:
+    def knob(self, single: bool = False) -> float:
+        """Calibrated to EPSILON, for all queries or shots or for a single one; 0 without a knob."""
         if self.mechanism.knob is None:
             return 0.0
-        return calibrated(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None).knob
+        if single not in self._knobs:
+            found = calibrated(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None)
+            self._knobs[single] = found.knob
+        return self._knobs[single]
 
     @property
     def fixed(self) -> str | None:
-        """Why a mechanism without a knob has no noise to look at; None with a knob."""
+        """Why a mechanism without a knob has no noise to check; None with a knob."""
         if self.mechanism.knob is not None:
             return None
-        free = isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
-        return "epsilon is 0: nothing is released from records" if free else "epsilon is infinite whatever is asked"
+        return f"epsilon is {'infinite at any target' if self.unbounded else '0: nothing is released from records'}"
 
     @property
     def unbounded(self) -> bool:
-        """Whether epsilon is infinite whatever is asked."""
+        """Whether epsilon is infinite at any target."""
         return self.mechanism.knob is None and not isinstance(self.mechanism.events(0.0, self.sizes()), dp.NoOpDpEvent)
 
     def run(self, how: Run = Run()) -> Transcript:
@@ -144,8 +136,8 @@ class Bench:
         ward = Ward(transcript)
         records = self.task.train if how.records is None else how.records
         given = tuple(ObservedRecord(number, record, ward) for number, record in enumerate(records))
-        knob = how.knob if how.knob is not None else self.single_knob if how.single else self.knob
-        sampling, source = StableCoins(how.sampling), Streams(how.noise).source("noise")
+        knob = self.knob(how.single) if how.knob is None else how.knob
+        sampling, source = StableSampling(how.sampling), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         private = PrivateSet(
             given,
@@ -212,20 +204,19 @@ def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
 def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, shots: int | None = None) -> Bench:
     """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where none is."""
     mechanism = build(cls, small_options(cls, task, given))
-    for number, group in enumerate(GROUPS):
+    for group in GROUPS:
         bench = Bench(mechanism, _small_task(task, group, seed), seed, shots)
         try:
             if mechanism.knob is not None:
                 mechanism.events(mechanism.knob.high, bench.sizes())
             return bench
         except UsageError as error:
-            if number == len(GROUPS) - 1:
-                raise UsageError(f"{cls.name} does not fit the bench of {task}: {error}") from error
-    raise AssertionError("unreachable: GROUPS is not empty")
+            refused = error
+    raise UsageError(f"{cls.name} does not fit the bench of {task}: {refused}") from refused
 
 
 def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:
-    """The queries, every other one with some of the words behind it."""
+    """The queries, every other one with some of the words appended."""
     short = [word for word in words if len(word) <= _ASIDE and word.isprintable()]
     half = len(queries) // 2
     return [

@@ -1,5 +1,5 @@
-"""What might be a trigger: strings that filters and clean-up code look for, and those that the mechanism's own code
-holds. A fuzzer calls the second kind a dictionary."""
+"""Possible triggers: strings that filters and clean-up code look for, and those in the mechanism's own code (what a
+fuzzer calls a dictionary)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import CodeType, FunctionType, ModuleType
 
 from dpicl.harness.mechanism.bases import Mechanism
 
-#: Kinds of strings that code treats apart from ordinary text.
+#: Kinds of strings that code may treat differently from ordinary text.
 TRIGGERS = (
     "write to anna.kovacs@example.org",
     "call +36 1 234 5678 or 555-867-5309 or (020) 7946 0958",
@@ -46,12 +46,12 @@ TRIGGERS = (
     "a",
     "tab\tand\r\nlines\n\nof text",
 )
-#: Constants of code that are used, and how long one may be.
+#: How many constants of the code are used, and the longest.
 _MOST, _LONGEST = 60, 40
 
 
 def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
-    """The modules of a mechanism's class and of those that it is made from, the harness's own left out."""
+    """The modules of a mechanism's class and of its bases, the harness's own left out."""
     names = dict.fromkeys(base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism))
     return {name: sys.modules[name] for name in names if not name.startswith("dpicl.harness.") and name in sys.modules}
 

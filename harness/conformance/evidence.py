@@ -1,4 +1,4 @@
-"""What several checks look at: ordinary runs, and pairs of runs on neighbouring sets; made when first asked for."""
+"""The runs that several checks use: ordinary ones, and pairs of runs on neighbouring sets; made when first needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ THOROUGH = 6
 
 @dataclass(frozen=True)
 class Effort:
-    """runs: ordinary ones, each with coins and noise of its own. rounds: of the search for the worst neighbours; each
-    has coins and a script of its own. others: of such where the record is not in every sample. words: how many strings
-    that might be triggers are tried one by one (None: all). scripts: by how many of them the first sets are
-    replayed. noisy: how many sets are run with true noise too.
+    """runs: ordinary ones, each with its own sampling and noise. rounds: of the search for the worst neighbours, each
+    with its own sampling and script. others: rounds where the record is not in every sample. words: how many possible
+    triggers are tried one by one (None: all). scripts: how many of them replay the first sets. noisy: how many sets are
+    run with true noise too.
     """
 
     runs: int
@@ -38,9 +38,9 @@ FULL, QUICK = Effort(60, 10, 2, None, 3, 20), Effort(8, 4, 1, 4, 1, 4)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs whose sets differ by one record at the end, with the same coins for all others and the same releases.
+    """Two runs whose sets differ by one record at the end, with the same sampling of all others and the same releases.
 
-    base: conditions of the run without the record. records, presence: what the other run has in addition.
+    base: conditions of the run without the record. records, presence: those of the run with it.
     """
 
     base: Run
@@ -56,19 +56,19 @@ class Pair:
 
     @property
     def observed_releases(self) -> list[tuple[ObservedRelease, ObservedRelease]]:
-        """Releases of both runs side by side, as long as they go the same way."""
+        """Releases of both runs side by side, as long as their shapes agree."""
         both = zip(self.without.observed_releases, self.with_it.observed_releases, strict=False)
         return [(a, b) for a, b in both if a.clean.shape == b.clean.shape]
 
     def holds(self, observed: ObservedRelease) -> bool:
-        """Whether the sample that this release (of the set with the record) was paid from holds the record."""
+        """Whether the sample that this release (of the run with the record) was charged to holds the record."""
         sample = self.with_it.sample_of(observed)
         return sample is not None and self.added in self.with_it.samples[sample].members
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A run on another private set, and the run on the bench's own that got the same releases from the noisy releases.
+    """A run on another private set, and the run on the bench's own set with the same scripted releases.
 
     records: name of the set. kind: of the script, see `scripted`.
     """
@@ -80,7 +80,7 @@ class Replay:
 
 
 class CheckEvidence:
-    """All that is known of one bench."""
+    """All runs of one bench that checks share."""
 
     def __init__(self, bench: Bench, effort: Effort = FULL) -> None:
         self.bench, self.effort = bench, effort
@@ -93,7 +93,7 @@ class CheckEvidence:
 
     @cached_property
     def runs(self) -> list[Transcript]:
-        """Ordinary runs; the noise of every other one says that it is secure."""
+        """Ordinary runs; the noise of every other one claims to be secure."""
         seeds = np.random.default_rng(self.bench.seed).integers(2**31, size=(self.effort.runs - 1, 2)).tolist()
         hows = [Run(sampling=sampling, noise=noise, unseeded=at % 2 == 0) for at, (sampling, noise) in enumerate(seeds)]
         return [self.plain, *map(self.bench.run, hows)]
@@ -112,27 +112,22 @@ class CheckEvidence:
     def replays(self) -> list[Replay]:
         """Runs on private sets of every kind, each by one of three scripts (the first sets by all)."""
         bench, found = self.bench, []
-        expected = {
-            kind: bench.run(Run(script=scripted(kind, 100 + at), sampling=at)) for at, kind in enumerate(SCRIPTS)
-        }
+        scripts = {kind: scripted(kind, 100 + at) for at, kind in enumerate(SCRIPTS)}
+        expected = {kind: bench.run(Run(script=scripts[kind], sampling=at)) for at, kind in enumerate(SCRIPTS)}
         echoed = {kind: echoes(bench.task, [q.text for q in bench.queries], _texts(e)) for kind, e in expected.items()}
         for at, (name, records) in enumerate(self.sets.items()):
-            scripts = self.effort.scripts if at < THOROUGH else 1
-            found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(scripts)]
+            times = self.effort.scripts if at < THOROUGH else 1
+            found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
         found += [(name, kind, records) for kind in SCRIPTS for name, records in echoed[kind].items()]
         return [
-            Replay(name, kind, expected[kind], bench.run(self._replay(kind, records, 10 + at)))
+            Replay(name, kind, expected[kind], bench.run(Run(records, script=scripts[kind], sampling=10 + at)))
             for at, (name, kind, records) in enumerate(found)
         ]
 
-    @staticmethod
-    def _replay(kind: str, records: list[Record], sampling: int) -> Run:
-        return Run(records=records, script=scripted(kind, 100 + SCRIPTS.index(kind)), sampling=sampling)
-
     @cached_property
     def pairs(self) -> list[Pair]:
-        """Neighbours whose added record is in every sample of its group (the worst case), then such whose record is in
-        every other sample, then such whose record is in none."""
+        """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
+        then in none."""
         rounds, others = self.effort.rounds, self.effort.others
         patterns: list[tuple[int, Presence]] = [(rounds, lambda at: True), (others, lambda at: at % 2 == 1)]
         patterns += [(others, lambda at: at % 2 == 0), (others, lambda at: False)]
@@ -145,8 +140,8 @@ class CheckEvidence:
         return found
 
     def _round(self, number: int, presence: Presence) -> list[Pair]:
-        """One base set and all additions to it. Of four bases one is nearly empty, so that most slots are, and two
-        hold the same few texts many times."""
+        """One base set and all additions to it. Of four bases one is nearly empty, so most slots are too, and two hold
+        the same few texts many times."""
         bench = self.bench
         generator = np.random.default_rng((bench.seed, number))
         base = list(bench.task.train)

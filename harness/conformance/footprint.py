@@ -1,7 +1,7 @@
-"""What a run leaves behind besides its release: files, connections, processes, the environment, and what it says.
+"""The side effects of a run besides its release: files, connections, processes, the environment, and what it prints.
 
-Python reports most of what reaches the world outside as audit events (PEP 578). One hook, installed once and idle
-between runs, writes down those of a run. An import may do what it likes, and the harness may write to its own cache.
+Python reports most effects on the outside as audit events (PEP 578). One hook, installed once and idle between runs,
+records those of a run. An import may do anything, and the harness may write to its own cache.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dpicl.harness.core.paths import cache_folder
 from dpicl.harness.data.sources import RECORDS_READ, data_folder
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Audit events, or what their names begin with, that reach the world outside; what is said of them.
+#: Names of audit events with effects on the outside, or how they begin -> what the report says of them.
 _ACTS = {
     name: said
     for said, names in {
@@ -43,7 +43,7 @@ _ACTS = {
     }.items()
     for name in names.split()
 }
-#: Events by which code can reach records that no sample gave it.
+#: Events by which code can find records that no sample gave it.
 _REACHING = {
     "gc.get_objects": "asks the interpreter for all of its objects",
     "gc.get_referrers": "asks the interpreter who holds an object",
@@ -56,8 +56,8 @@ _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 
 @dataclass
 class Footprint:
-    """acts: on the world outside, each a violation. reaching: for records past the sampler. said: to terminal and logs,
-    in order."""
+    """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. said: what was
+    printed and logged, in order."""
 
     acts: list[str] = field(default_factory=list)
     reaching: list[str] = field(default_factory=list)
@@ -79,7 +79,7 @@ _installed = False
 
 @contextmanager
 def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
-    """Inside this block the process's acts and words are written down. The words are shown nowhere.
+    """Inside this block the process's side effects are recorded. What it prints and logs is shown nowhere.
 
     plugin: names of the modules that hold the mechanism. task: whose records are private.
     """
@@ -91,7 +91,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     with ExitStack() as stack:
         out, err = (stack.enter_context(redirect(_text())) for redirect in (redirect_stdout, redirect_stderr))
         stack.enter_context(_logs(footprint))
-        stack.enter_context(np.errstate(all="ignore"))  # numpy's remarks on NaN say nothing but that there was one
+        stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
         _current = _Observe(footprint, plugin, task)
@@ -102,7 +102,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
             for name, stream in (("standard output", out), ("standard error", err)):
                 if text := stream.buffer.getvalue().decode("utf-8", "replace"):
                     footprint.said.append(f"{name}: {text}")
-            # A warning is shown once for each place, so how often it came is no matter.
+            # Python shows a warning once for each place, so its count does not matter.
             shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in caught)
             footprint.said += shown
 
@@ -129,7 +129,7 @@ class _Log(logging.Handler):
 
 @contextmanager
 def _logs(footprint: Footprint) -> Iterator[None]:
-    """What any logger is given, at any level, instead of what its handlers would show."""
+    """Records what any logger is given, at any level, in place of its handlers."""
     handler = _Log(footprint)
     before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
 
@@ -151,7 +151,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
     watch = _current
     if watch is None:
         return
-    _current = None  # what the hook itself does is no event of the run
+    _current = None  # the hook's own events are not the run's
     try:
         _note(watch, event, arguments)
     finally:
@@ -208,7 +208,7 @@ def _inside(path: object, folder: Path) -> bool:
 
 
 def _allowed(path: object) -> bool:
-    """Whether an import does it, or the harness in its own cache, or it stays in memory."""
+    """Whether an import writes, or the harness to its own cache, or it stays in memory."""
     if path == ":memory:":
         return True
     caller = _caller()
@@ -216,7 +216,7 @@ def _allowed(path: object) -> bool:
 
 
 def _caller() -> str:
-    """The module that is behind an event, the standard library left out; 'import' inside an import."""
+    """The module that caused an event, the standard library left out; 'import' inside an import."""
     for frame in _stack():
         name = str(frame.f_globals.get("__name__", ""))
         if name.startswith("importlib._bootstrap"):
@@ -227,8 +227,8 @@ def _caller() -> str:
 
 
 def _by_plugin(watch: _Observe, event: str) -> bool:
-    """Whether the mechanism's own code is behind an event, or asks `inspect` to do it. The standard library looks into
-    frames for reasons of its own."""
+    """Whether the mechanism's own code caused an event, itself or through `inspect`. The rest of the standard library
+    may look into frames."""
     if event.startswith("gc."):
         return True
     names = (str(frame.f_globals.get("__name__", "")) for frame in _stack())

@@ -1,8 +1,6 @@
-"""Somebody's code, called so that nothing it does ends the program: whatever it raises is an answer, and it may not
-compute for ever.
+"""Calls untrusted code so that nothing it raises ends the program, and with a limit on its processor time.
 
-What it raises may be SystemExit or KeyboardInterrupt too; only a real Ctrl-C, which a signal handler sees, ends `dpicl
-check`.
+It may raise SystemExit or KeyboardInterrupt too; only a real Ctrl-C, which a signal handler sees, ends `dpicl check`.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ _stopped = threading.Event()
 
 
 class TooLong(BaseException):
-    """A run takes more processor time than it may. No Exception, so that `except Exception` does not swallow it."""
+    """A run takes too much processor time. No Exception, so that `except Exception` does not catch it."""
 
 
 def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple[_Value | None, BaseException | None]:
@@ -44,7 +42,7 @@ def attempt(action: Callable[[], _Value], seconds: float | None = None) -> tuple
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Inside this block a Ctrl-C is told from a KeyboardInterrupt that a mechanism raises, and cannot be swallowed."""
+    """Inside this block a Ctrl-C differs from a KeyboardInterrupt that a mechanism raises, and cannot be caught."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

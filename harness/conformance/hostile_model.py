@@ -1,7 +1,7 @@
-"""``sim``, made hostile: what it says jumps from prompt to prompt, and records can make it break or fall silent.
+"""``sim``, made hostile: its output jumps from prompt to prompt, and records can make it break or end its text.
 
-A mechanism's bounds must hold for every model, so the kit asks one whose answer changes entirely when a record joins a
-slot. Reproducible: an answer is a function of the prompt.
+A mechanism's bounds must hold for every model, so the kit uses one whose output changes entirely when a record joins a
+slot. Reproducible: an output is a function of the prompt.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from dpicl.harness.models.simulated import SimulatedLM
 NAN, INFINITE, CERTAIN, ENDING = "@nan@", "@inf@", "@one@", "@end@"
 #: Standard deviation of what is added to the logits of the tokens at the end of the prompt, and of all others.
 NEAR, FAR, REACH = 5.0, 2.5, 40
-#: Greedy texts are at most so many of the last words of the prompt: of the query, but each slot's own choice.
+#: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
 SAID, HEARD = 4, 60
-#: Encoded prompts and answers that are kept, since many runs ask the same.
+#: Encoded prompts and answers that are kept, since many runs use the same prompts.
 _KEPT = 4096
 
 _Key = TypeVar("_Key")
@@ -32,7 +32,7 @@ _Value = TypeVar("_Value")
 
 
 def marked(text: str) -> bool:
-    """Whether the model would break or fall silent after this text."""
+    """Whether the text holds a marker that changes how the model answers."""
     return any(marker in text for marker in (NAN, INFINITE, CERTAIN, ENDING))
 
 
@@ -124,7 +124,7 @@ def _seed(key: bytes) -> int:
 
 
 def _kept(store: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
-    """The value of a key, made when it is not there; the oldest ones go."""
+    """The value of a key, made when it is missing; the oldest ones are dropped."""
     if key not in store:
         store[key] = make()
         if len(store) > _KEPT:

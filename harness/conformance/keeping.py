@@ -1,12 +1,11 @@
-"""What a mechanism still holds when a run is over: its module's variables, its classes, its own attributes, whatever
-these refer to."""
+"""What a mechanism still holds after a run: its module's variables, its classes, its attributes, all they refer to."""
 
 from __future__ import annotations
 
 import functools
 import gc
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import CellType, FunctionType, GeneratorType, MappingProxyType, MethodType, ModuleType
 
 from dpicl.harness.conformance.observed import ObservedRecord
@@ -20,7 +19,7 @@ _MOST = 200_000
 def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, marker: str) -> str | None:
     """Where a private record, or a text with this marker, is still held ('the module's CACHE'), or None.
 
-    modules: those of the mechanism, by name. model: is not looked into; it belongs to the bench.
+    modules: those of the mechanism, by name. model: not searched; it belongs to the bench.
     """
     roots = [
         (f"the module's {key}", value)
@@ -28,7 +27,8 @@ def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, ma
         for key, value in list(vars(module).items())
         if not key.startswith("__")
     ]
-    roots += [(f"the mechanism's own attribute {key}", value) for key, value in _attributes(mechanism)]
+    attributes = list(getattr(mechanism, "__dict__", {}).items())
+    roots += [(f"the mechanism's own attribute {key}", value) for key, value in attributes]
     seen = {id(model), id(mechanism)}
     for place, root in roots:
         waiting = [root]
@@ -44,18 +44,12 @@ def kept(modules: Mapping[str, ModuleType], mechanism: object, model: object, ma
     return None
 
 
-def _attributes(mechanism: object) -> Iterable[tuple[str, object]]:
-    return list(getattr(mechanism, "__dict__", {}).items())
-
-
 def _own(value: object, modules: Mapping[str, ModuleType]) -> bool:
-    """Whether to look into it: containers, what the mechanism's modules define, and what the harness gave to a run."""
+    """Whether to search it: containers, what the mechanism's modules define, and what the harness gave to a run."""
     if isinstance(value, _CONTAINERS) or type(value) is _CACHED:
         return True
     if isinstance(value, type | FunctionType):
         return value.__module__ in modules
-    return not isinstance(value, ModuleType) and _from(type(value), modules)
-
-
-def _from(cls: type, modules: Mapping[str, ModuleType]) -> bool:
-    return cls.__module__ in modules or cls.__module__.startswith("dpicl.harness.") or cls.__module__ == "functools"
+    origin = type(value).__module__
+    known = origin in modules or origin.startswith("dpicl.harness.") or origin == "functools"
+    return known and not isinstance(value, ModuleType)

@@ -2,7 +2,7 @@
 
 Each check runs on one small synthetic task of every kind that the mechanism does, with the hostile model, and again,
 with less effort, for every other setting of the mechanism (`variants`); a mechanism passes a check when it passes
-everywhere. Whatever it raises, anywhere, is a failed check.
+everywhere. Any exception that it raises is a failed check.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ CHECKS: Final[Mapping[str, Check]] = {
     "non-private": non_private,
     "audit": audit,
 }
-#: Those that are made again for every other setting of the mechanism: all but those of many runs.
+#: Checks that are repeated for every other setting of the mechanism: all but those that need many runs.
 OTHER_SETTINGS: Final = tuple(name for name in CHECKS if name not in ("sampling", "audit"))
 #: Queries of a run at another setting.
 FEW_QUERIES: Final = 6
@@ -60,7 +60,7 @@ TASKS: Final = ("agnews", "mit_g", "samsum", "wikimovies")
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """What one check says. task: where it was seen ('' where all tasks say it)."""
+    """The result of one check. task: where it was seen ('' where it holds for all)."""
 
     check: str
     status: Status
@@ -69,7 +69,7 @@ class CheckFinding:
 
 
 def tasks_of(cls: type[Mechanism], task: str | None, options: Mapping[str, Any]) -> list[str]:
-    """The tasks that a mechanism is checked on. Raises UsageError where it does none, or not the given one."""
+    """The tasks that a mechanism is checked on. Raises UsageError where it can do none, or not the given one."""
     mechanism = build(cls, resolve_options(cls, task or "", dict(options)))
     reasons = {name: mechanism.skip(Task.without_records(name)) for name in ((task,) if task else TASKS)}
     done = [name for name, reason in reasons.items() if reason is None]
@@ -88,7 +88,7 @@ def check_mechanism(
 ) -> list[CheckFinding]:
     """One finding a check, in the order of `CHECKS`.
 
-    task: None for one of every kind that the mechanism does. options: of the mechanism; others are small ones.
+    task: None for one of every kind that the mechanism does. options: of the mechanism; the rest get small values.
     report: called with (task, check) before each check.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
@@ -109,7 +109,7 @@ def check_mechanism(
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a mechanism is looked at. first: whether it is the first task."""
+    """What is checked, and on which task. first: whether it is the first task."""
 
     cls: type[Mechanism]
     task: str
@@ -118,7 +118,7 @@ class _Place:
     first: bool
 
     def bench(self, setting: Variant) -> Bench:
-        """With fewer queries at another setting: what begins late is seen at the ordinary one."""
+        """With fewer queries at another setting: mistakes that begin late show at the ordinary one."""
         bench = set_up(self.cls, self.task, {**self.options, **setting.changes}, self.seed, setting.shots)
         if setting.changes:
             bench.queries = bench.queries[:FEW_QUERIES]
@@ -128,7 +128,7 @@ class _Place:
 def _on_one_task(
     place: _Place, seen: set[tuple[object, ...]], report: Callable[[str], None]
 ) -> Iterator[tuple[str, Verdict]]:
-    """seen: settings that need not be looked at again, since they made a difference on an earlier task."""
+    """seen: settings that need not be checked again, since they made a difference on an earlier task."""
     bench, error = attempt(lambda: place.bench(Variant({})))
     if isinstance(error, DpiclError):
         raise error
@@ -171,7 +171,7 @@ def _with_other_settings(
 
 
 def _alike(other: Transcript, plain: Transcript) -> bool:
-    """Whether a run goes like the ordinary one, as far as it goes."""
+    """Whether a run equals the ordinary one, as far as it goes."""
     first, second = other.released or (), plain.released or ()
     return first == second[: len(first)] and all(
         a.shape == b.shape and a.clean.tobytes() == b.clean.tobytes()
@@ -180,7 +180,7 @@ def _alike(other: Transcript, plain: Transcript) -> bool:
 
 
 def on_one_bench(evidence: CheckEvidence, checks: Iterable[str], report: Callable[[str], None]) -> dict[str, Verdict]:
-    """Verdicts of these checks, whatever happens; of all of them where the mechanism does not run at all."""
+    """Verdicts of these checks; of all checks where the mechanism does not run at all."""
     plain, error = attempt(lambda: evidence.plain)
     error = error or (plain.error if plain else None)
     if error is not None:

@@ -1,5 +1,4 @@
-"""The private set, the noise and the noisy releases of a run under observation: they work as ever, and write a
-transcript."""
+"""The private set, the noise and the noisy releases of an observed run: they work as usual, and write a transcript."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.transcript import Drawn, Noise, ObservedRelease, Script, Shape, Spend, Transcript
+from dpicl.harness.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
 from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.privacy.private_set import Assigned
@@ -20,7 +19,7 @@ Presence = Callable[[int], bool]
 
 
 class ObservedRecord:
-    """A record that notes when somebody reads it whom no sample gave it to."""
+    """A record that notes when it is read though no sample gave it out."""
 
     def __init__(self, number: int, record: Record, ward: Ward) -> None:
         self.number, self._record, self._ward = number, record, ward
@@ -37,7 +36,7 @@ class ObservedRecord:
 
 
 class Ward:
-    """Knows which records have been handed out; notes who is read from when it is told to."""
+    """Knows which records samples have given out; notes which are read, while ``observing``."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._transcript = transcript
@@ -56,10 +55,10 @@ class Ward:
             self._transcript.strangers.add(number)
 
 
-class StableCoins(SeededNoise):
-    """Coins that every record keeps when another one is added at the end of the set.
+class StableSampling(SeededNoise):
+    """Sampling randomness that every record keeps when another one is added at the end of the set.
 
-    ``last`` is the coin of the last record at the next call; None leaves it as it falls.
+    ``last`` replaces the uniform draw of the last record at the next call, unless it is None.
     """
 
     def __init__(self, seed: int) -> None:
@@ -76,16 +75,16 @@ class StableCoins(SeededNoise):
 
 
 class SampleNotes:
-    """Notes every sample and every permit; lets the added record's coin fall as it was asked for.
+    """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
 
-    records: watched ones. presence: of the last record, which neighbours differ by.
+    records: observed ones; neighbours differ by the last one.
     """
 
     def __init__(
         self,
         records: Sequence[ObservedRecord],
         labels: Sequence[str],
-        sampling: StableCoins,
+        sampling: StableSampling,
         transcript: Transcript,
         ward: Ward,
         presence: Presence | None,
@@ -126,23 +125,23 @@ class ObservedReader(SlotReader):
 
 
 class RecordingNoise:
-    """A noise source that keeps what it gave until a noisy release, or the end, asks for it."""
+    """A noise source that keeps what it drew for the next noisy release."""
 
     seeded = True
 
     def __init__(self, source: NoiseSource) -> None:
         self._source = source
-        self.given: list[Noise] = []
+        self.given: list[np.ndarray] = []
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
         values = self._source.gaussian(scale, size)
         if scale:
-            self.given.append(Noise("gaussian", values.copy()))
+            self.given.append(values.copy())
         return values
 
     def gumbel(self, size: int) -> np.ndarray:
         values = self._source.gumbel(size)
-        self.given.append(Noise("gumbel", values.copy()))
+        self.given.append(values.copy())
         return values
 
     def uniform(self, size: int) -> np.ndarray:
@@ -150,29 +149,22 @@ class RecordingNoise:
 
 
 class UnseededNoise(RecordingNoise, SecureNoise):
-    """The same as a mechanism meets it with `noise: secure`."""
+    """The same, as a mechanism sees it with `noise: secure`."""
 
     seeded = False
 
 
 class ReleaseKeeper:
-    """Stands at the noisy releases: notes every release, and answers by the script in the noise's place where there is
-    one."""
+    """Notes every noisy release, and replaces its noisy value where there is a script."""
 
-    def __init__(self, transcript: Transcript, given: list[Noise], script: Script | None) -> None:
+    def __init__(self, transcript: Transcript, given: list[np.ndarray], script: Script | None) -> None:
         self._transcript, self._given, self._script = transcript, given, script
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        shape = Shape.of(noisy_release)
+        shape, notes = Shape.of(noisy_release), self._transcript
         clean = np.array(noisy_release.clean, dtype=np.float64)
-        if self._script is None:
-            released = draw()
-        else:
-            released = self._script(len(self._transcript.observed_releases), shape)
-        spend = next(
-            (at for at, each in enumerate(self._transcript.spends) if each.permit is noisy_release.permit), None
-        )
-        observed = ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend)
+        released = draw() if self._script is None else self._script(len(notes.observed_releases), shape)
+        spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
+        notes.observed_releases.append(ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend))
         self._given.clear()
-        self._transcript.observed_releases.append(observed)
         return released

@@ -1,5 +1,4 @@
-"""What one run of a mechanism did, in order: samples, spends, releases of noisy releases, noise, reads of records, the
-outcome.
+"""What one run of a mechanism did, in order: samples, spends, noisy releases, reads of records, the outcome.
 
 Nothing here judges; the checks do.
 """
@@ -16,14 +15,13 @@ from dpicl.harness.conformance.footprint import Footprint
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
-#: What leaves a noisy release in place of the noise: a function of the noisy release's number and of what is public
-#: about it (`Shape`).
+#: What a noisy release gives instead of its noisy value: a function of its number and of what is public about it.
 Script = Callable[[int, "Shape"], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What is public about a noisy release: everything but what goes in."""
+    """What is public about a noisy release: everything but its input."""
 
     kind: str
     shape: tuple[int, ...]
@@ -33,21 +31,8 @@ class Shape:
 
     @classmethod
     def of(cls, noisy_release: NoisyRelease) -> Shape:
-        return cls(
-            noisy_release.kind,
-            noisy_release.clean.shape,
-            float(noisy_release.bound),
-            float(noisy_release.scale),
-            noisy_release.count,
-        )
-
-
-@dataclass(frozen=True)
-class Noise:
-    """Values that a noise source gave at one call. kind: 'gaussian', 'gumbel'."""
-
-    kind: str
-    values: np.ndarray
+        bound, scale = float(noisy_release.bound), float(noisy_release.scale)
+        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count)
 
 
 @dataclass(frozen=True)
@@ -76,28 +61,28 @@ class Spend:
 
 @dataclass(frozen=True)
 class ObservedRelease:
-    """One release. clean: what went in. released: what came out. noise: what was drawn meanwhile. spend: number of the
-    spend that paid for it."""
+    """One noisy release. clean: its input. released: its output. noise: the values of each noise draw since the release
+    before. spend: number of the spend that its permit is from."""
 
     shape: Shape
     clean: np.ndarray
     released: np.ndarray
-    noise: tuple[Noise, ...]
+    noise: tuple[np.ndarray, ...]
     spend: int | None
 
 
-#: A demonstration or an answer, as it is compared: the label or query id, the text, whatever else goes with it.
+#: A demonstration or an answer, as runs are compared: the label or query id, the text, and what else is published.
 Item = tuple[str, ...]
 
 
 @dataclass
 class Transcript:
-    """strangers: records that were read though no sample had held them. texts_read: number of draws before -> records
-    whose texts were read.
+    """strangers: records that were read though no sample had held them. texts_read: number of samples drawn before ->
+    records whose texts were read.
 
     revealed: whether all records were read at epsilon = infinity.
-    asked: public prompts, which the model answers from public and released things alone. progress: as it was reported.
-    unseeded: whether the noise said that it is secure. refused: why the harness would not publish what was returned.
+    asked: public prompts, which may hold public and released things alone. progress: as it was reported.
+    unseeded: whether the noise claimed to be secure. refused: why the harness would not publish what was returned.
     released: None when the run failed with ``error``.
     """
 
@@ -117,12 +102,12 @@ class Transcript:
 
     @property
     def public(self) -> tuple[object, ...]:
-        """Everything that an outsider sees of a run whose releases are given: noisy releases, outcome, progress, kind
-        of failure. What it says to terminal and logs is in ``footprint``."""
+        """Everything that an outsider sees of a run with scripted releases: their shapes, the outcome, progress, kind
+        of failure. What it prints and logs is in ``footprint``."""
         failure = type(self.error).__name__ if self.error else None
         shapes = tuple(observed.shape for observed in self.observed_releases)
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
 
     def sample_of(self, observed: ObservedRelease) -> int | None:
-        """Number of the sample that a release was paid from."""
+        """Number of the sample that a release was charged to."""
         return None if observed.spend is None else self.spends[observed.spend].sample

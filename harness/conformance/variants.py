@@ -1,4 +1,4 @@
-"""Other settings of a mechanism: code that an option turns on is checked only where it is turned on."""
+"""Other settings of a mechanism: a check covers code behind an option only where the option is on."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from dpicl.harness.mechanism.options import option_types
 #: Options of the harness's own: the bench has no cell's seed to replace.
 _OF_HARNESS = ("sampling_seed",)
 
-#: Demonstrations and tokens of the long run: mistakes that begin late.
+#: Demonstrations and tokens of the long run, for mistakes that begin late.
 MANY_SHOTS, MANY_TOKENS = 5, 8
-#: Where the whole numbers, and the others, of an option that is None go.
+#: Values for an option that is None, by its type.
 _SOME: Mapping[type, Any] = {int: 3, float: 0.5}
 _WORD = re.compile(r"[A-Za-z][\w-]*")
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A setting. sure: whether it is one (a flag, a choice that the type names); else a guess, and one that runs as the
-    ordinary setting does is none. shots: None for the usual number."""
+    """A setting. sure: whether it is known to be one (a flag, a choice that the type names); a guess that runs like the
+    ordinary setting does not count. shots: None for the usual number."""
 
     changes: Mapping[str, Any]
     sure: bool = True
@@ -43,8 +43,8 @@ class Variant:
 
 
 def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Variant]:
-    """Every flag flipped, and all of them; every other choice of an option whose type or whose mechanism's code names
-    some; every option that is off (None) turned on; all numbers changed at once; and a long run.
+    """Every flag flipped, and all of them; every other choice that an option's type or the mechanism's code names;
+    every option that is off (None) turned on; all numbers changed at once; and a long run.
 
     given: options that stay as they are.
     """
@@ -55,7 +55,8 @@ def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[
     if len(flags) > 1:
         found.append(Variant(flags))
     for name, hint in hints.items():
-        found += [Variant({name: value}) for value in _choices(hint) if value != now[name]]
+        choices = get_args(hint) if get_origin(hint) is Literal else ()
+        found += [Variant({name: value}) for value in choices if value != now[name]]
         found += [Variant({name: _SOME[kind]}) for kind in get_args(hint) if kind in _SOME and now[name] is None]
         if isinstance(now[name], str) and get_origin(hint) is not Literal and name not in SMALL:
             words = (word for word in constants(cls) if _WORD.fullmatch(word) and word not in (now[name], cls.name))
@@ -70,7 +71,3 @@ def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[
 
 def _other_number(value: float) -> float:
     return value + 1 if isinstance(value, int) else value / 2 or 0.5
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    return get_args(hint) if get_origin(hint) is Literal else ()

@@ -1,4 +1,4 @@
-"""What a check says of a mechanism."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FALSE_ALARM = 1e-4
 
 @dataclass(frozen=True)
 class Verdict:
-    """why: one sentence. Failed: what was seen and what to do. Passed: what was looked at. Else: why there is
-    nothing to look at."""
+    """why: one sentence. Failed: what was seen and what to do. Passed: what was checked. Else: why there is nothing to
+    check."""
 
     status: Status
     why: str
@@ -27,15 +27,15 @@ def passed(why: str) -> Verdict:
 
 
 def failed(why: str) -> Verdict:
-    """why: may quote what a mechanism said; what a terminal would not print is escaped."""
-    return Verdict("failed", printable(why))
+    """why: may quote a mechanism's output; what a terminal would not print is escaped."""
+    return Verdict("failed", one_line(why))
 
 
 def not_applicable(why: str) -> Verdict:
     return Verdict("not applicable", why)
 
 
-def printable(text: str) -> str:
+def one_line(text: str) -> str:
     """One line of characters that every terminal prints."""
     line = " ".join(text.split())
     return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
@@ -44,7 +44,7 @@ def printable(text: str) -> str:
 def raised(error: BaseException) -> str:
     """'ValueError: what it says', shortened; also of an error that cannot be written out."""
     try:
-        said = printable(str(error))[:200]
+        said = one_line(str(error))[:200]
     except BaseException:  # its own __str__ fails
         said = "and its message cannot be read"
     return f"{type(error).__name__}: {said}".rstrip(": ") + instead_of(error)

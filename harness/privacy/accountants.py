@@ -8,7 +8,7 @@
 | bounded-range choices (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP by the rules around |
 | Poisson samples of composites of these (and these) | PLD; also by the two rules below |
 | one Poisson sample of anything else | amplification of (epsilon0, delta0) |
-| several of those, (epsilon, delta) events, Laplace, mixtures | PLD from privacy parameters |
+| several of those, (epsilon, delta) events, Laplace, mixtures | PLD of approximate-DP parameters |
 | ParallelDpEvent | the worst group |
 
 Neighbours differ by adding or removing one record. Where two proofs hold the smaller bound counts. Anything else raises
@@ -44,16 +44,6 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, bounded_range
 from dpicl.harness.privacy.fixed_sampling import fixed_replace_one
 from dpicl.harness.privacy.parameters import FULL
 
-__all__ = [
-    "Bounds",
-    "account_subsampled_gaussian",
-    "check_delta",
-    "check_epsilon",
-    "delta_is_valid",
-    "epsilon",
-    "rough_epsilon",
-]
-
 
 def epsilon(event: dp.DpEvent, delta: float) -> Bounds:
     """Proved bounds of the epsilon of an event at this delta; only the upper one may be claimed.
@@ -73,14 +63,9 @@ def rough_epsilon(event: dp.DpEvent, delta: float, cells: int = 1000) -> float:
     return _worst_group(event, check_delta(delta), cells).upper
 
 
-def delta_is_valid(delta: float) -> bool:
-    """True for a delta in (0, 1)."""
-    return isinstance(delta, (int, float)) and 0 < delta < 1
-
-
 def check_delta(delta: float) -> float:
     """The delta, or a UsageError when it is not in (0, 1)."""
-    if not delta_is_valid(delta):
+    if not isinstance(delta, (int, float)) or not 0 < delta < 1:
         raise UsageError(f"delta must lie strictly between 0 and 1, not {delta}; 1e-5 is the usual choice.")
     return float(delta)
 
@@ -118,7 +103,7 @@ def account_subsampled_gaussian(noise: float, rate: float, steps: int, delta: fl
 
 
 def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
-    """The bounds of the group of records that loses most; groups with equal leaves are computed once."""
+    """The bounds of the group of records that loses most; groups with equal components are computed once."""
     members: dict[dp.DpEvent, list[str | None]] = {}
     for name, counted in groups(event).items():
         members.setdefault(recompose(counted), []).append(name)
@@ -132,25 +117,28 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
 
 @lru_cache(maxsize=1024)
 def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
-    """Bounds of a composition without groups, by the tightest theorem that covers all its leaves."""
+    """Bounds of a composition without groups, by the tightest theorem that covers all its components."""
     counted = components(event, None)
     if not counted:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
     if NON_PRIVATE in counted:
         return Bounds(math.inf, math.inf, math.inf, {"exact": math.inf})
-    plain = all(isinstance(component, dp.GaussianDpEvent) for component in counted)
-    if plain:
+    if all(isinstance(component, dp.GaussianDpEvent) for component in counted):
         value = gaussians.exact_epsilon(gaussian_multiplier(counted), delta)
         return Bounds(value, value, value, {"exact": value})
     if all(isinstance(component, dp.GaussianDpEvent) or is_sampled_gaussian(component) for component in counted):
-        return _sampled_gaussians(gaussians.parts_of(counted), delta, cells)
+        parts = gaussians.parts_of(counted)
+        if cells == FULL:
+            return gaussians.bounds(parts, delta)
+        value = gaussians.rough_epsilon(parts, delta, cells)
+        return Bounds(0.0, value, value)
     if any(isinstance(component, BoundedRangeDpEvent) or _is_sampled_composite(component) for component in counted):
         return _smaller(counted, delta, cells)
     return _curves_or_parameters(counted, delta, cells)
 
 
 def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
-    """Renyi DP where every leaf has a curve, else amplification and composition of privacy parameters."""
+    """Renyi DP where every component has a curve, else amplification and composition of privacy parameters."""
     if all(
         isinstance(component, (dp.GaussianDpEvent, dp.ZCDpEvent)) or is_sampled_gaussian(component)
         for component in counted
@@ -162,9 +150,9 @@ def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -
 
 
 def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
-    """The smaller one of two proofs: privacy loss distributions, and the bound of choices as zCDP.
+    """The smaller of two bounds: by privacy loss distributions, and with every choice as zCDP.
 
-    A rough answer leaves the second one out where it is slow and the first one is finite.
+    A rough answer leaves the second out where it is slow and the first is finite.
     """
     pld = math.inf
     if all(sampled_composites.has_distribution(component) for component in counted):
@@ -172,7 +160,11 @@ def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
         pld = sampled_composites.composed_epsilon(counted, delta, steps)
     if cells != FULL and math.isfinite(pld) and any(_is_sampled_composite(component) for component in counted):
         return Bounds(0.0, pld, pld, {"pld": pld})
-    other = _curves_or_parameters(_choices_as_zcdp(counted), delta, cells)
+    as_zcdp: DecomposedEvents = Counter()
+    for component, count in counted.items():
+        choice = isinstance(component, BoundedRangeDpEvent)
+        as_zcdp[bounded_range(component.epsilon) if choice else component] += count
+    other = _curves_or_parameters(as_zcdp, delta, cells)
     if pld > other.upper:
         said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}
         return replace(other, accountants=said)
@@ -186,23 +178,8 @@ def _is_sampled_composite(component: dp.DpEvent) -> bool:
     return sampled and sampled_composites.has_distribution(component)
 
 
-def _choices_as_zcdp(counted: DecomposedEvents) -> DecomposedEvents:
-    """The leaves with every bounded-range choice as the zCDP that it implies."""
-    total: DecomposedEvents = Counter()
-    for component, count in counted.items():
-        total[bounded_range(component.epsilon) if isinstance(component, BoundedRangeDpEvent) else component] += count
-    return total
-
-
-def _sampled_gaussians(parts: gaussians.Parts, delta: float, cells: int) -> Bounds:
-    if cells == FULL:
-        return gaussians.bounds(parts, delta)
-    value = gaussians.rough_epsilon(parts, delta, cells)
-    return Bounds(0.0, value, value)
-
-
 def _renyi(event: dp.DpEvent, delta: float) -> Bounds:
-    """Renyi DP of zCDP, Gaussian and sampled Gaussian leaves, converted at the best order.
+    """Renyi DP of zCDP, Gaussians and sampled Gaussians, converted at the best order.
 
     zCDP is linear in the order (Bun & Steinke 2016, definition 8.1 for xi); the conversion is Canonne, Kamath & Steinke
     2020, proposition 12. Every order gives a proof, so a dense grid around the optimum is a bound that loses nothing.

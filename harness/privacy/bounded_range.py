@@ -41,7 +41,7 @@ def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     """Upper bounds on delta_count at x = epsilon/cells * (-n, ..., n), shape (2n + 1,); exact for one choice.
 
     Between grid points delta_(k-1), convex in e^x, is replaced by its chord, so each step can only round up. n reaches
-    count * epsilon or, for many choices, the loss that is passed with probability e^-41 (Azuma).
+    count * epsilon or, for many choices, the loss that is exceeded with probability e^-41 (Azuma).
     """
     reach = min(count, math.ceil(count * epsilon / 8 + math.sqrt(-LOG_TAIL / 2 * count)) + 1) * cells
     x = np.arange(-reach, reach + 1) * (epsilon / cells)

@@ -11,8 +11,8 @@ class Bounds:
     """One epsilon, bracketed: the true one lies in [low, upper], and only `upper` is ever claimed.
 
     low: a lower bound by the accountant; 0 where the theorem used gives an upper bound only.
-    accountants: what each accountant said, as JSON: {"exact": x}, {"prv": {...}, "pld": x}, {"rdp": x}; plus "rule",
-        the theorem in words, where one was applied on top.
+    accountants: each accountant's answer, as JSON: {"exact": x}, {"prv": {...}, "pld": x}, {"rdp": x}; plus "rule", the
+        theorem in words, where one was applied on top.
     notes: what the reader should know (an accountant that gave up, for example).
     """
 

@@ -1,8 +1,8 @@
 """From a target epsilon to the mechanism's knob: the least noise whose proved epsilon is within the target.
 
-The harness calibrates, never the mechanism: `calibrate` searches the knob so that what ``events(knob)`` says costs at
-most epsilon at delta. A coarse accountant finds the place, the full accountants (both of them, where there are
-two) decide on the value that is returned, and the knob is rounded up. Answers are cached on disk.
+The harness calibrates, never the mechanism: `calibrate` searches for the knob at which ``events(knob)`` costs at most
+epsilon at delta. A coarse accountant narrows the search, the full accountants (both of them, where there are two)
+decide on the value that is returned, and the knob is rounded up. Answers are cached on disk.
 """
 
 from __future__ import annotations
@@ -82,24 +82,19 @@ def calibrate(
     if math.isinf(target):
         bounds = Bounds(math.inf, math.inf, math.inf)
         return Calibration(knob.non_private, target, delta, bounds, events(knob.non_private), mode)
-    key = calibration_cache.key(name, knob, events(_middle(knob)), target, delta, mode)
-    stored = calibration_cache.read(cache, key)
-    if stored is not None and _still_true(stored, events, paper, mode):
-        return Calibration(stored.knob, target, delta, stored.bounds, stored.event, mode)
-    search = _Search(events, knob, target, delta, name)
+    middle = math.sqrt(knob.low * knob.high)
+    key = calibration_cache.key(name, knob, events(middle), target, delta, mode)
+    if stored := calibration_cache.read(cache, key):
+        value, bounds, event = stored
+        # The code of what is run may have been edited: it must still cost at this knob what was stored.
+        same = to_json(events(value)) == to_json(event)
+        if same and (mode == "proved" or paper(value) == bounds.upper):
+            return Calibration(value, target, delta, bounds, event, mode)
+    search = _Search(events, knob, target, delta, name, Meeting(middle, -1.0))
     value, bounds = search.by_paper(paper) if mode == "paper" else search.proved()
     event = events(value)
-    calibration_cache.write(cache, key, calibration_cache.Stored(value, bounds, event))
+    calibration_cache.write(cache, key, value, bounds, event)
     return Calibration(value, target, delta, bounds, event, mode)
-
-
-def _still_true(
-    stored: calibration_cache.Stored, events: Events, paper: Callable[[float], float | None], mode: str
-) -> bool:
-    """True when what is run, whose code may have been edited, still costs at the stored knob what was stored."""
-    if to_json(events(stored.knob)) != to_json(stored.event):
-        return False
-    return mode == "proved" or paper(stored.knob) == stored.bounds.upper
 
 
 def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:
@@ -113,23 +108,19 @@ def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, nam
     return Calibration(0.0, float(target), delta, bounds, event, mode)
 
 
-def _middle(knob: Knob) -> float:
-    """Where every search begins."""
-    return math.sqrt(knob.low * knob.high)
-
-
 @dataclass(frozen=True)
 class _Search:
-    """The search for the knob value; each way of it returns the value and its bounds."""
+    """The search for the knob value. Each method returns the value and its bounds; ``start`` is a first guess."""
 
     events: Events
     knob: Knob
     target: float
     delta: float
     name: str
+    start: Meeting
 
     def proved(self) -> tuple[float, Bounds]:
-        """With rougher and finer grids, then with the full accountants around the place found."""
+        """With a rough grid and a finer one, then with the full accountants near the value found."""
 
         def cost(cells: int) -> Callable[[float], float]:
             return lambda value: rough_epsilon(self.events(value), self.delta, cells)
@@ -138,14 +129,14 @@ class _Search:
         def full(value: float) -> Bounds:
             return epsilon(self.events(value), self.delta)
 
-        place = Meeting(_middle(self.knob), -1.0)
+        place = self.start
         for cells, tolerance in ROUGH_STAGES:
             place = self._meet(cost(cells), place, tolerance)
         found = self._meet(lambda value: full(value).upper, place, FULL_TOLERANCE).x
         return found, full(found)
 
     def by_paper(self, paper: Callable[[float], float | None]) -> tuple[float, Bounds]:
-        """With the authors' own formula; says beside it what is proved."""
+        """With the authors' own formula; the bounds also hold what is proved."""
 
         def claimed(value: float) -> float:
             cost = paper(value)
@@ -153,7 +144,7 @@ class _Search:
                 raise UsageError(f"{self.name} has no accounting of its paper; use mode 'proved'.")
             return cost
 
-        found = self._meet(claimed, Meeting(_middle(self.knob), -1.0), PAPER_TOLERANCE).x
+        found = self._meet(claimed, self.start, PAPER_TOLERANCE).x
         cost = claimed(found)
         notes: tuple[str, ...] = ("the authors' accounting, not a proof",)
         try:

@@ -2,7 +2,7 @@
 
 The key holds everything that the answer depends on: the knob and the event in its middle, epsilon, delta, mode, the
 accounting code and the versions of both accountants. A reader checks besides that the stored events are still those at
-the stored knob, so that an edited mechanism is calibrated anew. Every file holds a checksum over its key and its
+the stored knob, so that an edited mechanism is calibrated again. Every file holds a checksum over its key and its
 answer: a damaged one counts as absent and is written again.
 """
 
@@ -14,7 +14,6 @@ import json
 import logging
 import os
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -34,15 +33,6 @@ logger = logging.getLogger(__name__)
 
 #: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
 DEFAULT = Path("default")
-
-
-@dataclass(frozen=True)
-class Stored:
-    """One answer: the knob, its bounds and its event."""
-
-    knob: float
-    bounds: Bounds
-    event: dp.DpEvent
 
 
 def folder(where: Path | None) -> Path | None:
@@ -67,8 +57,8 @@ def accounting_code() -> str:
     return digest.hexdigest()
 
 
-def read(where: Path | None, name: str) -> Stored | None:
-    """The stored answer, or None when there is none that can be read."""
+def read(where: Path | None, name: str) -> tuple[float, Bounds, dp.DpEvent] | None:
+    """The stored knob, its bounds and its event, or None when there are none that can be read."""
     place = folder(where)
     if place is None:
         return None
@@ -79,7 +69,7 @@ def read(where: Path | None, name: str) -> Stored | None:
         if data.pop("checksum") != _checksum(name, data):
             raise ValueError("its checksum is another")
         bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
-        return Stored(float(data["knob"]), bounds, from_json(data["event"]))
+        return float(data["knob"]), bounds, from_json(data["event"])
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsupportedEvent) as error:
@@ -94,12 +84,12 @@ def _tidy(place: Path) -> None:
         remove_abandoned(place)
 
 
-def write(where: Path | None, name: str, answer: Stored) -> None:
+def write(where: Path | None, name: str, knob: float, bounds: Bounds, event: dp.DpEvent) -> None:
     """Stores an answer under its key, whole or not at all; a folder that cannot be written is only logged."""
     place = folder(where)
     if place is None:
         return
-    data = {"knob": answer.knob, "bounds": dataclasses.asdict(answer.bounds), "event": to_json(answer.event)}
+    data = {"knob": knob, "bounds": dataclasses.asdict(bounds), "event": to_json(event)}
     # Through JSON, as a reader will see it: tuples become lists.
     data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:

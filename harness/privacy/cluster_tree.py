@@ -4,7 +4,7 @@ Every point is clipped into the ball of a public radius. Then, at each of L leve
 
 1. is split at one of the positions of a public grid, drawn by the exponential mechanism: a good split has about as
    many points on either side (centreness) and few points next to it (emptiness);
-2. has the points of its two halves counted, with noise; unless both halves are large enough it stays whole.
+2. has the points of its two halves counted, with noise; unless both halves are large enough it is not split.
 
 The boxes at the end are the clusters: noisy count, and noisy sum of the points divided by it.
 
@@ -18,8 +18,8 @@ One record replaces one point. In each level this point leaves one box and enter
   bounded-range choice of epsilon' = 2R / temperature. Earlier levels are known to later ones: adaptive composition.
 
 Unlike DPM, nothing is estimated from the points (the number of points, the grid and the divisors of scores are public
-constants), and all levels are charged whether or not a box is left to split. Noisy numbers leave this primitive, for
-its caller to choose among public things.
+constants), and all levels are charged whether or not a box is left to split. This primitive releases noisy numbers;
+its caller chooses among public things by them.
 """
 
 from __future__ import annotations
@@ -102,28 +102,19 @@ class ClusterTree:
     def event(self) -> dp.DpEvent:
         if not self.noise_multiplier > 0:
             return dp.NonPrivateDpEvent()
-        level = compose([self._splits, self._counts])
-        return compose([dp.SelfComposedDpEvent(level, self.levels), self._sums])
+        splits, counts, sums = self._parts()
+        return compose([dp.SelfComposedDpEvent(compose([splits, counts]), self.levels), sums])
 
-    @property
-    def _splits(self) -> dp.DpEvent:
-        """All splits of one level."""
-        return bounded_range_choice(self.split_epsilon)
-
-    @property
-    def _counts(self) -> dp.DpEvent:
-        """All counts of one level."""
-        return gaussian(self.count_multiplier)
-
-    @property
-    def _sums(self) -> dp.DpEvent:
-        return gaussian(self.sum_multiplier)
+    def _parts(self) -> tuple[dp.DpEvent, dp.DpEvent, dp.DpEvent]:
+        """(all splits of one level, all counts of one level, all sums)."""
+        return bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier), gaussian(self.sum_multiplier)
 
     def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
-        """Clusters, heaviest first; points is [M, d], one a slot, M a public constant."""
+        """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant."""
         points = clip_norm(points, self.radius)
-        levels = [(sample.spend(self._splits), sample.spend(self._counts)) for _ in range(self.levels)]
-        sums = sample.spend(self._sums)
+        split_event, count_event, sum_event = self._parts()
+        levels = [(sample.spend(split_event), sample.spend(count_event)) for _ in range(self.levels)]
+        sums = sample.spend(sum_event)
         edge = np.full(points.shape[1], self.radius)
         open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), float(len(points)))], []
         for level, (splits, counts) in enumerate(levels):

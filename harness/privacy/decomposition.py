@@ -1,7 +1,7 @@
-"""Takes an event tree apart: what one record of one group can touch, as counted leaves that the accountants know.
+"""Takes an event tree apart: what one record of one group can touch, as counted components that the accountants know.
 
-A leaf is one of: Gaussian, Laplace, zCDP, bounded range, (epsilon, delta), a Poisson sample of one Gaussian, a Poisson
-sample of anything else, or NonPrivate. Every other event is refused: no theorem, no epsilon.
+A component is one of: Gaussian, Laplace, zCDP, bounded range, (epsilon, delta), a Poisson sample of one Gaussian, a
+Poisson sample of anything else, or NonPrivate. Every other event is refused: no theorem, no epsilon.
 """
 
 from __future__ import annotations
@@ -15,28 +15,33 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, compose
 
-#: Leaves of one composition with how often each occurs.
+#: Components of one composition with how often each occurs.
 DecomposedEvents = Counter[dp.DpEvent]
 
 NON_PRIVATE = dp.NonPrivateDpEvent()
 
 
 def groups(event: dp.DpEvent) -> dict[str | None, DecomposedEvents]:
-    """The leaves that one record can touch, for each group that it may belong to.
+    """The components that one record can touch, for each group that it may belong to.
 
     One record is in one group, so it meets one branch of every ParallelDpEvent in the tree (parallel composition); a
     group that a ParallelDpEvent does not name is not touched by it. Without a ParallelDpEvent the only group is None.
     Raises UnsupportedEvent for an event without a theorem.
     """
-    _require_one_partition(event)
-    names = sorted(set(_names(event)))
-    if not names:
+    partitions = {names for names in _partitions(event) if names}
+    # Two partitions (labels, and months, say) overlap: one record would meet a branch of each.
+    if any(one.isdisjoint(other) for one in partitions for other in partitions):
+        raise UnsupportedEvent(
+            "Two ParallelDpEvents share no group: if they divide the records in two ways, one record meets both and"
+            " there is no theorem; if it is one division, write it as one ParallelDpEvent."
+        )
+    if not partitions:
         return {None: components(event, None)}
-    return {name: components(event, name) for name in names}
+    return {name: components(event, name) for name in sorted(frozenset().union(*partitions))}
 
 
 def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
-    """The leaves of an event for a record of the group; empty when it costs nothing."""
+    """The components of an event for a record of the group; empty when it costs nothing."""
     match event:
         case dp.NoOpDpEvent():
             return Counter()
@@ -44,7 +49,7 @@ def components(event: dp.DpEvent, group: str | None) -> DecomposedEvents:
             total: DecomposedEvents = Counter()
             for part in event.events:
                 total.update(components(part, group))
-            return _collapse(total)
+            return Counter({NON_PRIVATE: 1}) if NON_PRIVATE in total else total
         case dp.SelfComposedDpEvent():
             _require(event.count >= 0, event)
             return Counter(
@@ -74,52 +79,30 @@ def is_sampled_gaussian(event: dp.DpEvent) -> bool:
 
 
 def recompose(counted: Mapping[dp.DpEvent, int]) -> dp.DpEvent:
-    """The canonical event with these leaves."""
+    """The canonical event with these components."""
     return compose(dp.SelfComposedDpEvent(component, n) for component, n in counted.items())
 
 
-def _names(event: dp.DpEvent, inside: bool = False) -> Iterator[str]:
+def _partitions(event: dp.DpEvent, inside: bool = False) -> Iterator[frozenset[str]]:
+    """The names of the groups of every ParallelDpEvent in the tree. inside: whether the event is in a branch of one."""
     if isinstance(event, ParallelDpEvent):
         if inside:
             raise UnsupportedEvent("Groups within groups: parallel composition is proved for one partition only.")
-        if len({name for name, _ in event.branches}) < len(event.branches):
+        names = frozenset(name for name, _ in event.branches)
+        if len(names) < len(event.branches):
             raise UnsupportedEvent("Two branches of a ParallelDpEvent have one name; compose them into one branch.")
-        for name, branch in event.branches:
-            yield name
-            yield from _names(branch, inside=True)
+        yield names
+        for _, branch in event.branches:
+            yield from _partitions(branch, inside=True)
     elif isinstance(event, dp.ComposedDpEvent):
         for part in event.events:
-            yield from _names(part, inside)
+            yield from _partitions(part, inside)
     elif isinstance(event, (dp.SelfComposedDpEvent, dp.PoissonSampledDpEvent)):
-        yield from _names(event.event, inside)
-
-
-def _require_one_partition(event: dp.DpEvent) -> None:
-    """Raises UnsupportedEvent for ParallelDpEvents that cannot be told to be of one partition of the records.
-
-    Two partitions (labels, and months, say) overlap: one record would meet a branch of each.
-    """
-    partitions = {names for names in _partitions(event) if names}
-    if any(one.isdisjoint(other) for one in partitions for other in partitions):
-        raise UnsupportedEvent(
-            "Two ParallelDpEvents share no group: if they divide the records in two ways, one record meets both and"
-            " there is no theorem; if it is one division, write it as one ParallelDpEvent."
-        )
-
-
-def _partitions(event: dp.DpEvent) -> Iterator[frozenset[str]]:
-    """The names of the groups of every ParallelDpEvent in the tree."""
-    if isinstance(event, ParallelDpEvent):
-        yield frozenset(name for name, _ in event.branches)
-    elif isinstance(event, dp.ComposedDpEvent):
-        for part in event.events:
-            yield from _partitions(part)
-    elif isinstance(event, (dp.SelfComposedDpEvent, dp.PoissonSampledDpEvent)):
-        yield from _partitions(event.event)
+        yield from _partitions(event.event, inside)
 
 
 def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEvents:
-    """Leaves of a Poisson sample: nested samples multiply their rates, Gaussians on one sample become one Gaussian."""
+    """Components of a Poisson sample: nested samples multiply their rates, Gaussians on one sample become one."""
     rate = event.sampling_probability
     _require(0 <= rate <= 1, event)
     inside = components(event.event, group)
@@ -137,7 +120,7 @@ def _sampled(event: dp.PoissonSampledDpEvent, group: str | None) -> DecomposedEv
 
 
 def _simple(event: dp.DpEvent) -> DecomposedEvents:
-    """The leaf that an elementary event is; empty when it is free, NonPrivate when it has no noise at all."""
+    """An elementary event as a component; empty when it is free, NonPrivate when it has no noise at all."""
     match event:
         case dp.NonPrivateDpEvent():
             return Counter({NON_PRIVATE: 1})
@@ -161,11 +144,6 @@ def _simple(event: dp.DpEvent) -> DecomposedEvents:
     if exposed:
         return Counter({NON_PRIVATE: 1})
     return Counter() if free else Counter({event: 1})
-
-
-def _collapse(counted: DecomposedEvents) -> DecomposedEvents:
-    """NonPrivate alone when anything in the composition is not private."""
-    return Counter({NON_PRIVATE: 1}) if NON_PRIVATE in counted else counted
 
 
 def _require(condition: bool, event: dp.DpEvent) -> None:

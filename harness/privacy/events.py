@@ -1,9 +1,9 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
 The neighbour relation is add/remove of one record everywhere. To the events of dp_accounting this adds
-:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent` and
-:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
-touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent` and :class:`ParallelDpEvent`: mechanisms that run on disjoint
+groups of records (a record has one label), so that one record touches one branch only and the cost is the worst branch
+(parallel composition; Dwork & Roth 2014, add/remove only).
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
 
 
 def gaussian(noise_multiplier: float) -> dp.DpEvent:
-    """The Gaussian mechanism with noise of ``noise_multiplier`` times its L2 sensitivity; without noise, not
-    private."""
+    """The Gaussian mechanism with noise of ``noise_multiplier`` times its L2 sensitivity; 0: not private."""
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()
 
 
@@ -87,7 +86,7 @@ def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
 
 
 def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
-    """The leaves of a composition with their counts, each at least 1; a sampled or parallel event is one leaf."""
+    """The components of a composition with their counts, each at least 1; a sampled or parallel event is one."""
     if isinstance(event, dp.ComposedDpEvent):
         total: Counter[dp.DpEvent] = Counter()
         for part in event.events:
@@ -96,7 +95,7 @@ def flatten(event: dp.DpEvent) -> Counter[dp.DpEvent]:
     if isinstance(event, dp.SelfComposedDpEvent):
         if not isinstance(event.count, int) or event.count < 0:
             raise UnsupportedEvent(f"An event cannot happen {event.count!r} times; counts are whole numbers from 0 on.")
-        # 0 times is nothing at all: as a leaf it would be a release that costs nothing.
+        # 0 times is nothing at all: as a component it would be a release that costs nothing.
         return Counter({component: n * event.count for component, n in flatten(event.event).items() if event.count})
     if isinstance(event, dp.PoissonSampledDpEvent):
         inner = compose([event.event])
@@ -115,59 +114,41 @@ def is_gaussian(event: dp.DpEvent) -> bool:
     return all(isinstance(component, dp.GaussianDpEvent) for component in flatten(event))
 
 
-def to_json(event: dp.DpEvent) -> dict[str, Any]:
-    """A JSON object that `from_json` turns back into an equal event."""
-    match event:
-        case dp.NoOpDpEvent():
-            return {"event": "none"}
-        case dp.NonPrivateDpEvent():
-            return {"event": "non_private"}
-        case dp.GaussianDpEvent():
-            return {"event": "gaussian", "noise_multiplier": event.noise_multiplier}
-        case dp.LaplaceDpEvent():
-            return {"event": "laplace", "noise_multiplier": event.noise_multiplier}
-        case dp.ZCDpEvent():
-            return {"event": "zcdp", "rho": event.rho, "xi": event.xi}
-        case EpsilonDeltaDpEvent():
-            return {"event": "epsilon_delta", "epsilon": event.epsilon, "delta": event.delta}
-        case BoundedRangeDpEvent():
-            return {"event": "bounded_range", "epsilon": event.epsilon}
-        case dp.PoissonSampledDpEvent():
-            return {"event": "poisson", "rate": event.sampling_probability, "of": to_json(event.event)}
-        case dp.SampledWithoutReplacementDpEvent():
-            return {
-                "event": "fixed_size",
-                "size": event.source_dataset_size,
-                "sample": event.sample_size,
-                "of": to_json(event.event),
-            }
-        case dp.SelfComposedDpEvent():
-            return {"event": "repeat", "count": event.count, "of": to_json(event.event)}
-        case dp.ComposedDpEvent():
-            return {"event": "compose", "of": [to_json(part) for part in event.events]}
-        case ParallelDpEvent():
-            return {"event": "parallel", "of": {name: to_json(branch) for name, branch in event.branches}}
-    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/privacy/events.py.")
-
-
-#: Kind of event -> its numbers, as `to_json` writes them; those of `_INSIDE` have the key `of` as well.
-_NUMBERS: Mapping[str, tuple[str, ...]] = {
-    "none": (),
-    "non_private": (),
-    "gaussian": ("noise_multiplier",),
-    "laplace": ("noise_multiplier",),
-    "zcdp": ("rho", "xi"),
-    "epsilon_delta": ("epsilon", "delta"),
-    "bounded_range": ("epsilon",),
-    "poisson": ("rate",),
-    "fixed_size": ("size", "sample"),
-    "repeat": ("count",),
-    "compose": (),
-    "parallel": (),
+#: Kind of event in JSON -> its class, and its numbers: key in JSON -> attribute.
+_KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
+    "none": (dp.NoOpDpEvent, {}),
+    "non_private": (dp.NonPrivateDpEvent, {}),
+    "gaussian": (dp.GaussianDpEvent, {"noise_multiplier": "noise_multiplier"}),
+    "laplace": (dp.LaplaceDpEvent, {"noise_multiplier": "noise_multiplier"}),
+    "zcdp": (dp.ZCDpEvent, {"rho": "rho", "xi": "xi"}),
+    "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
+    "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
+    "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
+    "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),
+    "repeat": (dp.SelfComposedDpEvent, {"count": "count"}),
+    "compose": (dp.ComposedDpEvent, {}),
+    "parallel": (ParallelDpEvent, {}),
 }
-_INSIDE = ("poisson", "fixed_size", "repeat", "compose", "parallel")
+#: Kinds that hold other events, under the key "of" in JSON -> attribute.
+_INSIDE = {"poisson": "event", "fixed_size": "event", "repeat": "event", "compose": "events", "parallel": "branches"}
 _WHOLE_NUMBERS = ("count", "size", "sample")
 _DEEPEST, _MOST_PARTS, _LARGEST_COUNT = 12, 5000, 10**9
+
+
+def to_json(event: dp.DpEvent) -> dict[str, Any]:
+    """A JSON object that `from_json` turns back into an equal event."""
+    for kind, (cls, numbers) in _KINDS.items():
+        if isinstance(event, cls):
+            said = {"event": kind, **{name: getattr(event, attribute) for name, attribute in numbers.items()}}
+            inside: Any = getattr(event, _INSIDE[kind]) if kind in _INSIDE else None
+            if kind == "compose":
+                said["of"] = [to_json(part) for part in inside]
+            elif kind == "parallel":
+                said["of"] = {name: to_json(branch) for name, branch in inside}
+            elif kind in _INSIDE:
+                said["of"] = to_json(inside)
+            return said
+    raise UnsupportedEvent(f"No JSON form for the event {event!r}; add one in harness/privacy/events.py.")
 
 
 def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
@@ -176,41 +157,25 @@ def from_json(data: Any, depth: int = 0) -> dp.DpEvent:
     if depth > _DEEPEST or not isinstance(data, Mapping):
         raise UnsupportedEvent(f"An event of a ledger is an object, at most {_DEEPEST} deep.")
     kind = data.get("event")
-    if not isinstance(kind, str) or kind not in _NUMBERS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise UnsupportedEvent(
             f"Unknown kind of event '{str(kind)[:40]}' in a ledger; was it written by a newer version?"
         )
-    wanted = {"event", *_NUMBERS[kind], *(("of",) if kind in _INSIDE else ())}
+    cls, numbers = _KINDS[kind]
+    wanted = {"event", *numbers, *(("of",) if kind in _INSIDE else ())}
     if set(data) != wanted:
         raise UnsupportedEvent(f"The event {kind} has {', '.join(sorted(wanted))}, and nothing else.")
-    for name in _NUMBERS[kind]:
+    for name in numbers:
         _require_number(kind, name, data[name])
+    attributes = {attribute: data[name] for name, attribute in numbers.items()}
     if kind == "compose":
-        return dp.ComposedDpEvent(tuple(from_json(part, depth + 1) for part in _parts(kind, data["of"], list)))
-    if kind == "parallel":
+        attributes["events"] = tuple(from_json(part, depth + 1) for part in _parts(kind, data["of"], list))
+    elif kind == "parallel":
         groups = _parts(kind, data["of"], dict)
-        return ParallelDpEvent(tuple((name, from_json(branch, depth + 1)) for name, branch in groups.items()))
-    inside = from_json(data["of"], depth + 1) if kind in _INSIDE else None
-    match kind:
-        case "none":
-            return dp.NoOpDpEvent()
-        case "non_private":
-            return dp.NonPrivateDpEvent()
-        case "gaussian":
-            return dp.GaussianDpEvent(data["noise_multiplier"])
-        case "laplace":
-            return dp.LaplaceDpEvent(data["noise_multiplier"])
-        case "zcdp":
-            return dp.ZCDpEvent(data["rho"], data["xi"])
-        case "epsilon_delta":
-            return EpsilonDeltaDpEvent(data["epsilon"], data["delta"])
-        case "bounded_range":
-            return BoundedRangeDpEvent(data["epsilon"])
-        case "poisson":
-            return dp.PoissonSampledDpEvent(data["rate"], inside)
-        case "fixed_size":
-            return dp.SampledWithoutReplacementDpEvent(data["size"], data["sample"], inside)
-    return dp.SelfComposedDpEvent(inside, data["count"])  # "repeat", the last of the kinds
+        attributes["branches"] = tuple((name, from_json(branch, depth + 1)) for name, branch in groups.items())
+    elif kind in _INSIDE:
+        attributes["event"] = from_json(data["of"], depth + 1)
+    return cls(**attributes)
 
 
 def _parts(kind: str, inside: Any, shape: type[Any]) -> Any:

@@ -26,7 +26,7 @@ from dpicl.harness.privacy import time_limit
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.decomposition import gaussian_multiplier
 
-#: (rate, noise multiplier, count) of each part; a rate of 1 is a Gaussian without subsampling.
+#: (rate, noise multiplier, count) of each part; rate 1: a Gaussian without subsampling.
 Parts = tuple[tuple[float, float, int], ...]
 
 #: How far the accountants may differ, relative to epsilon (or absolutely, where epsilon is below 0.01).

@@ -1,9 +1,9 @@
 """The ledger: every event that a run really caused, and the only source of the epsilon on the board.
 
-A charge is made before the noise is drawn. At a finite epsilon nothing is admitted but what was declared and calibrated
-(the allowance), by counting: what a mechanism charges may follow from what it read and released, and the cost of events
-that are chosen so has no theorem here. For the same reason a run inside its allowance costs the whole allowance in the
-end (`settle`): that is what is proved for it, and what is published tells nothing else.
+A charge is made before the noise is drawn. At a finite epsilon the ledger admits only what was declared and calibrated
+(the allowance), by counting events: what a mechanism charges may depend on what it read and released, and there is no
+theorem here for events that are chosen adaptively. For the same reason a run inside its allowance costs the whole
+allowance in the end (`settle`): that is what is proved for it, and what is published shows nothing else.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded
 from dpicl.harness.core.vocabulary import Partition
-from dpicl.harness.privacy.events import ParallelDpEvent, compose, flatten, parallel, to_json
+from dpicl.harness.privacy.decomposition import recompose
+from dpicl.harness.privacy.events import ParallelDpEvent, flatten, parallel, to_json
 
-#: The note of a charge that is not called anything else.
+#: The note of a charge that has no other.
 SAMPLED = "Poisson sample"
 
 
@@ -57,7 +58,11 @@ class Ledger:
 
     def event(self) -> dp.DpEvent:
         """Everything charged so far, as one event."""
-        return self._composed(self._spent)
+        shared = self._spent.get(None, Counter())
+        named = {name: components for name, components in self._spent.items() if name is not None}
+        if not named:
+            return recompose(shared)
+        return parallel({name: recompose(components + shared) for name, components in named.items()})
 
     def to_json(self) -> list[dict[str, Any]]:
         """One row for each kind of event and partition: {"partition", "event", "count", "note"}."""
@@ -84,18 +89,6 @@ class Ledger:
             components + (Counter() if group is None else shared) <= self._allowed[None]
             for group, components in spent.items()
         )
-
-    @staticmethod
-    def _composed(spent: dict[Partition, Counter[dp.DpEvent]]) -> dp.DpEvent:
-        shared = spent.get(None, Counter())
-        named = {name: components for name, components in spent.items() if name is not None}
-        if not named:
-            return _compose(shared)
-        return parallel({name: _compose(components + shared) for name, components in named.items()})
-
-
-def _compose(components: Counter[dp.DpEvent]) -> dp.DpEvent:
-    return compose(dp.SelfComposedDpEvent(component, count) for component, count in components.items())
 
 
 def _by_partition(allowance: dp.DpEvent | None) -> dict[Partition, Counter[dp.DpEvent]]:

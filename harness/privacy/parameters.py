@@ -70,7 +70,7 @@ def one_sample(event: dp.PoissonSampledDpEvent, delta: float, account: Account, 
 
 
 def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Account, cells: int = FULL) -> Bounds:
-    """Epsilon of a composition of any leaves, through privacy loss distributions."""
+    """Epsilon of a composition of any components, through privacy loss distributions."""
     known = tuple(
         Parameters(e.epsilon, e.delta, n) for e, n in components.items() if isinstance(e, EpsilonDeltaDpEvent)
     )
@@ -99,7 +99,7 @@ def composition(components: Mapping[dp.DpEvent, int], delta: float, account: Acc
 
 
 def compose_parameters(parts: tuple[Parameters, ...], native: Mapping[dp.DpEvent, int], delta: float) -> float:
-    """Upper bound on the epsilon of all parts and of native leaves (Gaussians, their samples, Laplace) together."""
+    """Upper bound on the epsilon of all parts and of native components (Gaussians, their samples, Laplace) together."""
     if any(math.isinf(part.epsilon) for part in parts) or sum(part.delta * part.count for part in parts) >= 1:
         return math.inf
     if delta < gaussians.SMALLEST_DELTA:
@@ -118,30 +118,25 @@ def _is_native(component: dp.DpEvent) -> bool:
     return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent)) or is_sampled_gaussian(component)
 
 
-def _is_deferred(component: dp.DpEvent) -> bool:
-    return isinstance(component, dp.PoissonSampledDpEvent) and not is_sampled_gaussian(component)
-
-
 def _conditional(components: Mapping[dp.DpEvent, int]) -> tuple[tuple[dp.DpEvent, int], ...]:
-    """Leaves that need a delta of their own; all zCDP leaves together count as one event."""
+    """Components that need a delta of their own; all zCDP together counts as one event."""
     rho = sum(component.rho * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
     xi = sum(component.xi * n for component, n in components.items() if isinstance(component, dp.ZCDpEvent))
-    rest = tuple((component, n) for component, n in components.items() if _is_deferred(component))
+    samples = {e: n for e, n in components.items() if isinstance(e, dp.PoissonSampledDpEvent)}
+    rest = tuple((sample, n) for sample, n in samples.items() if not is_sampled_gaussian(sample))
     return (((dp.ZCDpEvent(rho, xi), 1),) if rho or xi else ()) + rest
 
 
 def _resolve(
     unknown: tuple[tuple[dp.DpEvent, int], ...], delta: float, account: Account, cells: int
 ) -> tuple[Parameters, ...]:
-    """Privacy parameters of the leaves that need a delta, which all share ``delta`` equally."""
+    """Privacy parameters of the components that need a delta, which share ``delta`` equally."""
     total = sum(n for _, n in unknown)
     parts = []
     for component, n in unknown:
-        share = delta / total
-        if isinstance(component, dp.PoissonSampledDpEvent):
-            parts.append(Parameters(one_sample(component, share, account, cells).upper, share, n))
-        else:
-            parts.append(Parameters(account(component, share, cells).upper, share, n))
+        share, sampled = delta / total, isinstance(component, dp.PoissonSampledDpEvent)
+        bounds = one_sample(component, share, account, cells) if sampled else account(component, share, cells)
+        parts.append(Parameters(bounds.upper, share, n))
     return tuple(parts)
 
 

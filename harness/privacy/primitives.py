@@ -1,4 +1,4 @@
-"""What mechanisms release their noisy sums and choices with. Each primitive bounds its input itself, spends what was
+"""The primitives by which mechanisms release noisy sums and choices. Each bounds its input itself, spends what was
 charged for it, and draws with the permit that it gets (dpicl.harness.privacy.release_hooks): noise is added nowhere
 else.
 
@@ -6,7 +6,7 @@ Rows are per slot: adding or removing one record changes one row at most (or add
 infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
 set and never of the data, and no private value can make a run fail.
 
-Floating point: noise is drawn in float64 and only a choice or a ranking leaves a primitive here, never a noisy number.
+Floating point: noise is drawn in float64 and a primitive here releases a choice or a ranking, never a noisy number.
 Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
 """
 

@@ -1,7 +1,7 @@
-"""The private records of a run. They come out only by ways that put the event on the ledger.
+"""The private records of a run. Every read of them is charged to the ledger.
 
-`poisson_slots` is the proved way: every record flips its own coin, and every sampled record is assigned to slots,
-independently, into one slot. Adding or removing one record changes one slot at most, whatever the others do, so the
+`poisson_slots` is the proved read: every record is sampled independently, and every sampled record is assigned,
+independently, to one slot. Adding or removing one record changes one slot at most, whatever the others do, so the
 accountants for Poisson sampling under add/remove hold for the code that runs. `reveal` is every other read: it costs
 epsilon = infinity.
 """
@@ -39,8 +39,7 @@ Slots = tuple[tuple[PrivateRecord, ...], ...]
 
 @dataclass(frozen=True)
 class Assigned:
-    """One Poisson sample as it was assigned to slots. number: M, None for a slot a record. size: records of the
-    group."""
+    """One Poisson sample, assigned to slots. number: M; None: each record has its own. size: records of the group."""
 
     partition: Partition
     rate: float
@@ -53,10 +52,10 @@ class SampleObserver(Protocol):
     """Sees how samples are drawn and spent: the conformance kit."""
 
     def drawing(self, partition: Partition) -> None:
-        """The next sample's coins are about to fall."""
+        """The next sample is about to be drawn."""
 
     def drawn(self, assigned: Assigned) -> None:
-        """They have fallen."""
+        """It was drawn."""
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         """A permit was given for a release from a sample (their number, from 0, in order of the draws)."""
@@ -66,7 +65,7 @@ class SampleObserver(Protocol):
 
 
 class LentRecord:
-    """A record as a sample shows it: readable as long as the sample is open."""
+    """A record of a sample, readable as long as the sample is open."""
 
     __slots__ = ("_read",)
 
@@ -91,7 +90,7 @@ class Sample:
 
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
-    A sample is open until it is closed; then its records are not read, and its releases not made, any longer.
+    Once it is closed, its records cannot be read and its releases cannot be made.
     """
 
     __slots__ = ("_read", "close", "spend")
@@ -99,7 +98,6 @@ class Sample:
     #: `spend(event) -> Permit`: the right to make one release (or a choice of several in order), with its noise. Raises
     #: BudgetExceeded for a release that was not charged, and when the sample is closed; then nothing is drawn.
     spend: Callable[[dp.DpEvent], Permit]
-    #: `close()`: from now on nothing is read from it, and nothing is released.
     close: Callable[[], None]
 
     def __init__(
@@ -155,16 +153,16 @@ class Sample:
 
 
 class SlotSampler:
-    """Draws the Poisson samples that were paid for, each with coins of its own.
+    """Draws the Poisson samples that were charged, each with fresh randomness.
 
-    next_sample: draws one. times: how many were paid for.
+    next_sample: draws one. times: how many were charged.
     """
 
     __slots__ = ("close", "draw")
 
-    #: `draw() -> Sample`: samples each record with probability q and samples the sampled ones, independently and
-    #: uniformly, into slots. The sample that was drawn before is closed. Raises BudgetExceeded when as many samples as
-    #: were charged have been drawn.
+    #: `draw() -> Sample`: samples each record with probability q and assigns the sampled ones, independently and
+    #: uniformly, to slots. Closes the sample that was drawn before. Raises BudgetExceeded when as many samples as were
+    #: charged have been drawn.
     draw: Callable[[], Sample]
     #: `close()`: closes the sample that was drawn last.
     close: Callable[[], None]
@@ -175,7 +173,7 @@ class SlotSampler:
         def draw() -> Sample:
             nonlocal left, last
             if left <= 0:
-                raise BudgetExceeded("More samples were asked for than were charged; raise `times` in `poisson_slots`.")
+                raise BudgetExceeded("More samples were drawn than were charged; raise `times` in `poisson_slots`.")
             left -= 1
             close()
             last = next_sample()
@@ -189,12 +187,12 @@ class SlotSampler:
 
 
 class PrivateSet:
-    """Private records behind the ledger. What a mechanism holds of it names neither records, nor ledger, nor noise.
+    """Private records, read only through the ledger. No attribute of it holds records, ledger or noise.
 
     sizes: n_y of every group that may be sampled, as public constants: sampling rates come from them and never from a
         count of the records. With the single key None all records are one group; otherwise the records of one label are
         disjoint from those of the others (one label a record), and each label is a group of its own.
-    coins: where the sampling randomness come from (secret where the noise is: amplification rests on them).
+    sampling: where the sampling randomness comes from (secret where the noise is: amplification rests on it).
     noise: where the noise of releases comes from.
     observer: told of every sample and every permit.
     """
@@ -277,16 +275,16 @@ class PrivateSet:
         times: int = 1,
         shuffled: bool = False,
     ) -> SlotSampler:
-        """Charges ``times`` x Poisson(q = expected/n_y, releases), and answers with the sampler that was paid for.
+        """Charges ``times`` x Poisson(q = expected/n_y, releases), and returns the sampler of these samples.
 
         The whole number is charged before the first draw: stopping early is post-processing and gives nothing back.
 
         expected: expected number of records in a sample, a public constant (M*N or s).
-        slots: M, how many slots the sampled records are assigned to; None gives every sampled record a slot of its own.
+        slots: M, how many slots the sampled records are assigned to; None gives every sampled record its own slot.
         releases: everything that will be released from one sample.
-        shuffled: the records of a slot come in random order, each by a coin of its own; else in the order of the set.
+        shuffled: the records of a slot come in random order; else in the order of the set.
         Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
-        least 1, and BudgetExceeded before any coin is flipped.
+        least 1, and BudgetExceeded before anything is sampled.
         """
         if not isinstance(times, int) or times < 1:
             raise UsageError(f"The number of samples must be a whole number of at least 1, not {times!r}.")
@@ -297,8 +295,7 @@ class PrivateSet:
         return self._reveal(note)
 
     def close(self) -> int:
-        """Ends the run: every sample is closed and no other is drawn from records. Returns how many releases were drawn
-        with noise of their own."""
+        """Ends the run: closes every sample, and no other is drawn from records. Returns how many permits were used."""
         return self._close()
 
 

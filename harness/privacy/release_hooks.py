@@ -1,12 +1,11 @@
-"""How anything leaves a primitive: a noisy sum or a noisy choice, drawn with a permit. Noise is added nowhere else.
+"""What a primitive releases: a noisy sum or a noisy choice, drawn with a permit. Noise is added nowhere else.
 
 A permit is the right to one release that was charged for (`Sample.spend` gives it). It holds the noise source and takes
 the amount of noise from the event that was charged, so a release cannot be made with less noise than was paid for, with
-another source, or twice. What the primitive states is by how much one record may move what goes in (``bound``,
-``width``).
+another source, or twice. The primitive states by how much one record may move the input (``bound``, ``width``).
 
-An auditor stands at the noisy releases (`observing`): it sees what went in and what came out, checks the statement, and
-may answer in the noise's place. No observer, no difference: the noise is drawn from the permit's source.
+An auditor may observe every noisy release (`observing`): it sees the input and the output, checks the stated bound,
+and may replace the noisy output by its own. Without an observer the noise is drawn from the permit's source.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ class NoisyRelease:
 
 
 class Observer(Protocol):
-    """Stands at the noisy releases while a mechanism runs."""
+    """Sees every noisy release while a mechanism runs."""
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        """What leaves: ``draw()`` makes it with fresh noise. The noisy sum, or the indices that were chosen."""
+        """What is released: the noisy sum, or the indices that were chosen. ``draw()`` makes it with fresh noise."""
 
 
-_OBSERVER: ContextVar[Observer | None] = ContextVar("watcher", default=None)
+_OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
 
 
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
-    """Inside this block the observer stands at every noisy release of this thread."""
+    """Inside this block the observer sees every noisy release of this thread."""
     token = _OBSERVER.set(observer)
     try:
         yield
@@ -96,10 +95,11 @@ class Permit:
         PluginError for a bound that is not above 0 (that would be no noise).
         """
         _require_positive("bound of a sum", bound)
-        noisy_release = NoisyRelease("gaussian", clean, bound, self._multiplier() * bound, permit=self)
+        scale = self._multiplier() * bound
         noise = self._use()
-        return _through(
-            noisy_release, lambda: clean + noise.gaussian(noisy_release.scale, clean.size).reshape(clean.shape)
+        return _observed(
+            NoisyRelease("gaussian", clean, bound, scale, permit=self),
+            lambda: clean + noise.gaussian(scale, clean.size).reshape(clean.shape),
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float) -> list[int]:
@@ -127,8 +127,8 @@ class Permit:
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
         for scores in rows:
-            noisy_release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
-            chosen.append([int(at) for at in _through(noisy_release, partial(_best, noisy_release, noise))])
+            release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
+            chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])
         return chosen
 
     def _multiplier(self) -> float:
@@ -164,18 +164,16 @@ def _require_positive(what: str, value: float) -> None:
         raise PluginError(f"The {what} must be above 0 and finite, not {value!r}: noise is scaled by it.")
 
 
-def _best(noisy_release: NoisyRelease, noise: NoiseSource) -> np.ndarray:
+def _best(release: NoisyRelease, noise: NoiseSource) -> np.ndarray:
     """The ``count`` best indices of a choice under fresh noise."""
-    noisy = (
-        noisy_release.clean / noisy_release.scale + noise.gumbel(len(noisy_release.clean))
-        if noisy_release.scale > 0
-        else noisy_release.clean
-    )
-    if noisy_release.count == 1:
+    noisy = release.clean
+    if release.scale > 0:
+        noisy = noisy / release.scale + noise.gumbel(len(noisy))
+    if release.count == 1:
         return np.array([noisy.argmax()])
-    return np.argsort(-noisy, kind="stable")[: noisy_release.count]
+    return np.argsort(-noisy, kind="stable")[: release.count]
 
 
-def _through(noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
+def _observed(release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
     observer = _OBSERVER.get()
-    return draw() if observer is None else observer.passes(noisy_release, draw)
+    return draw() if observer is None else observer.passes(release, draw)

@@ -1,9 +1,9 @@
 """Privacy loss distributions of Poisson samples of composites, such as k noisy counts on one sample, Q times over.
 
-Every leaf with a dominating pair (Gaussian, Laplace, bounded range, (epsilon, delta), samples of these) has a privacy
-loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If (P, Q) dominates the inside of a
-Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q) dominates the sample when the record
-is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick divergences:
+Every component with a dominating pair (Gaussian, Laplace, bounded range, (epsilon, delta), samples of these) has a
+privacy loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If (P, Q) dominates the
+inside of a Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q) dominates the sample when
+the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick divergences:
 
     H_a((1 - q)Q + qP || Q) = q H_(1 + (a - 1)/q)(P || Q), or 1 - a for a <= 1 - q,
     H_a(Q || (1 - q)Q + qP) = (1 - a(1 - q)) H_(aq/(1 - a(1 - q)))(Q || P), or 0 for a(1 - q) >= 1.
@@ -31,9 +31,9 @@ from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.harness.privacy.parameters import of_parameters
 
-#: Grid steps for the standard deviation of an average leaf: the variance of a sum grows by 1/(6 steps^2) at most.
+#: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32
-#: A grid has at most this many cells for the widest leaf.
+#: A grid has at most this many cells for the widest component.
 MOST_CELLS = 50_000
 #: A wider grid than this means losses in the hundreds; no distribution is worked out.
 WIDEST_GRID = 1.0
@@ -76,14 +76,14 @@ class Sampled:
 
 
 def has_distribution(component: dp.DpEvent) -> bool:
-    """True for a leaf with a dominating pair, not known by its Renyi curve alone."""
+    """True for a component with a dominating pair, not known by its Renyi curve alone."""
     if isinstance(component, dp.PoissonSampledDpEvent):
         return all(has_distribution(inner) for inner in components(component.event, None))
     return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
 
 
 def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> float:
-    """Upper bound on epsilon of a composition of leaves that all have distributions; infinity where none is found.
+    """Upper bound on epsilon of a composition of components that all have distributions; infinity where none is found.
 
     Raises UnsupportedEvent for a delta that is lost in rounding errors.
     """
@@ -175,7 +175,7 @@ def _pmf(losses: Losses, grid: float) -> pld_pmf.PLDPmf:
 
 
 def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
-    """A grid that resolves the average leaf's loss in ``steps`` steps, within the limit on cells."""
+    """A grid that resolves the average component's loss in ``steps`` steps, within the limit on cells."""
     scales = [(sample.count, sample.variance, sample.reach) for sample in samples]
     plain = gaussian_multiplier(
         {component: n for component, n in others.items() if isinstance(component, dp.GaussianDpEvent)}
@@ -192,11 +192,7 @@ def _grid(others: Counted, samples: list[Sampled], steps: int) -> float:
 
 
 def _size(component: dp.DpEvent) -> tuple[float, float]:
-    """The largest loss of a leaf, and the share of it that the standard deviation can be."""
-    match component:
-        case BoundedRangeDpEvent():
-            return component.epsilon, 0.5
-        case EpsilonDeltaDpEvent():
-            return component.epsilon, 1.0
-        case _:
-            return 1 / component.noise_multiplier, 1.0
+    """The largest loss of a component, and the share of it that the standard deviation can be."""
+    if isinstance(component, (BoundedRangeDpEvent, EpsilonDeltaDpEvent)):
+        return component.epsilon, 0.5 if isinstance(component, BoundedRangeDpEvent) else 1.0
+    return 1 / component.noise_multiplier, 1.0

@@ -1,4 +1,4 @@
-"""How private records reach the prompts that answer queries: three sampling schemes, each with its event.
+"""How private records reach the prompts that answer queries: three sampling schemes, each with its privacy event.
 
 | partition | the records of a slot | Q answers cost |
 |---|---|---|
@@ -70,5 +70,5 @@ class SamplingScheme:
         return (sample for _ in range(queries))
 
     def _repeated(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
-        """(what one sample releases, how many samples there are)."""
+        """(what one sample releases, number of samples)."""
         return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)

@@ -1,4 +1,4 @@
-"""Finds the knob value at which a falling cost just meets its target, with few evaluations."""
+"""Finds, in few evaluations, the knob value at which a decreasing cost just meets its target."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from decimal import ROUND_CEILING, Context
 
 #: (log x, log cost) of one evaluation.
 Point = tuple[float, float]
-#: Evaluations after which a search that does not settle gives up its last part of precision.
+#: Evaluations after which a search that does not converge ends with the best value so far.
 MOST_EVALUATIONS = 60
 
 
@@ -20,7 +20,7 @@ def round_up(value: float, digits: int = 6) -> float:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where the cost meets its target, and d log cost / d log x about there."""
+    """Where the cost meets its target, and d log cost / d log x near it."""
 
     x: float
     slope: float
@@ -29,7 +29,7 @@ class Meeting:
 def meet(
     cost: Callable[[float], float], target: float, low: float, high: float, start: float, tolerance: float, slope: float
 ) -> Meeting | None:
-    """A knob x in [low, high] with cost(x) in [(1 - tolerance) target, target], for a cost that falls with x.
+    """A knob x in [low, high] with cost(x) in [(1 - tolerance) target, target], for a cost that decreases with x.
 
     Secant steps on (log x, log cost) from ``start``, kept inside the bracket found so far; slope is a first guess of
     d log cost / d log x (negative). At ``low`` a cheaper cost is accepted. None when even cost(high) is too large.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 Result = TypeVar("Result")
@@ -22,20 +23,15 @@ def within(seconds: float, compute: Callable[[], Result]) -> Result:
     Its exceptions are raised here. Raises TookTooLong after ``seconds``; the thread is then abandoned: it cannot be
     stopped, but it never keeps the program from ending.
     """
-    outcome: list[Result] = []
-    failure: list[BaseException] = []
+    future: Future[Result] = Future()
 
     def work() -> None:
         try:
-            outcome.append(compute())
-        except BaseException as error:  # handed to the caller's thread below
-            failure.append(error)
+            future.set_result(compute())
+        except BaseException as error:  # raised in the caller's thread below
+            future.set_exception(error)
 
-    worker = threading.Thread(target=work, daemon=True, name="accountant")
-    worker.start()
-    worker.join(seconds)
-    if worker.is_alive():
+    threading.Thread(target=work, daemon=True, name="accountant").start()
+    if not wait([future], seconds).done:
         raise TookTooLong(f"no answer within {seconds:g} s")
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    return future.result()

@@ -4,12 +4,11 @@
 |---|---|---|
 | `prism_formula` | Bhusal et al., Algorithm 1 | advanced composition without its second term: no theorem |
 | `advanced_composition` | Dwork, Rothblum & Vadhan 2010, III.3 | an upper bound for epsilon0-DP releases, loose |
-| `renyi.sampled_exponential_epsilon` | KSA-EM, SGA 2024 (autodp) | see there |
+| `renyi.sampled_exponential_epsilon` | KSA-EM, SGA 2024 (autodp) | Renyi DP of samples of epsilon0-DP choices |
 | `dp_opt_epsilon` | Hong et al., ICLR 2024 (autodp) | the same for choices that fail; every failure is charged |
 | `ksa_ptr_epsilon` | Wu et al., KSA-PTR (autodp) | the same with a noisy gap; one failure is charged for all queries |
 
-The classical Gaussian formula is in settings.py; the proofs are in accountants.py; `reaccounting.py` sets one beside
-the other.
+The classical Gaussian formula is in settings.py; the proofs are in privacy/accountants.py; table.py compares them.
 """
 
 from __future__ import annotations

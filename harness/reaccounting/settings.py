@@ -9,7 +9,7 @@
 | no-noise | a private value as it is | nothing |
 
 A bounded-range choice may fail with probability ``delta0`` (it then hides nothing), and a Gaussian of multiplier
-``noise`` may follow it on the same sample. `reaccounting.py` accounts for a setting.
+``noise`` may follow it on the same sample. table.py accounts for a setting.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ the published settings.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final
 
 from dp_accounting import dp_event as dp
 
@@ -24,6 +25,10 @@ STATED = "the neighbours that the sensitivity is stated for"
 REPLACE = "replace one record"
 
 
+#: (name, value, kind of bound, theorem) of one accounting; its neighbours follow from the setting.
+Accounting = tuple[str, Any, str, str]
+
+
 def reaccount(setting: Setting) -> dict[str, Any]:
     """Every accounting of the setting, as JSON: {name: epsilon}, "about" ({name: bound, theorem, neighbours}), "notes".
 
@@ -32,24 +37,12 @@ def reaccount(setting: Setting) -> dict[str, Any]:
     Raises UnsupportedEvent where there is no theorem.
     """
     answer: dict[str, Any] = {"about": {}, "notes": []}
-    if setting.family in ("gaussian", "classical"):
-        _gaussian(answer, setting)
-    elif setting.family == "bounded-range":
-        _bounded_range(answer, setting)
-    elif setting.family == "epsilon-delta":
-        _parameters(answer, setting)
-    else:
-        _no_noise(answer, setting)
+    stated = ADD_REMOVE if setting.rate < 1 else STATED
+    for name, value, bound, theorem in _ACCOUNTINGS[setting.family](answer, setting):
+        answer[name] = value
+        neighbours = REPLACE if name == "fixed_replace_one" else stated
+        answer["about"][name] = {"bound": bound, "theorem": theorem, "neighbours": neighbours}
     return answer
-
-
-def _put(
-    answer: dict[str, Any], setting: Setting, name: str, value: Any, bound: str, theorem: str, neighbours: str = ""
-) -> None:
-    """Adds one accounting and what it is."""
-    answer[name] = value
-    said = neighbours or (ADD_REMOVE if setting.rate < 1 else STATED)
-    answer["about"][name] = {"bound": bound, "theorem": theorem, "neighbours": said}
 
 
 def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
@@ -59,38 +52,32 @@ def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
 
 
-def _gaussian(answer: dict[str, Any], setting: Setting) -> None:
+def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """Gaussians: the exact curve, or the accountants of samples, and what the claimed sensitivity would give."""
     multiplier = setting.claimed_multiplier / setting.moved
     answer["noise_multiplier"] = multiplier
     proved = epsilon(_event(setting, dp.GaussianDpEvent(multiplier)), setting.delta).upper
     if setting.rate == 1:
-        _put(answer, setting, "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)")
+        yield "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)"
     else:
-        _put(answer, setting, "proved", proved, "upper", "the larger one of prv.upper and pld; Poisson sampling")
-        _sampled_gaussian(answer, setting, multiplier)
+        yield "proved", proved, "upper", "the larger one of prv.upper and pld; Poisson sampling"
+        # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
+        once = setting.sample == "once"
+        one = multiplier / math.sqrt(setting.steps) if once else multiplier
+        said = account_subsampled_gaussian(one, setting.rate, 1 if once else setting.steps, setting.delta)
+        answer["notes"] += said.get("notes", [])
+        theorem = "PRV accountant (Gopi, Lee & Wutschitz 2021); Poisson sampling"
+        yield "prv", said["prv"], "low, estimate, upper", theorem
+        theorem = "privacy loss distribution (Doroshenko et al. 2022); Poisson sampling"
+        yield "pld", said["pld"], "upper", theorem
+        theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
+        yield "fixed_replace_one", said["fixed_replace_one"], "upper", theorem
     if setting.moved != 1:
         claimed = epsilon(_event(setting, dp.GaussianDpEvent(setting.claimed_multiplier)), setting.delta).estimate
-        _put(answer, setting, "as_claimed", claimed, "estimate", "the same accounting at the claimed sensitivity")
+        yield "as_claimed", claimed, "estimate", "the same accounting at the claimed sensitivity"
 
 
-def _sampled_gaussian(answer: dict[str, Any], setting: Setting, multiplier: float) -> None:
-    """Both accountants of Poisson samples, and samples of fixed size; T Gaussians on one sample are one of T^-1/2."""
-    steps = setting.steps
-    if setting.sample == "once":
-        steps, multiplier = 1, multiplier / math.sqrt(steps)
-    said = account_subsampled_gaussian(multiplier, setting.rate, steps, setting.delta)
-    answer["notes"] += said.get("notes", [])
-    for name, bound, theorem in (
-        ("prv", "low, estimate, upper", "PRV accountant (Gopi, Lee & Wutschitz 2021); Poisson sampling"),
-        ("pld", "upper", "privacy loss distribution (Doroshenko et al. 2022); Poisson sampling"),
-    ):
-        _put(answer, setting, name, said[name], bound, theorem)
-    theorem = "samples of fixed size without replacement (Balle, Barthe & Gaboardi 2018, theorem 9)"
-    _put(answer, setting, "fixed_replace_one", said["fixed_replace_one"], "upper", theorem, REPLACE)
-
-
-def _bounded_range(answer: dict[str, Any], setting: Setting) -> None:
+def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """Choices, with their failures and the Gaussian after each: proved at the true range, and what authors compute."""
     size = setting.range_epsilon
     answer["range_epsilon"] = size
@@ -101,53 +88,49 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> None:
         release.append(dp.GaussianDpEvent(setting.claimed_multiplier / setting.moved))
     proved = epsilon(_event(setting, dp.ComposedDpEvent(tuple(release))), setting.delta)
     theorem = proved.accountants.get("rule", "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP")
-    _put(answer, setting, "proved", proved.upper, "upper", str(theorem))
+    yield "proved", proved.upper, "upper", str(theorem)
     if setting.rate == 1 and len(release) == 1:
         zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
-        theorem = "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
-        _put(answer, setting, "zcdp", zcdp, "upper", theorem)
-    _published(answer, setting, setting.claimed_range)
+        yield "zcdp", zcdp, "upper", "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
+    yield from _published(answer, setting, setting.claimed_range)
 
 
-def _parameters(answer: dict[str, Any], setting: Setting) -> None:
+def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """(epsilon0, delta0)-DP releases, by their parameters alone."""
     assert setting.epsilon0 is not None  # Setting checks it
     proved = epsilon(_event(setting, EpsilonDeltaDpEvent(setting.epsilon0, setting.delta0 or 0.0)), setting.delta)
     theorem = str(proved.accountants.get("rule", "composition of privacy parameters"))
-    _put(answer, setting, "proved", proved.upper, "upper", theorem)
-    _published(answer, setting, setting.epsilon0)
+    yield "proved", proved.upper, "upper", theorem
+    yield from _published(answer, setting, setting.epsilon0)
 
 
-def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> None:
+def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Iterator[Accounting]:
     """What the authors of choices compute from epsilon0 alone, where their formula applies."""
     rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
     if rate == 1 and not delta0 and setting.noise is None:
         value = published.prism_formula(epsilon0, steps, delta)
-        theorem = "PRISM: advanced composition without its second term, no theorem"
-        _put(answer, setting, "prism_formula", value, "no bound", theorem)
+        yield "prism_formula", value, "no bound", "PRISM: advanced composition without its second term, no theorem"
         value = published.advanced_composition(epsilon0, steps, delta)
-        theorem = "Dwork, Rothblum & Vadhan 2010, theorem III.3"
-        _put(answer, setting, "advanced_composition", value, "upper", theorem)
+        yield "advanced_composition", value, "upper", "Dwork, Rothblum & Vadhan 2010, theorem III.3"
     if setting.sample == "once" or epsilon0 > LARGEST:
         return
     try:
         if setting.noise is not None:
             value = published.ksa_ptr_epsilon(epsilon0, setting.noise, delta0, rate, steps, delta)
             theorem = "autodp's Renyi DP, failures of one step charged for all, as KSA-PTR's printed numbers have it"
-            _put(answer, setting, "ksa_ptr", value, "no bound", theorem)
+            yield "ksa_ptr", value, "no bound", theorem
         elif delta0:
             value = published.dp_opt_epsilon(epsilon0, delta0, rate, steps, delta)
-            theorem = "autodp's Renyi DP with every failure charged, as DP-OPT's code"
-            _put(answer, setting, "dp_opt", value, "estimate", theorem)
+            yield "dp_opt", value, "estimate", "autodp's Renyi DP with every failure charged, as DP-OPT's code"
         else:
             value = sampled_exponential_epsilon(epsilon0, rate, steps, delta)
             theorem = "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
-            _put(answer, setting, "autodp", value, "estimate", theorem)
+            yield "autodp", value, "estimate", theorem
     except UsageError as error:
         answer["notes"].append(f"the published accounting gives no number: {error}")
 
 
-def _no_noise(answer: dict[str, Any], setting: Setting) -> None:
+def _no_noise(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """A value that shows a record whenever the record is in a sample, which happens with some probability p.
 
     Exact: the outputs that only the record can cause have probability p with it and 0 without it, so no epsilon helps
@@ -155,5 +138,14 @@ def _no_noise(answer: dict[str, Any], setting: Setting) -> None:
     """
     once = setting.rate == 1 or setting.steps == 1 or setting.sample == "once"
     seen = setting.rate if once else -math.expm1(setting.steps * math.log1p(-setting.rate))
-    theorem = f"the record itself leaves with probability {seen:.4g}; no epsilon exists for a smaller delta"
-    _put(answer, setting, "proved", math.inf if setting.delta < seen else 0.0, "exact", theorem)
+    theorem = f"the record itself is released with probability {seen:.4g}; no epsilon exists for a smaller delta"
+    yield "proved", math.inf if setting.delta < seen else 0.0, "exact", theorem
+
+
+_ACCOUNTINGS: Final = {
+    "gaussian": _gaussian,
+    "classical": _gaussian,
+    "bounded-range": _bounded_range,
+    "epsilon-delta": _parameters,
+    "no-noise": _no_noise,
+}

@@ -13,7 +13,6 @@ from dpicl.harness.data.task import Record
 from dpicl.harness.mechanism.bases import AnswerContext, Query
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.mechanisms._public_candidates import public_candidates
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.sga import SGA
@@ -179,6 +178,4 @@ def released_candidates(mechanism, query, task):
         reader = HashReader()
 
     Context.task = task
-    return public_candidates(
-        query, Context, kind=mechanism.public, slots=6, examples=2, same_slots=False, embedding="embedded"
-    ).texts
+    return mechanism.candidates(query, Context)

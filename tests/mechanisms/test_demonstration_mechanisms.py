@@ -256,7 +256,7 @@ def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
         samples.append(assign(*given))
         return samples[-1]
 
-    monkeypatch.setattr(private_set, "_dealt", spy)
+    monkeypatch.setattr(private_set, "_assigned", spy)
     demos, _, _ = run(ALL[name], RECORDS * 3, noise=ForcedNoise())
     assert len(samples) == demos[0].tokens == ALL[name].tokens
     assert len(set(samples)) == len(samples)

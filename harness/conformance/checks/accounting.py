@@ -1,4 +1,4 @@
-"""`budget` and `ledger`: what a run costs is what was promised, and whatever is released is paid for."""
+"""`budget` and `ledger`: a run costs what was declared, and every release is charged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.run.releasing import release
 
@@ -21,15 +20,14 @@ def budget(evidence: CheckEvidence) -> Verdict:
     bench = evidence.bench
     fixed = bench.fixed
     target = EPSILON if fixed is None else math.inf if bench.unbounded else 0.0
-    answers = isinstance(bench.mechanism, AnswerMechanism)
     proved = []
-    for number in (1, len(bench.queries) if answers else len(bench.shots)):
+    for number in (1, len(bench.queries) if bench.answers else len(bench.shots)):
         config = ReleaseConfig(epsilon=target, delta=DELTA, seed=bench.seed, shots=number)
-        asked = bench.queries[:number] if answers else None
+        queries = bench.queries[:number] if bench.answers else None
         try:
-            released = release(bench.mechanism, bench.task, bench.model, config, asked)
+            released = release(bench.mechanism, bench.task, bench.model, config, queries)
         except BudgetExceeded as error:
-            what = f"{number} {'queries' if answers else 'shots'}"
+            what = f"{number} {'queries' if bench.answers else 'shots'}"
             return failed(f"{what}: {error} `events` must cover every query and every shot of its `sizes`.")
         except PluginError as error:
             return failed(f"The harness refuses its release: {error}")
@@ -38,7 +36,7 @@ def budget(evidence: CheckEvidence) -> Verdict:
 
 
 def ledger(evidence: CheckEvidence) -> Verdict:
-    """A mechanism that costs nothing does nothing. (A release needs a permit, and a permit a charged sample.)"""
+    """A mechanism that costs nothing releases nothing. (A release needs a permit, and a permit a charged sample.)"""
     bench = evidence.bench
     if bench.unbounded:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
@@ -49,18 +47,17 @@ def ledger(evidence: CheckEvidence) -> Verdict:
     )
 
 
-def claimed_rhos(event: dp.DpEvent) -> list[tuple[str, float, int]]:
-    """(kind of noisy release or 'any', zCDP rho, count) of every leaf of a spent event; rho is infinite without
-    noise."""
-    found = []
-    for leaf, count in flatten(event).items():
-        match leaf:
+def charged_rho(event: dp.DpEvent) -> float:
+    """The zCDP rho of a spent event, all its components together; infinite without noise."""
+    total = 0.0
+    for component, count in flatten(event).items():
+        match component:
             case dp.GaussianDpEvent():
-                found.append(("gaussian", 1 / (2 * leaf.noise_multiplier**2), count))
+                total += count / (2 * component.noise_multiplier**2)
             case BoundedRangeDpEvent():
-                found.append(("choice", leaf.epsilon**2 / 8, count))
+                total += count * component.epsilon**2 / 8
             case dp.ZCDpEvent(xi=0.0):
-                found.append(("any", leaf.rho, count))
+                total += count * component.rho
             case dp.NonPrivateDpEvent():
-                found.append(("any", math.inf, count))
-    return found
+                total = math.inf
+    return total

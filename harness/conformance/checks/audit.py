@@ -1,16 +1,16 @@
-"""`audit`: what neighbours can be told apart by stays under what is proved, exactly and by experiment.
+"""`audit`: a lower bound on epsilon from neighbouring sets stays under what is proved, exactly and by experiment.
 
 Exactly: with the releases given, the zCDP cost of every release on the worst neighbours found is known in closed form;
 per spent event it must not exceed the event's own. A Gaussian release whose sum moves by D under noise of scale s costs
 D^2/(2 s^2); a choice whose scores move within a range R at temperature t costs (R/t)^2/8 a draw (Cesar & Rogers 2021,
-lemma 3.4). This adds up what several noisy releases release for one event.
+lemma 3.4). The costs of all noisy releases that were charged to one event add up.
 
-By experiment: many runs with and without one record, which is in every sample, with the coins of all others fixed; only
-the noise is new in each. So the claim to refute is the composition of the spent events *without* amplification. Noise
-is raised until this claim is small, so that a way around the noisy releases shows in few runs. The record is one that
-changed the outcome though the releases were given, if there is one; else the one that moves the first release most. Two
-scores: the likelihood ratio of the first release (white box), and how often each label and text is released with the
-record and without (black box).
+By experiment: many runs with and without one record, which is in every sample, with the sampling of all others fixed;
+only the noise is fresh in each. So the claim to refute is the composition of the spent events *without* amplification.
+The noise is raised until this claim is small, so that a release that bypasses the noise shows in few runs. The record
+is one that changed the outcome though the releases were given, if there is one; else the one that moves the first
+release most. Two scores: the likelihood ratio of the first release (white box), and how often each label and text is
+released with the record and without (black box).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.special import log_softmax
 
 from dpicl.harness.attacks.lower_bounds import audit_bound
 from dpicl.harness.conformance.bench import DELTA
-from dpicl.harness.conformance.checks.accounting import claimed_rhos
+from dpicl.harness.conformance.checks.accounting import charged_rho
 from dpicl.harness.conformance.checks.neighbours import move
 from dpicl.harness.conformance.evidence import CheckEvidence, Pair
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
@@ -47,7 +47,7 @@ def audit(evidence: CheckEvidence) -> Verdict:
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
     if not evidence.plain.observed_releases:
-        return not_applicable("nothing passes a noisy release; see `noise`")
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
     shares = [share for pair in evidence.pairs for share in _shares(pair)]
     worst = max(shares, default=0.0)
     if worst > 1 + _SLACK:
@@ -64,7 +64,7 @@ def audit(evidence: CheckEvidence) -> Verdict:
     found = _experiment(evidence, pair)
     if found is None:
         return failed(
-            "Some runs pass no noisy release and others do, with the same public inputs; see `no-crash` and `seeds`."
+            "Some runs make no noisy release and others do, with the same public inputs; see `no-crash` and `seeds`."
         )
     claim, bounds = found
     if max(bounds) > claim:
@@ -76,21 +76,21 @@ def audit(evidence: CheckEvidence) -> Verdict:
 
 
 def _shares(pair: Pair) -> list[float]:
-    """For each spent event of a pair: zCDP of what it released, over what it pays for."""
+    """For each spent event of a pair: zCDP of what was released, as a share of the event's own."""
     cost: dict[int, float] = {}
     for before, after in pair.observed_releases:
         if after.spend is not None and after.shape.scale > 0:
             ratio = move(before, after) / after.shape.scale
             rho = ratio**2 / 2 if after.shape.kind == "gaussian" else after.shape.count * ratio**2 / 8
             cost[after.spend] = cost.get(after.spend, 0.0) + rho
-    paid = {at: sum(rho * n for _, rho, n in claimed_rhos(pair.with_it.spends[at].event)) for at in cost}
+    paid = {at: charged_rho(pair.with_it.spends[at].event) for at in cost}
     return [rho / paid[at] if paid[at] else float("inf") for at, rho in cost.items() if rho > 0]
 
 
 def _worth(pair: Pair) -> float:
-    """How much an experiment may show: how far the record moves the first release, as a share of the bound, and far
-    more where it changes the outcome of given releases (most, the first text: the experiment makes one alone); 0 where
-    there is nothing to compare."""
+    """How much an experiment may show: how far the record moves the first release, as a share of the bound; far more
+    where it changes the outcome though the releases are given (most for the first text: the experiment makes only one);
+    0 where there is nothing to compare."""
     if not pair.observed_releases:
         return 0.0
     before, after = pair.observed_releases[0]
@@ -102,10 +102,10 @@ def _worth(pair: Pair) -> float:
 
 def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]] | None:
     """(epsilon charged for one query or shot, without amplification; lower bounds by both scores); None where a run
-    passes no noisy release."""
+    makes no noisy release."""
     bench = evidence.bench
     assert bench.mechanism.knob is not None
-    without = replace(pair.base, script=None, single=True, knob=bench.single_knob)
+    without = replace(pair.base, script=None, single=True, knob=bench.knob(single=True))
     claim = _claim(bench.run(without))
     while claim > SMALL_CLAIM and without.knob and 2 * without.knob <= bench.mechanism.knob.high:
         without = replace(without, knob=2 * without.knob)
@@ -126,8 +126,7 @@ def _claim(run: Transcript) -> float:
 
 
 def _first_release(inside: Sequence[Transcript], outside: Sequence[Transcript]) -> Scores:
-    """Log-likelihood ratio (up to a factor) of what left the first noisy release; what went in is the same in all
-    runs."""
+    """Log-likelihood ratio (up to a factor) of the first noisy release, whose input is the same in all runs."""
     before, after = outside[0].observed_releases[0], inside[0].observed_releases[0]
 
     def score(observed: ObservedRelease) -> float:

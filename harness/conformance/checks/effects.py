@@ -1,4 +1,4 @@
-"""`side-effects`: a run reaches nobody but through its release, says nothing of records, and keeps none of them."""
+"""`side-effects`: a run gives out nothing but its release, prints nothing about records, and keeps none of them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 
 
 def side_effects(evidence: CheckEvidence) -> Verdict:
-    """See above. What is said may differ between two runs with the same seeds (times, addresses): then numbers do not
-    count."""
+    """See above. Where two runs with the same seeds print different things (times, addresses), numbers do not count."""
     bench = evidence.bench
     for run in _all_runs(evidence):
         if run.footprint.acts:
             return failed(
-                f"A run {run.footprint.acts[0]}; a mechanism has nothing to write and nobody to tell: what it releases"
-                " is all that may leave it."
+                f"A run {run.footprint.acts[0]}; a mechanism may write to no file, process or connection: its release"
+                " is all that it may give out."
             )
     if bench.unbounded:
-        return passed("no file, process or connection; epsilon is infinite, so what it says and keeps may be private")
-    plain = _exactly if evidence.plain.footprint.said == bench.run().footprint.said else _without_numbers
+        return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
+    repeats = evidence.plain.footprint.said == bench.run().footprint.said
+    plain = (lambda run: run.footprint.said) if repeats else _without_numbers
     for name, _, expected, run in twins(evidence):
         if run.error is None and expected.error is None and plain(run) != plain(expected):
             said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
@@ -42,7 +42,7 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
         return failed("It says a word to terminal or log that only a private record holds; say nothing of records.")
     if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
         return failed(f"After a run {place} still holds private text; keep nothing between runs.")
-    return passed("no file, process or connection; what is said does not depend on records; no record is kept")
+    return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
 
 
 def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
@@ -51,10 +51,6 @@ def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
     for _, _, expected, run in () if evidence.bench.unbounded else twins(evidence):
         yield expected
         yield run
-
-
-def _exactly(run: Transcript) -> list[str]:
-    return run.footprint.said
 
 
 def _without_numbers(run: Transcript) -> list[str]:

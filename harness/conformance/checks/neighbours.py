@@ -15,7 +15,7 @@ _SLACK = 1e-9
 
 
 def move(before: ObservedRelease, after: ObservedRelease) -> float:
-    """How far one record moves what goes in: in L2, or the range of the moves of all scores (choice)."""
+    """How far one record moves the input of a release: in L2, or the range of the moves of all scores (choice)."""
     difference = after.clean - before.clean
     if not np.isfinite(difference).all():
         return float("inf")
@@ -25,11 +25,11 @@ def move(before: ObservedRelease, after: ObservedRelease) -> float:
 
 
 def sensitivity(evidence: CheckEvidence) -> Verdict:
-    """No neighbour moves what goes into a noisy release by more than the noisy release states."""
+    """No neighbour moves the input of a noisy release by more than the release states."""
     if evidence.bench.fixed:
         return not_applicable(evidence.bench.fixed)
     if not evidence.plain.observed_releases:
-        return not_applicable("nothing passes a noisy release; see `noise`")
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
     compared, worst = 0, 0.0
     for pair in evidence.pairs:
         for before, after in pair.observed_releases:
@@ -50,14 +50,14 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
 
 
 def private_reads(evidence: CheckEvidence) -> Verdict:
-    """Records are read only out of samples, and only for the releases that were charged for that sample."""
+    """Records are read only out of samples, and only for the releases that were charged to that sample."""
     if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
     for run in _all_runs(evidence):
         if run.footprint.reaching:
             return failed(
-                f"A run {run.footprint.reaching[0]}; records come out of `sample.slots` alone, and nothing else of the"
-                " process is a mechanism's to look at."
+                f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone, and look at nothing else"
+                " of the process."
             )
         if run.strangers:
             return failed(
@@ -79,11 +79,11 @@ def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
 
 
 def _moved_from_outside(pair: Pair) -> str | None:
-    """What a record does to releases whose sample does not hold it."""
+    """What is wrong if a record moves releases whose sample does not hold it."""
     for before, after in pair.observed_releases:
         if not pair.holds(after) and not np.array_equal(before.clean, after.clean, equal_nan=True):
             return (
-                "A record moved a release though it is not in the sample that paid for it; make each release from its"
+                "A record moved a release though it is not in the sample that was charged; make each release from its"
                 " own sample alone."
             )
     sampled = any(pair.added in sample.members for sample in pair.with_it.samples)

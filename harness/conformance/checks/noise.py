@@ -1,5 +1,4 @@
-"""`noise`: at every noisy release fresh noise of the stated scale on every coordinate, from the source that was
-given."""
+"""`noise`: every noisy release has fresh noise of the stated scale on every coordinate, from the given source."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ def noise(evidence: CheckEvidence) -> Verdict:
 
 
 def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
-    """Whatever is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
+    """What is wrong with the noise of one run. seen: all noise of earlier releases of all runs."""
     drawn_from = {run.sample_of(observed) for observed in run.observed_releases}
     for spend in run.spends:
         if spend.sample not in drawn_from:
@@ -42,9 +41,9 @@ def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
 
 
 def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
-    """Whether what came out is what went in plus the noise that was drawn meanwhile, used for the first time."""
+    """What is wrong unless the output is the input plus the noise that was drawn for it, used for the first time."""
     if len(observed.noise) == 1 and _explains(observed):
-        key = observed.noise[0].values.tobytes()
+        key = observed.noise[0].tobytes()
         if key and key in seen:
             yield f"The same noise was drawn for two releases, from a source that starts again; {_SOURCE}."
         seen.add(key)
@@ -63,7 +62,7 @@ def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
 
 
 def _explains(observed: ObservedRelease) -> bool:
-    values = observed.noise[0].values
+    values = observed.noise[0]
     if values.size != observed.clean.size:
         return False
     if observed.shape.kind == "gaussian":
@@ -82,7 +81,7 @@ def _distribution(evidence: CheckEvidence) -> Verdict:
         for observed in observed_releases
         if observed.shape.kind == "gaussian"
     ]
-    draws = [observed.noise[0].values for observed in observed_releases if observed.shape.kind == "choice"]
+    draws = [observed.noise[0] for observed in observed_releases if observed.shape.kind == "choice"]
     said = []
     for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
         if not values:

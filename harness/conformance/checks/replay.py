@@ -1,9 +1,8 @@
-"""`post-processing`, `public-labels` and `no-crash`: the noisy releases are the only way by which a record can matter.
+"""`post-processing`, `public-labels` and `no-crash`: a record can influence the outcome through noisy releases alone.
 
-A script says what leaves the noisy releases. Then everything that an outsider sees must be the same whatever the
-private set is: how many noisy releases are passed, their shapes, bounds and scales, the release and all that goes with
-it, and whether the run fails. Sets that differ in one record must not be told apart, nor such as share nothing, nor
-such as repeat the release itself word for word.
+A script replaces the noisy values. Then everything that an outsider sees must be the same whatever the private set is:
+the number of noisy releases, their shapes, bounds and scales, what is published, and whether the run fails. This must
+hold for sets that differ in one record, for sets that share nothing, and for sets that repeat the release itself.
 """
 
 from __future__ import annotations
@@ -15,11 +14,10 @@ from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
-from dpicl.harness.mechanism.bases import AnswerMechanism
 
 
 def post_processing(evidence: CheckEvidence) -> Verdict:
-    """Same releases, any private set: same outcome."""
+    """The same noisy releases give the same outcome, whatever the private set."""
     if evidence.bench.unbounded:
         return not_applicable("epsilon is infinite: the release may depend on records in any way")
     compared = 0
@@ -31,7 +29,7 @@ def post_processing(evidence: CheckEvidence) -> Verdict:
 
 
 def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Transcript]]:
-    """(what the second one's private set is, kind of script, two runs that got the same releases)."""
+    """(the private set of the second run in words, kind of script, two runs with the same scripted releases)."""
     for replay in evidence.replays:
         yield replay.records, replay.kind, replay.expected, replay.run
     for pair in evidence.pairs:
@@ -39,10 +37,10 @@ def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Trans
 
 
 def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> str:
-    noisy_releases, expected_releases = len(run.observed_releases), len(expected.observed_releases)
-    pairs = list(zip(run.released or (), expected.released or (), strict=False))
-    if noisy_releases != expected_releases:
-        what = f"{noisy_releases} noisy releases are passed in place of {expected_releases}"
+    number, before = len(run.observed_releases), len(expected.observed_releases)
+    pairs = zip(run.released or (), expected.released or (), strict=False)
+    if number != before:
+        what = f"{number} noisy releases are made in place of {before}"
     elif run.asked != expected.asked:
         what = "the model is asked another public prompt (`FinalPrompt`, `reader.write`)"
     elif run.released != expected.released:
@@ -60,7 +58,7 @@ def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> 
 
 
 def public_labels(evidence: CheckEvidence) -> Verdict:
-    """No text or label of a record in a release; demonstrations carry the public labels they were asked for."""
+    """No text or label of a record in a release; demonstrations carry the public labels that were requested."""
     bench = evidence.bench
     if bench.unbounded:
         return not_applicable("epsilon is infinite: records may be shown")
@@ -75,10 +73,10 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
                 " lists alone."
             )
         labels = tuple(item[0] for item in released)
-        named = bool(bench.task.labels) and not isinstance(bench.mechanism, AnswerMechanism)
+        named = bool(bench.task.labels) and not bench.answers
         if named and labels not in ((), bench.shots):
             return failed(
-                f"Demonstrations have the labels {labels}, and {bench.shots} were asked for; use `context.shots` as it"
+                f"Demonstrations have the labels {labels}, and {bench.shots} were requested; use `context.shots` as it"
                 " is."
             )
         if run.refused:
@@ -96,7 +94,7 @@ def no_crash(evidence: CheckEvidence) -> Verdict:
         runs += 1
         if run.error is not None:
             return failed(
-                f"With {name} it raises {raised(run.error)}; map whatever a slot says into a fixed set, and let a slot"
+                f"With {name} it raises {raised(run.error)}; map every slot's output into a fixed set, and let a slot"
                 " that fails abstain."
             )
     return passed(f"{runs} runs on hostile, tiny and empty sets")

@@ -1,4 +1,4 @@
-"""`seeds` and `non-private`: a run is a function of its seeds, and without noise there is none."""
+"""`seeds` and `non-private`: a run is a function of its seeds, and at epsilon = infinity it has no noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, 
 def seeds(evidence: CheckEvidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
     bench, plain = evidence.bench, evidence.plain
-    bench.run(Run(records=evidence.other_records, sampling=5))  # which must leave no trace
+    bench.run(Run(records=evidence.other_records, sampling=5))  # it must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
     if not _same(plain, again):
         return failed(
@@ -32,7 +32,7 @@ def _same(one: Transcript, other: Transcript) -> bool:
 
 
 def non_private(evidence: CheckEvidence) -> Verdict:
-    """At epsilon = infinity there is no noise: what leaves a noisy release is what went in."""
+    """At epsilon = infinity there is no noise: the output of a noisy release is its input."""
     bench = evidence.bench
     if bench.mechanism.knob is None:
         return not_applicable("it has no knob")
@@ -50,9 +50,9 @@ def non_private(evidence: CheckEvidence) -> Verdict:
                 " knob turn all of it off."
             )
     if runs[0].public != runs[1].public:
-        return failed("At epsilon = infinity the noise seed changes the release; all noise must hang on the knob.")
+        return failed("At epsilon = infinity the noise seed changes the release; all noise must depend on the knob.")
     if not runs[0].observed_releases:
-        return not_applicable("nothing passes a noisy release; see `noise`")
+        return not_applicable("the mechanism makes no noisy release; see `noise`")
     return passed(f"{len(runs[0].observed_releases)} releases are the true sums and choices, whatever the noise seed")
 
 

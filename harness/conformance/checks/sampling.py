@@ -26,7 +26,7 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     used = [sample for run in evidence.runs for sample in samples_used(run)]
     random = [sample for sample in used if sample.rate < 1]
     if not used:
-        return failed("No release was paid from a sample; draw records with `private.poisson_slots`.")
+        return failed("No release was charged to a sample; draw records with `private.poisson_slots`.")
     if not random:
         return not_applicable("every record is in every sample (q = 1): nothing is claimed from sampling")
     tests = {
@@ -51,8 +51,8 @@ def sampling(evidence: CheckEvidence) -> Verdict:
 
 
 def samples_used(run: Transcript) -> list[Drawn]:
-    """The samples that a run made releases from: those that were spent from; or, where texts of other records were read
-    instead, these records (not where it was all of them, which is no sample: see `private-reads`)."""
+    """The samples that a run's releases were charged to; where texts of other records were read instead, these records
+    (unless it read all of them, which is no sample: see `private-reads`)."""
     used = []
     for number in sorted({spend.sample for spend in run.spends}):
         drawn = run.samples[number]

@@ -112,7 +112,7 @@ class ClippingBoundFromTheData(SoundTokens):
 
 
 class CoinsSeededByARecord(SoundVoting):
-    """Ties among equal noisy values are broken by coins whose seed is the text of a record."""
+    """Ties among equal noisy values are broken by random numbers whose seed is the text of a record."""
 
     def winner(self, counts, sample, context):
         noisy = np.round(self.noisy(counts, sample, context))
@@ -239,7 +239,7 @@ class NoNoiseWhereItIsNotSeeded(SoundVoting):
 
 
 class NoiseDeclaredAsNone(SoundTokens):
-    """It says that it costs nothing, so that no epsilon is asked for; and releases noisy counts."""
+    """It declares that it costs nothing, so there is no target epsilon; and releases noisy counts."""
 
     knob = None
 

@@ -36,7 +36,7 @@ BROKEN: dict[str, tuple[str, str, set[str]]] = {
     "ties_broken_by_true_counts": ("post-processing", "is released in place of", set()),
     "sensitivity_one_for_root_two": ("sensitivity", "by 1.414 (L2 norm), and 1 is stated", {"audit"}),
     "normalising_after_averaging": ("sensitivity", "and 0.2828 is stated", {"audit"}),
-    "stopping_on_a_private_eos": ("post-processing", "noisy releases are passed in place of", set()),
+    "stopping_on_a_private_eos": ("post-processing", "noisy releases are made in place of", set()),
     "data_dependent_vocabulary": (
         "post-processing",
         "what it is chosen from",

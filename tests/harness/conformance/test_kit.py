@@ -14,7 +14,7 @@ from dpicl.harness.conformance.checks.sampling import _chi_square
 from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from dpicl.harness.conformance.observed import StableCoins
+from dpicl.harness.conformance.observed import StableSampling
 from dpicl.harness.conformance.transcript import Drawn
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import ModelError, UsageError
@@ -52,7 +52,7 @@ def test_a_release_that_was_not_charged_is_named_by_the_budget():
     assert findings["budget"].status == "failed" and "was not charged" in findings["budget"].why
 
 
-def test_nothing_that_is_a_noisy_release_is_a_failure_not_a_pass():
+def test_no_noisy_release_at_a_finite_epsilon_fails():
     class Constant(SoundVoting):
         name = "constant"
 
@@ -60,7 +60,7 @@ def test_nothing_that_is_a_noisy_release_is_a_failure_not_a_pass():
             return context.task.labels[0]
 
     findings = {f.check: f for f in check_mechanism(Constant, task="agnews")}
-    assert findings["noise"].status == "failed" and "nothing passed a noisy release" in findings["noise"].why
+    assert findings["noise"].status == "failed" and "no noisy release" in findings["noise"].why
     assert findings["sensitivity"].status == findings["audit"].status == "not applicable"
 
 
@@ -97,8 +97,7 @@ def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
         observed_releases = []
         for observed in run.observed_releases:
             values = generator.laplace(0, observed.shape.scale / np.sqrt(2), observed.clean.size)
-            drawn = (replace(observed.noise[0], values=values),)
-            observed_releases.append(replace(observed, noise=drawn, released=observed.clean + values))
+            observed_releases.append(replace(observed, noise=(values,), released=observed.clean + values))
         forged.append(replace(run, observed_releases=observed_releases))
     evidence.runs = forged
     verdict = noise(evidence)
@@ -106,7 +105,7 @@ def test_noise_of_another_law_fails_the_kolmogorov_smirnov_test(bench):
 
 
 def test_a_run_under_observation_answers_as_a_release_does():
-    """At q = 1 the coins decide only the slots; with one slot they decide nothing but the order."""
+    """At q = 1 the sampling decides only the slots; with one slot, only the order."""
     bench = set_up(SoundVoting, "agnews", {"partition": "once", "slots": 1, "examples_per_slot": 200}, seed=0)
     task = replace(bench.task, train=bench.task.train[:1])
     bench.task = task
@@ -128,8 +127,8 @@ def test_the_added_record_is_where_it_was_put_and_changes_nobody_elses_coin(benc
             assert all(places[member] == slot for member, slot in zip(a.members, a.slots, strict=True))
 
 
-def test_coins_are_stable_under_one_more():
-    one, two = StableCoins(1), StableCoins(1)
+def test_sampling_is_stable_under_one_more():
+    one, two = StableSampling(1), StableSampling(1)
     for _ in range(3):
         np.testing.assert_array_equal(one.uniform(5), two.uniform(6)[:5])
     two.last = 0.0

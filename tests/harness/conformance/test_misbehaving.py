@@ -88,7 +88,7 @@ def test_a_claim_that_raises_or_is_no_number_fails_the_budget(claim):
     assert verdicts["budget"].status == "failed"
 
 
-@pytest.mark.parametrize("attribute", ["knob", "dealing"])
+@pytest.mark.parametrize("attribute", ["knob", "scheme"])
 def test_an_attribute_that_raises_is_a_failure(attribute):
     cls = type("Raises", (SoundVoting,), {"name": "raises", attribute: property(raising(RuntimeError("no")))})
     assert failures(cls)

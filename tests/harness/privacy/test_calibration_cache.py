@@ -122,7 +122,7 @@ def test_no_damage_to_a_file_changes_an_answer(tmp_path: Path) -> None:
         path.write_bytes(content)
         stored = calibration_cache.read(tmp_path, name)
         if stored is not None:
-            assert (stored.knob, stored.bounds, stored.event) == (first.knob, first.bounds, first.event)
+            assert stored == (first.knob, first.bounds, first.event)
             believed += 1
     assert believed < len(damaged) / 20  # blanks, and digits that stand for the same number
 

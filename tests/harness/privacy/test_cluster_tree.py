@@ -208,11 +208,11 @@ def test_a_split_has_the_frequencies_of_the_exponential_mechanism():
 @pytest.mark.parametrize("levels", [1, 3])
 def test_the_whole_tree_costs_the_zcdp_of_one_gaussian(sigma, shares, levels):
     tree = ClusterTree(sigma, 1.0, levels, 8, *shares)
-    leaves = flatten(tree.event)
-    assert sum(leaves.values()) == 2 * levels + 1
+    parts = flatten(tree.event)
+    assert sum(parts.values()) == 2 * levels + 1
     rho = sum(
-        n * (leaf.epsilon**2 / 8 if isinstance(leaf, BoundedRangeDpEvent) else 1 / (2 * leaf.noise_multiplier**2))
-        for leaf, n in leaves.items()
+        n * (part.epsilon**2 / 8 if isinstance(part, BoundedRangeDpEvent) else 1 / (2 * part.noise_multiplier**2))
+        for part, n in parts.items()
     )
     assert rho == pytest.approx(1 / (2 * sigma**2))
 

@@ -23,7 +23,7 @@ from dpicl.harness.privacy.events import (
 )
 
 numbers = st.floats(0.01, 10.0)
-leaf_events = st.one_of(
+simple_events = st.one_of(
     st.builds(dp.GaussianDpEvent, numbers),
     st.builds(dp.LaplaceDpEvent, numbers),
     st.builds(dp.ZCDpEvent, numbers),
@@ -44,7 +44,7 @@ def branchings(inner: st.SearchStrategy[dp.DpEvent]) -> st.SearchStrategy[dp.DpE
     )
 
 
-trees = st.recursive(leaf_events, branchings, max_leaves=6)
+trees = st.recursive(simple_events, branchings, max_leaves=6)
 
 
 @given(trees)

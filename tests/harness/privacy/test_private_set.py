@@ -52,7 +52,7 @@ def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
 
     class NoCoins:
         def uniform(self, size):
-            pytest.fail("coins were flipped")
+            pytest.fail("records were sampled")
 
     private, _ = private_set(50, epsilon=0.001, sampling=NoCoins())
     with pytest.raises(BudgetExceeded):

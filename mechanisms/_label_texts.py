@@ -1,0 +1,124 @@
+"""What Tang, PTA and PRISM share: a text for each label, written token by token from Poisson samples of its records."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.harness.mechanism.generation import (
+    PromptWriter,
+    ReleasedText,
+    check_positive,
+    public_log_probs,
+    public_vocabulary,
+)
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import parallel
+from dpicl.harness.privacy.primitives import GaussianSum
+from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
+
+if TYPE_CHECKING:
+    from dpicl.harness.data.task import PublicTask
+
+
+class LabelTexts(DemonstrationMechanism):
+    """A subclass writes one text in `write`."""
+
+    @abstractmethod
+    def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
+        """One text of the label."""
+
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        return context.for_each_shot(lambda label: self.write(label, private, context))
+
+    def skip(self, task: PublicTask) -> str | None:
+        if task.kind != "generation":
+            return None
+        return "a demonstration is an input with its output here, and the paper releases one text for a public label"
+
+
+def per_label(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) -> dp.DpEvent:
+    """The event of all shots: each one draws ``times`` Poisson samples of ``expected`` records of its label, and makes
+    ``release`` from each sample. Labels are disjoint and compose in parallel."""
+    events = {}
+    for group, shots in sizes.shots.items():
+        rate = sampling_rate(expected, sizes.records[group], group)
+        events[group] = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, release), times * shots)
+    return parallel(events)
+
+
+@dataclass(frozen=True)
+class NoisyTokens(LabelTexts):
+    """Every token is the argmax over a public vocabulary of a noisy sum of distributions, one for each slot of a fresh
+    sample. A subclass says what a slot's distribution is."""
+
+    slots: int = 20
+    examples_per_slot: int = 1
+    tokens: int = 50
+    top_k: int | None = 100
+    top_p: float | None = None
+    record_tokens: int | None = None
+    style: str = "completion"
+
+    def __post_init__(self) -> None:
+        names = ("slots", "examples_per_slot", "tokens", "top_k", "top_p", "record_tokens")
+        check_positive(**{name: getattr(self, name) for name in names})
+
+    @abstractmethod
+    def public_prompts(self, prompt: list[int]) -> list[list[int]]:
+        """The public prompts that are read along with the text; the first is ``prompt``, the label's."""
+
+    @abstractmethod
+    def distributions(self, rows: np.ndarray, public: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+        """float64[B, K]: the weights of the K ``allowed`` tokens, each row on its own.
+
+        rows: log-probabilities [B, V] after the slots' prompts. public: float64[P, V], after the public prompts.
+        """
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return per_label(sizes, self.slots * self.examples_per_slot, GaussianSum(knob).event, self.tokens)
+
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+        """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
+        appendix D)."""
+        return accountants.epsilon(self.events(knob, sizes), delta).estimate
+
+    def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
+        model, mechanism = context.model, GaussianSum(context.knob)
+        sampler = private.poisson_slots(
+            self.slots * self.examples_per_slot,
+            self.slots,
+            partition=private.partition_of(label),
+            releases=mechanism.event,
+            times=self.tokens,
+        )
+        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
+        decoder = model.decoder(self.public_prompts(prompts.public))
+        text = ReleasedText(context.task, model)
+        while not text.ended and len(text.tokens) < self.tokens:
+            if text.tokens:
+                decoder.append(text.tokens[-1])
+            public = public_log_probs(decoder.log_probs, model)
+            allowed = public_vocabulary(public[0], self.top_k, self.top_p)
+
+            sample = sampler.draw()
+            filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
+            rows = np.tile(self.distributions(public[:1], public, allowed), (self.slots, 1))
+            if filled:
+                private_rows = model.next_token_log_probs(filled).numpy()
+                rows[: len(filled)] = self.distributions(private_rows, public, allowed)
+            text.append(int(allowed[mechanism.choose(rows, sample)]))
+        return text.demonstration(label)
+
+
+def normalised(logits: np.ndarray) -> np.ndarray:
+    """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
+    in the primitive."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        return weights / weights.sum(axis=-1, keepdims=True)
