@@ -252,7 +252,7 @@ def audit(
     access: Access = "white-box",
     question: str = "inquiry",
     runs: int = 200,
-    redraws: int = 50,
+    noise_resamples: int = 50,
     records: int | None = None,
     confidence: float = 0.95,
     delta: float = 1e-5,
@@ -267,13 +267,13 @@ def audit(
     """A lower bound on the epsilon of a mechanism from runs with and without a canary, for every target epsilon.
 
     access: "white-box" sees the noisy releases inside, "black-box" what is released. question: "inquiry" or "lookup",
-        for answer mechanisms. runs: on each side. redraws: noise resamples of a run that has no formula. records: of
+        for answer mechanisms. runs: on each side. noise_resamples: of a run that has no formula. records: of
         the private set; None: as many as a sample expects. confidence: of the bound. results: a folder that keeps
         finished audits; None keeps nothing.
     Raises UsageError for what does not fit, and for audits of other records in the folder.
     """
     given = given_mechanism(mechanism, [Path(each) for each in plugins])
-    settings = AuditSettings(access, question, runs, redraws, records, confidence, delta, seed)
+    settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
     resolved = settings.options(given.cls, task, {**given.options, **(options or {})})
     built = build(given.cls, resolved)
     check_audit(built, Task.without_records(task))

@@ -31,7 +31,7 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--runs", type=whole(8), default=200, metavar="N", help="runs on each side (default: 200)")
     parser.add_argument(
-        "--redraws",
+        "--noise-resamples",
         type=whole(1),
         default=50,
         metavar="R",

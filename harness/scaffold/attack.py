@@ -28,7 +28,7 @@ from dpicl import (
 @dataclass(frozen=True)
 class MyAttack(Attack):
     name = "my_attack"
-    # Decide: black-box (sees what was released) or white-box (sees the noisy releases inside the mechanism as well).
+    # Decide: black-box (sees what was released) or white-box (sees the noisy releases inside as well).
     access = "black-box"
     source = "an example"
     summary = "takes a text whose words were released for a member"

@@ -291,8 +291,8 @@ def cell_of(lab) -> Cell:
 def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, tmp_path, monkeypatch):
     train = rows_of("train", 30)
     monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
-    words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 20, "--redraws", 4, "--model", "sim")
-    flags = ("--source", "local", "--results", tmp_path / "results")
+    words = ("audit", "voting", "--task", "agnews", "--epsilon", 8, "--runs", 20, "--model", "sim")
+    flags = ("--noise-resamples", 4, "--source", "local", "--results", tmp_path / "results")
     assert dpicl(*words, *flags).code in (0, 1)
     assert dpicl(*words, *flags).code in (0, 1)
     write_records(tmp_path / "data", train[1:])
