@@ -29,7 +29,7 @@ from dpicl.harness.core.errors import DpiclError, PluginError, UsageError, told
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
 
-#: Folders of the package dpicl that were packages of their own before version 0.2.
+#: Folders of the package dpicl that were packages of their own.
 _PARTS = ("harness", "leaderboards", "mechanisms", "tasks")
 
 _log = logging.getLogger(__name__)
@@ -210,7 +210,7 @@ def _import_file(name: str, path: Path) -> ModuleType:
 
 
 def _new_import(path: Path, module: str) -> str:
-    """What to write instead of imports from a part of the package that was a package of its own before version 0.2."""
+    """What to write instead of imports from a part of the package that was a package of its own."""
     tree = ast.parse(path.read_bytes())
     names = {
         alias.name
