@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_args
 
 import numpy as np
 
 from dpicl.harness.api.given import Given, GivenMechanism, given_mechanism
 from dpicl.harness.api.tables import Audits, Findings, Results
+from dpicl.harness.api.values import (
+    Confidence,
+    Count,
+    Delta,
+    Epsilon,
+    Epsilons,
+    MaybeCount,
+    MaybePath,
+    MaybeText,
+    Names,
+    Options,
+    Paths,
+    Seed,
+    Seeds,
+    Shots,
+    Text,
+    as_it_is,
+    as_text,
+    checked,
+    several,
+)
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.audit import AuditJob
 from dpicl.harness.attacks.audit import audit as run_audit
@@ -27,7 +50,6 @@ from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.privacy.accountants import check_epsilon
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
@@ -39,31 +61,33 @@ from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import TimeLeft, counting, shown
 from dpicl.harness.run.releasing import calibrated, per_query_epsilon
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
-from dpicl.harness.run.suite import made_suite
+from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
 from dpicl.harness.run.workbench import Workbench
 
+MODES, NOISES, SOURCES = get_args(Mode), get_args(Noise), get_args(Source)
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.
 SUITE = "python"
 
 
+@checked
 def evaluate(
-    mechanism: GivenMechanism | Sequence[GivenMechanism],
+    mechanism: Annotated[GivenMechanism | Sequence[GivenMechanism], as_it_is],
     *,
-    task: str | Sequence[str],
-    model: str | Sequence[str] = "embedded",
-    epsilon: float | Sequence[float] = 1.0,
-    seeds: int | Sequence[int] = 1,
-    delta: float = 1e-5,
-    shots: int = 4,
-    source: str = "auto",
-    test_records: int | None = None,
-    train_records: int | None = None,
-    queries: int | None = None,
-    options: Mapping[str, Any] | None = None,
-    plugins: Sequence[Path | str] = (),
-    results: Path | str | None = None,
-    engine: str = "inline",
-    workers: int | None = None,
+    task: Names,
+    model: Names = "embedded",
+    epsilon: Epsilons = 1.0,
+    seeds: Seeds = 1,
+    delta: Delta = 1e-5,
+    shots: Shots = 4,
+    source: Text = "auto",
+    test_records: MaybeCount = None,
+    train_records: MaybeCount = None,
+    queries: MaybeCount = None,
+    options: Options = None,
+    plugins: Paths = (),
+    results: MaybePath = None,
+    engine: Text = "inline",
+    workers: MaybeCount = None,
     progress: bool = True,
 ) -> Results:
     """Every mechanism on every task, at every target epsilon and seed: one finished cell each, at a proved epsilon.
@@ -77,9 +101,11 @@ def evaluate(
         notebook, lines elsewhere; on stderr).
     Raises UsageError for what does not fit, and the error of the first cell that fails where none succeeds.
     """
-    files = [Path(each) for each in plugins]
-    given = [given_mechanism(each, files) for each in _several(mechanism)]
-    own = _options_of(given, options or {})
+    files = several(plugins)
+    given = [given_mechanism(each, files) for each in several(mechanism)]
+    entries = _entries(given, options or {})
+    if engine != "inline" and any(each.here for each in given):
+        raise UsageError("A class of this program runs with engine='inline' alone; put it into a file for the others.")
     if results is not None and (here := [each.name for each in given if each.here]):
         raise UsageError(
             f"{here[0]} is defined in no file, so results in a folder could not tell its versions apart; put it into a"
@@ -91,16 +117,16 @@ def evaluate(
             "name": SUITE,
             "version": 1,
             "source": source,
-            "models": _several(model),
-            "seeds": list(range(seeds)) if isinstance(seeds, int) else list(seeds),
-            "epsilons": _several(epsilon),
+            "models": several(model),
+            "seeds": seeds,
+            "epsilons": several(epsilon),
             "delta": delta,
             "shots": shots,
             "test_records": test_records,
             "train_records": train_records,
             "queries": queries,
-            "tasks": _several(task),
-            "mechanisms": [{"name": each.name, "options": own[each.name]} for each in given],
+            "tasks": several(task),
+            "mechanisms": entries,
         }
     )
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
@@ -108,16 +134,29 @@ def evaluate(
         return _run(selection, tuple(files), engine, workers, progress)
 
 
-def _options_of(given: Sequence[Given], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Name -> options of each mechanism. Raises UsageError for an option that none of them has."""
-    types = {each.name: option_types(each.cls) for each in given}
+def _entries(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The mechanisms as entries of a suite; those of one name are told apart by their own options.
+
+    Raises UsageError for an option that none of them has, and for two that do not differ.
+    """
+    types = [option_types(each.cls) for each in given]
     for name in options:
-        if not any(name in own for own in types.values()):
-            raise unknown("option", name, {known for own in types.values() for known in own})
-    return {
-        each.name: {**each.options, **{name: value for name, value in options.items() if name in types[each.name]}}
-        for each in given
-    }
+        if not any(name in own for own in types):
+            raise unknown("option", name, {known for own in types for known in own})
+    entries: list[dict[str, Any]] = []
+    for each, own in zip(given, types, strict=True):
+        chosen = {**each.options, **{name: value for name, value in options.items() if name in own}}
+        entries.append({"name": each.name, "options": chosen})
+    for entry in entries:
+        same = [other["options"] for other in entries if other["name"] == entry["name"]]
+        differ = [name for name in sorted(entry["options"]) if any(own.get(name) != same[0].get(name) for own in same)]
+        if len(same) > 1:
+            said = "+".join([entry["name"], *(f"{name}={entry['options'][name]}" for name in differ)])
+            entry["label"] = re.sub(r"[^A-Za-z0-9_.+=-]", "_", said)[:200]
+    labels = Counter(entry.get("label", entry["name"]) for entry in entries)
+    if twice := [label for label, number in labels.items() if number > 1]:
+        raise UsageError(f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options.")
+    return entries
 
 
 def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool) -> Results:
@@ -149,20 +188,21 @@ def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: 
     return Results(results, tuple(f"{note} ({n} cells)" if n > 1 else note for note, n in Counter(notes).items()))
 
 
+@checked
 def calibrate(
-    mechanism: GivenMechanism,
+    mechanism: Annotated[GivenMechanism, as_it_is],
     *,
-    task: str,
-    epsilon: float,
-    delta: float = 1e-5,
-    size: int | None = None,
-    shots: int = 4,
-    queries: int | None = None,
-    mode: str = "proved",
-    noise: str = "seeded",
-    source: str = "auto",
-    options: Mapping[str, Any] | None = None,
-    plugins: Sequence[Path | str] = (),
+    task: Text,
+    epsilon: Epsilon,
+    delta: Delta = 1e-5,
+    size: MaybeCount = None,
+    shots: Shots = 4,
+    queries: MaybeCount = None,
+    mode: Text = "proved",
+    noise: Text = "seeded",
+    source: Text = "auto",
+    options: Options = None,
+    plugins: Paths = (),
 ) -> dict[str, Any]:
     """The noise for which a mechanism's events are proved to cost at most epsilon, as `dpicl calibrate --json` says it.
 
@@ -170,19 +210,22 @@ def calibrate(
         of an answer mechanism covers (default: 1). mode: "proved", or "paper" for the accounting of the authors.
     Raises UsageError for what does not fit.
     """
-    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+    given = given_mechanism(mechanism, several(plugins))
     cls = given.cls
     if task not in (known := task_facts()):
         raise unknown("task", task, known)
     resolved = resolve_options(cls, task, {**given.options, **(options or {})})
     built = build(cls, resolved)
+    for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
+        if value not in choices:
+            raise unknown(kind, value, choices)
     if queries and not isinstance(built, AnswerMechanism):
-        raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave --queries out.")
+        raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave queries out.")
     if reason := built.skip(Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
         raise UsageError(
-            "Secure noise needs a declared size, since counts of private records are private; give --size N."
+            "Secure noise needs a declared size, since counts of private records are private; give a size."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
     found = calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
@@ -220,13 +263,14 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     return Sizes(dict.fromkeys(used, size), used, queries)
 
 
+@checked
 def check(
-    mechanism: GivenMechanism,
+    mechanism: Annotated[GivenMechanism, as_it_is],
     *,
-    task: str | None = None,
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
-    plugins: Sequence[Path | str] = (),
+    task: MaybeText = None,
+    seed: Seed = 0,
+    options: Options = None,
+    plugins: Paths = (),
     progress: bool = True,
 ) -> Findings:
     """The conformance kit on a mechanism: the usual privacy bugs, looked for in runs on small tasks.
@@ -235,7 +279,7 @@ def check(
     `dpicl check` has a process of its own.
     Raises UsageError for a task that the mechanism cannot do and for options that do not fit.
     """
-    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+    given = given_mechanism(mechanism, several(plugins))
 
     def report(task: str, check: str) -> None:
         if progress:
@@ -244,24 +288,25 @@ def check(
     return Findings(check_mechanism(given.cls, task, {**given.options, **(options or {})}, seed, report))
 
 
+@checked
 def audit(
-    mechanism: GivenMechanism,
+    mechanism: Annotated[GivenMechanism, as_it_is],
     *,
-    task: str,
-    epsilon: float | Sequence[float],
-    access: Access = "white-box",
-    question: str = "inquiry",
-    runs: int = 200,
-    noise_resamples: int = 50,
-    records: int | None = None,
-    confidence: float = 0.95,
-    delta: float = 1e-5,
-    model: str = "embedded",
-    source: str = "auto",
-    seed: int = 0,
-    options: Mapping[str, Any] | None = None,
-    plugins: Sequence[Path | str] = (),
-    results: Path | str | None = None,
+    task: Text,
+    epsilon: Epsilons,
+    access: Annotated[Access, as_text] = "white-box",
+    question: Text = "inquiry",
+    runs: Count = 200,
+    noise_resamples: Count = 50,
+    records: MaybeCount = None,
+    confidence: Confidence = 0.95,
+    delta: Delta = 1e-5,
+    model: Text = "embedded",
+    source: Text = "auto",
+    seed: Seed = 0,
+    options: Options = None,
+    plugins: Paths = (),
+    results: MaybePath = None,
     progress: bool = True,
 ) -> Audits:
     """A lower bound on the epsilon of a mechanism from runs with and without a canary, for every target epsilon.
@@ -272,7 +317,7 @@ def audit(
         finished audits; None keeps nothing.
     Raises UsageError for what does not fit, and for audits of other records in the folder.
     """
-    given = given_mechanism(mechanism, [Path(each) for each in plugins])
+    given = given_mechanism(mechanism, several(plugins))
     settings = AuditSettings(access, question, runs, noise_resamples, records, confidence, delta, seed)
     resolved = settings.options(given.cls, task, {**given.options, **(options or {})})
     built = build(given.cls, resolved)
@@ -280,7 +325,7 @@ def audit(
     loaded = Task.load(task, source, limit_test=1)
     job = AuditJob(built, loaded, model, settings, resolved, given.registered.plugin_hash)
     tell = message if progress else lambda text: None
-    wanted = list(dict.fromkeys(map(check_epsilon, _several(epsilon))))
+    wanted = list(dict.fromkeys(several(epsilon)))
     there = {} if results is None else _kept_audits(Path(results), job, wanted, tell)
     if missing := [target for target in wanted if target not in there]:
         bench = Workbench({given.name: given.registered})
@@ -315,14 +360,9 @@ def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[s
     family, setting: fields of `dpicl.harness.reaccounting.settings.Setting` (noise, rate, steps, epsilon0, ...).
     Raises UsageError for fields that do not fit together.
     """
-    try:
-        made = Setting(family=family, delta=delta, **setting)
-    except TypeError as error:
-        raise UsageError(f"{error}; docs/python.md lists the fields of a setting.") from None
+    known = [each.name for each in dataclasses.fields(Setting)]
+    for name in setting:
+        if name not in known:
+            raise unknown("field of a setting", name, known)
+    made = Setting(family=family, delta=delta, **setting)
     return {"setting": {"family": family, "delta": delta, **setting}, **reaccount(made)}
-
-
-def _several(value: Any) -> list[Any]:
-    """The value as a list: a text, a number, a class and a mechanism are one."""
-    one = isinstance(value, str) or not isinstance(value, Iterable)
-    return [value] if one else list(value)

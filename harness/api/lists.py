@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from dpicl.harness import models
+from dpicl.harness.api.values import Paths, checked, several
 from dpicl.harness.attacks.registry import load_attacks
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.data.config import load_config, task_folders
@@ -18,9 +17,10 @@ from dpicl.harness.run.suite import load_suite
 Row = dict[str, Any]
 
 
-def list_tasks(plugins: Sequence[Path] = ()) -> list[Row]:
+@checked
+def list_tasks(plugins: Paths = ()) -> list[Row]:
     """Every task: its kind, main metric, number of labels, version, and where its records come from here."""
-    load_mechanisms(plugins)  # which also makes the tasks of plugin folders known
+    load_mechanisms(several(plugins))  # which also makes the tasks of plugin folders known
     rows, folders = [], task_folders()
     for name, facts in task_facts().items():
         config = load_config(name)
@@ -42,7 +42,8 @@ def list_tasks(plugins: Sequence[Path] = ()) -> list[Row]:
     return rows
 
 
-def list_mechanisms(plugins: Sequence[Path] = ()) -> list[Row]:
+@checked
+def list_mechanisms(plugins: Paths = ()) -> list[Row]:
     """Every mechanism: its knob, its options with their defaults, and where it comes from."""
     return [
         {
@@ -53,11 +54,12 @@ def list_mechanisms(plugins: Sequence[Path] = ()) -> list[Row]:
             "source": item.cls.source,
             "origin": item.origin,
         }
-        for name, item in sorted(load_mechanisms(plugins).items())
+        for name, item in sorted(load_mechanisms(several(plugins)).items())
     ]
 
 
-def list_attacks(plugins: Sequence[Path] = ()) -> list[Row]:
+@checked
+def list_attacks(plugins: Paths = ()) -> list[Row]:
     """Every attack: what it does, what it sees, its options with their defaults, and where it comes from."""
     return [
         {
@@ -68,13 +70,14 @@ def list_attacks(plugins: Sequence[Path] = ()) -> list[Row]:
             "source": item.cls.source,
             "origin": item.origin,
         }
-        for name, item in sorted(load_attacks(plugins).items())
+        for name, item in sorted(load_attacks(several(plugins)).items())
     ]
 
 
-def list_models(plugins: Sequence[Path] = ()) -> list[Row]:
+@checked
+def list_models(plugins: Paths = ()) -> list[Row]:
     """Every kind of model, and whether it can be loaded here."""
-    load_mechanisms(plugins)  # which also makes the models of plugin files known
+    load_mechanisms(several(plugins))  # which also makes the models of plugin files known
     return models.known()
 
 

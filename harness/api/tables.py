@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
@@ -32,15 +33,18 @@ class ResultTable(Generic[Item]):
     items: Sequence[Item]
     notes: tuple[str, ...] = ()
 
+    #: Name -> what stands in the column of an item.
+    columns: ClassVar[Mapping[str, Callable[[Any], Any]]]
+
     def row(self, item: Item) -> dict[str, Any]:
         """The columns of one item."""
-        raise NotImplementedError
+        return {name: value(item) for name, value in self.columns.items()}
 
     def to_frame(self) -> pd.DataFrame:
         """A pandas frame with one row an item; numbers are numbers, infinity is `inf`."""
         import pandas as pd
 
-        return pd.DataFrame([self.row(item) for item in self.items])
+        return pd.DataFrame([self.row(item) for item in self.items], columns=[*self.columns])
 
     def __len__(self) -> int:
         return len(self.items)
@@ -53,7 +57,7 @@ class ResultTable(Generic[Item]):
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         rows = [{name: _short(value) for name, value in self.row(item).items()} for item in self.items]
-        table = Table(*(rows[0] if rows else ()), box=None, pad_edge=False, header_style="bold")
+        table = Table(*self.columns, box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*row.values())
         yield table
@@ -76,25 +80,23 @@ class ResultTable(Generic[Item]):
 class Results(ResultTable[Result]):
     """Finished cells, in the order of the request; notes: what was skipped or failed, and why."""
 
-    def row(self, item: Result) -> dict[str, Any]:
-        cell, privacy, score = item.cell, item.privacy, item.scores[item.main_metric]
-        return {
-            "task": cell.task,
-            "mechanism": cell.label,
-            "model": cell.model,
-            "epsilon": cell.epsilon,
-            "seed": cell.seed,
-            "metric": item.main_metric,
-            "score": score.value,
-            "low": score.low,
-            "high": score.high,
-            "epsilon_claimed": privacy.epsilon_claimed,
-            "epsilon_proved": privacy.epsilon_proved,
-            "delta": privacy.delta,
-            "queries": privacy.queries,
-            "source": cell.source,
-            "cell": item.cell_id,
-        }
+    columns = {
+        "task": attrgetter("cell.task"),
+        "mechanism": attrgetter("cell.label"),
+        "model": attrgetter("cell.model"),
+        "epsilon": attrgetter("cell.epsilon"),
+        "seed": attrgetter("cell.seed"),
+        "metric": attrgetter("main_metric"),
+        "score": lambda item: item.scores[item.main_metric].value,
+        "low": lambda item: item.scores[item.main_metric].low,
+        "high": lambda item: item.scores[item.main_metric].high,
+        "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
+        "epsilon_proved": attrgetter("privacy.epsilon_proved"),
+        "delta": attrgetter("privacy.delta"),
+        "queries": attrgetter("privacy.queries"),
+        "source": attrgetter("cell.source"),
+        "cell": attrgetter("cell_id"),
+    }
 
 
 class Findings(ResultTable[CheckFinding]):
@@ -104,8 +106,12 @@ class Findings(ResultTable[CheckFinding]):
     def ok(self) -> bool:
         return all(finding.status != "failed" for finding in self.items)
 
-    def row(self, item: CheckFinding) -> dict[str, Any]:
-        return {"check": item.check, "status": item.status, "task": item.task, "seen": item.why}
+    columns = {
+        "check": attrgetter("check"),
+        "status": attrgetter("status"),
+        "task": attrgetter("task"),
+        "seen": attrgetter("why"),
+    }
 
 
 class Audits(ResultTable[AttackResult]):
@@ -115,20 +121,18 @@ class Audits(ResultTable[AttackResult]):
     def ok(self) -> bool:
         return not any(map(failure, self.items))
 
-    def row(self, item: AttackResult) -> dict[str, Any]:
-        subject, privacy, bound = item.subject, item.privacy, item.bound
-        return {
-            "task": subject.task,
-            "mechanism": subject.mechanism,
-            "access": item.access,
-            "epsilon": subject.epsilon,
-            "epsilon_claimed": privacy.epsilon_claimed,
-            "epsilon_proved": privacy.epsilon_proved,
-            "epsilon_audited": None if bound is None else bound.epsilon,
-            "confidence": None if bound is None else bound.confidence,
-            "delta": subject.delta,
-            "failure": failure(item),
-        }
+    columns = {
+        "task": attrgetter("subject.task"),
+        "mechanism": attrgetter("subject.mechanism"),
+        "access": attrgetter("access"),
+        "epsilon": attrgetter("subject.epsilon"),
+        "epsilon_claimed": attrgetter("privacy.epsilon_claimed"),
+        "epsilon_proved": attrgetter("privacy.epsilon_proved"),
+        "epsilon_audited": lambda item: None if item.bound is None else item.bound.epsilon,
+        "confidence": lambda item: None if item.bound is None else item.bound.confidence,
+        "delta": attrgetter("subject.delta"),
+        "failure": lambda item: failure(item),
+    }
 
 
 def failure(result: AttackResult) -> str | None:

@@ -56,6 +56,11 @@ def register(cls: type[Mechanism]) -> Registered[Mechanism]:
         raise
 
 
+def forget() -> None:
+    """Forgets what `register` made known."""
+    _here.clear()
+
+
 def find_mechanism(name: str, mechanisms: Mapping[str, Registered[Mechanism]]) -> type[Mechanism]:
     """The class of a name. Raises UsageError with the closest known name."""
     if name not in mechanisms:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Final
 
 from dpicl.harness.core.errors import UsageError, unknown
@@ -31,6 +32,8 @@ FAMILIES: Final = {
 }
 NOISE_ON: Final = ("sum", "slot", "mean")
 SAMPLES: Final = ("each", "once")
+#: Noise, sensitivities and epsilons of a setting: beyond, floating-point numbers say nothing.
+SMALLEST, LARGEST = 1e-9, 1e9
 
 
 @dataclass(frozen=True)
@@ -61,8 +64,12 @@ class Setting:
     sample: str = "each"
 
     def __post_init__(self) -> None:
-        if self.family not in FAMILIES:
-            raise unknown("family", self.family, FAMILIES)
+        for kind, value, known in (("family", self.family, tuple(FAMILIES)), ("sample", self.sample, SAMPLES)):
+            if value not in known:
+                raise unknown(kind, str(value), known)
+        if self.noise_on is not None and self.noise_on not in NOISE_ON:
+            raise unknown("place of noise", str(self.noise_on), NOISE_ON)
+        self._check_numbers()
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
             if name not in FAMILIES[self.family]:
@@ -74,6 +81,20 @@ class Setting:
             raise UsageError(f"--family {self.family} needs {_flag(needed[0])}.")
         if (self.slots is not None) != (self.noise_on in ("slot", "mean")):
             raise UsageError("--noise-on slot or mean needs --slots, and nothing else does.")
+
+    def _check_numbers(self) -> None:
+        for name in ("noise", "epsilon0", "temperature", "sensitivity", "claimed_sensitivity"):
+            value = getattr(self, name)
+            if value is not None and not (_is_real(value) and SMALLEST <= value <= LARGEST):
+                raise UsageError(f"{_flag(name)} must be a number from {SMALLEST:g} to {LARGEST:g}, not {value!r:.60}.")
+        for name in ("slots", "steps"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Integral) and 1 <= int(value) <= LARGEST):
+                raise UsageError(f"{_flag(name)} must be a whole number of 1 or more, not {value!r:.60}.")
+        for name in ("delta", "delta0", "rate"):
+            value = getattr(self, name)
+            if value is not None and not (_is_real(value) and 0 < value <= (1 if name == "rate" else 1 - 1e-15)):
+                raise UsageError(f"{_flag(name)} must be a number between 0 and 1, not {value!r:.60}.")
 
     def _check_choice(self) -> None:
         if (self.epsilon0 is None) == (self.temperature is None):
@@ -122,6 +143,10 @@ def classical_multiplier(epsilon: float, delta: float) -> float:
     Dwork & Roth 2014, theorem A.1, proves it for epsilon < 1 only and it is wasteful there; it is in use beyond.
     """
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _flag(name: str) -> str:

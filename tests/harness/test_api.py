@@ -85,7 +85,16 @@ def test_a_plugin_file_is_a_mechanism(tmp_path):
         ({"task": "agnew"}, "agnews"),
         ({"model": "y"}, "embedded"),
         ({"epsilon": -1}, "above 0"),
-        ({"epsilon": "much"}, "number"),
+        ({"epsilon": "much"}, "above 0"),
+        ({"epsilon": True}, "above 0"),
+        ({"epsilon": []}, "one or more"),
+        ({"seeds": 1.5}, "whole number"),
+        ({"seeds": 10**30}, "whole number"),
+        ({"shots": 0}, "whole number"),
+        ({"options": [1]}, "dictionary"),
+        ({"plugins": 3}, "path"),
+        ({"results": 3}, "path"),
+        ({"taks": "agnews"}, "unexpected keyword"),
         ({"seeds": 0}, "seeds"),
         ({"delta": 2}, "delta"),
         ({"options": {"slot": 3}}, "slots"),
@@ -115,7 +124,7 @@ def test_an_unfinished_class_says_what_it_lacks():
 
 def test_skipped_cells_are_notes():
     results = dpicl.evaluate("tang", **{**SMALL, "task": "samsum"})
-    assert len(results) == 0
+    assert len(results) == 0 and "score" in results.to_frame().columns
     assert "skipped" in results.notes[0] and "skipped" in repr(results)
 
 
@@ -128,8 +137,25 @@ def test_calibrate_and_account_agree_with_the_commands(request):
     answer = command("account", "--noise", 0.51, "--rate", "20/30000", "--steps", 100, "--delta", 1e-5, "--json")
     mine = dpicl.account(delta=1e-5, **setting)
     assert answer.json["proved"] == mine["proved"]
-    with pytest.raises(dpicl.UsageError, match="unexpected keyword"):
-        dpicl.account(delta=1e-5, nois=1)
+    wrong = {"nois": 1}, {"noise": 1e300}, {"noise": 1.2, "sensitivity": 0}, {"noise": "1"}, {"noise": 1, "steps": 1.5}
+    for setting in wrong:
+        with pytest.raises(dpicl.UsageError):
+            dpicl.account(delta=1e-5, **setting)
+    for setting in ({"noise": "x"}, {"mode": "x"}, {"source": "x"}, {"size": 0}, {"queries": 3}, {"epsilon": None}):
+        with pytest.raises(dpicl.UsageError):
+            dpicl.calibrate("tang", **{"task": "agnews", "epsilon": 1, "size": 100, **setting})
+
+
+def test_two_settings_of_one_mechanism_are_two_rows():
+    results = dpicl.evaluate([Fixed(), Fixed(word="news of")], **SMALL)
+    assert [result.cell.label for result in results] == ["fixed_words+word=about", "fixed_words+word=news_of"]
+    with pytest.raises(dpicl.UsageError, match="given twice"):
+        dpicl.evaluate(["zero_shot", "zero_shot"], **SMALL)
+
+
+def test_a_class_is_known_for_one_call_only():
+    dpicl.evaluate(Fixed, **SMALL)
+    assert "fixed_words" not in {row["name"] for row in dpicl.list_mechanisms()}
 
 
 def test_check_finds_what_the_kit_finds():

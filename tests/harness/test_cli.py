@@ -237,7 +237,7 @@ def test_time_left_is_unknown_first_and_then_corrected_by_what_cells_really_took
         (["voting", "--task", "samsum"], "voting cannot do samsum"),
         (["sga", "--task", "agnews", "--size", 100], "sga cannot do agnews"),
         (["tang", "--task", "samsum", "--size", 100], "tang cannot do samsum"),
-        (["tang", "--task", "agnews", "--size", 3000, "--queries", 5], "leave --queries out"),
+        (["tang", "--task", "agnews", "--size", 3000, "--queries", 5], "leave queries out"),
     ],
 )
 def test_calibrate_gives_no_number_for_what_a_mechanism_cannot_do(dpicl, words, message):
