@@ -338,7 +338,7 @@ def test_lm_eval_with_secure_noise_needs_sizes_and_shows_no_row_without_noise(dp
 
 def test_calibrate_for_secure_noise_needs_declared_sizes(dpicl):
     flags = ("calibrate", "prism", "--task", "agnews", "--epsilon", 1, "--option", "tokens=5", "--noise", "secure")
-    assert "--size" in dpicl(*flags).err
+    assert "give a size" in dpicl(*flags).err
     assert "1e-06" in dpicl(*flags, "--size", 400, "--delta", 1e-7).err
     answer = dpicl(*flags, "--size", 400, "--option", "prompts=40", "--json")
     assert answer.code == 0, answer.err
