@@ -59,6 +59,7 @@ def wait_for_first_cell(folder: Path, process: subprocess.Popen[str], known: int
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_points_goes_on_where_it_was(dpicl_process, suite, tmp_path):
     folder = tmp_path / "results"
     chance = random.Random(4)

@@ -28,7 +28,7 @@ def run_flags(kind: str) -> list[str]:
     return [word for option in SMALL[kind] for word in ("--option", option)]
 
 
-@pytest.mark.parametrize("kind", ["demonstrations", "answers"])
+@pytest.mark.parametrize("kind", ["demonstrations", pytest.param("answers", marks=pytest.mark.slow)])
 def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
     assert dpicl("new", "mechanism", "noisy_vote", "--kind", kind).code == 0
     checked = dpicl("check", "noisy_vote.py", "--task", "agnews")
@@ -37,7 +37,7 @@ def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["demonstrations", "answers"])
+@pytest.mark.parametrize("kind", ["demonstrations", pytest.param("answers", marks=pytest.mark.slow)])
 def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
     dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
     checked = dpicl("check", "noisy_vote.py", "--json")
