@@ -53,14 +53,14 @@ from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
-from dpicl.harness.run.costs import Costs
-from dpicl.harness.run.engines import Job, make_engine, work
+from dpicl.harness.run.engines import Job, make_engine
 from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
-from dpicl.harness.run.progress import TimeLeft, counting, shown
+from dpicl.harness.run.progress import counting
 from dpicl.harness.run.releasing import calibrated, per_query_epsilon
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
+from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
 from dpicl.harness.run.workbench import Workbench
 
@@ -171,14 +171,8 @@ def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: 
             f"{len(found.stale)} results in {selection.store.folder} are of other records than those at hand"
             f" ({why(found.stale)}); give another `results` folder."
         )
-    costs = Costs(known, selection.mechanisms)
-    missing = costs.in_order(found.missing)
-    seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
     job = Job(selection.reference, selection.store.folder.parent, plugins)
-    left = TimeLeft(seconds, getattr(made, "workers", 1))
-    quiet = nullcontext(lambda event: None)
-    with shown(len(missing), left) if progress and missing else quiet as report:
-        done = work(made, missing, job, report)
+    done = run_missing(selection, found.missing, known, made, job, progress=progress)
     ended = [each for each in done if each.status in ("failed", "skipped")]
     results = [result for cell in selection.cells if (result := selection.store.read(cell)) is not None]
     failed = [each.message for each in ended if each.status == "failed"]

@@ -23,11 +23,11 @@ from dpicl.harness.cli.arguments import (
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.costs import Costs
-from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine, work
+from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import Presence, check_sources, presence, why
-from dpicl.harness.run.progress import TimeLeft, shown
 from dpicl.harness.run.selection import Selection
+from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.store import Damaged
 
 
@@ -80,26 +80,15 @@ def _run(arguments: argparse.Namespace) -> int:
 
     found = presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
-    costs = Costs(results, selection.mechanisms)
-    missing = costs.in_order(missing)
-    seconds = {key: estimate.seconds for key, estimate in costs.estimates(missing).items()}
-    left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld=_secure(selection))
     job = Job(selection.reference, arguments.results, tuple(arguments.plugin), reveal=arguments.reveal_records)
     live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
-    finished: list[Done] = []
+
+    def follow(event: CellProgress | Done) -> None:
+        if live is not None and isinstance(event, Done) and event.status != "busy":
+            live.finished(event.cell)
+
     start = time.perf_counter()
-    if missing:
-        with shown(len(missing), left) as show:
-
-            def report(event: CellProgress | Done) -> None:
-                show(event)
-                if live is not None and isinstance(event, Done) and event.status != "busy":
-                    live.finished(event.cell)
-
-            def waiting(cells: int) -> None:
-                output.message(f"Waiting for {output.count(cells, 'cell')} that another run is doing.")
-
-            finished = work(engine, missing, job, report, waiting)
+    finished = run_missing(selection, missing, results, engine, job, follow)
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)

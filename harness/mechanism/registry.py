@@ -22,8 +22,8 @@ ENTRY_POINTS = "dpicl.mechanisms"
 
 #: The origin of what the program that runs registered.
 HERE = "this program"
-#: Name -> what the program that runs registered.
-_here: dict[str, Registered[Mechanism]] = {}
+#: What the program that runs registered, by class.
+_here: dict[type[Mechanism], Registered[Mechanism]] = {}
 #: Names of mechanisms: they are words of suites and folders of results.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+=-]{0,99}")
 
@@ -38,22 +38,15 @@ def load_mechanisms(plugins: Iterable[Path] = ()) -> dict[str, Registered[Mechan
 
 
 def register(cls: type[Mechanism]) -> Registered[Mechanism]:
-    """Makes a class of the program that runs known to this process; a later one of the same name replaces it.
+    """Makes a class of the program that runs known to this process, until `forget`.
 
     Raises PluginError for a class that is no complete mechanism, or has the name of another one.
     """
     missing = ", ".join(sorted(cls.__abstractmethods__))
     if lacking := f"lacks {missing}" if missing else _lacking(cls):
         raise PluginError(f"Mechanism class {cls.__name__} {lacking}.")
-    before = _here.get(cls.name)
-    _here[cls.name] = Registered(cls, HERE, source_hash(cls))
-    try:
-        return load_mechanisms()[cls.name]
-    except PluginError:
-        del _here[cls.name]
-        if before is not None:
-            _here[cls.name] = before
-        raise
+    _here[cls] = Registered(cls, HERE, source_hash(cls))
+    return load_mechanisms()[cls.name]
 
 
 def forget() -> None:

@@ -186,3 +186,10 @@ def test_the_board_of_committed_results_is_a_frame():
     frame = board.to_frame()
     assert {"tang", "example/vote"} <= set(frame.label) and (frame.proved <= frame.epsilon).all()
     assert "recovery" in repr(board) and "<table" in board._repr_html_()
+
+
+def test_two_classes_of_one_name_are_refused():
+    other = type("Other", (Fixed,), {})
+    with pytest.raises(dpicl.DpiclError, match="fixed_words"):
+        dpicl.evaluate([Fixed(word="a"), other(word="b")], **SMALL)
+    assert len(dpicl.evaluate(other, **SMALL)) == 1

@@ -1,0 +1,48 @@
+"""Doing what is missing of a selection, and showing how far it has come: for `dpicl run` and `dpicl.evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.messages import count, message
+from dpicl.harness.run.costs import Costs
+from dpicl.harness.run.engines import CellProgress, Done, Engine, Job, Report, work
+from dpicl.harness.run.progress import TimeLeft, shown
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.selection import Selection
+
+
+def run_missing(
+    selection: Selection,
+    missing: Sequence[Cell],
+    known: Sequence[Result],
+    engine: Engine,
+    job: Job,
+    follow: Report = lambda event: None,
+    progress: bool = True,
+) -> list[Done]:
+    """How every missing cell of a selection ended, in the order in which they did; `Costs.in_order` says who begins.
+
+    known: results that estimates are made from. follow: called with every event. progress: whether it is shown.
+    """
+    if not missing:
+        return []
+    costs = Costs(known, selection.mechanisms)
+    ordered = costs.in_order(missing)
+    seconds = {key: estimate.seconds for key, estimate in costs.estimates(ordered).items()}
+    withheld = any(cell.secure for cell in selection.cells)
+    left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld)
+
+    def waiting(cells: int) -> None:
+        if progress:
+            message(f"Waiting for {count(cells, 'cell')} that another run is doing.")
+
+    with shown(len(ordered), left) if progress else nullcontext(lambda event: None) as show:
+
+        def report(event: CellProgress | Done) -> None:
+            show(event)
+            follow(event)
+
+        return work(engine, ordered, job, report, waiting)
