@@ -98,7 +98,7 @@ class NoisyTokens(LabelTexts):
             times=self.tokens,
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
-        decoder = model.decoder(self.public_prompts(prompts.public))
+        decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
@@ -110,7 +110,7 @@ class NoisyTokens(LabelTexts):
             filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
             rows = np.tile(self.distributions(public[:1], public, allowed), (self.slots, 1))
             if filled:
-                private_rows = model.next_token_log_probs(filled).numpy()
+                private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
             text.append(int(allowed[mechanism.choose(rows, sample)]))
         return text.demonstration(label)

@@ -60,8 +60,8 @@ class Prism(LabelTexts):
         sample = private.poisson_slots(
             self.prompts, None, partition=private.partition_of(label), releases=self._text(context.knob)
         ).draw()
-        public = model.decoder([prompts.public])  # apart, so that no private prompt changes how it is computed
-        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots])
+        public = model.decoder([prompts.public], prompts.prefix)
+        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:

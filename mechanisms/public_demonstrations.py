@@ -62,7 +62,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     def _write(self, label: str, context: Context) -> Demonstration:
         model = context.model
         prompts = PromptWriter(context.task, model, label, self.tokens, None, self.style)
-        decoder = model.decoder([prompts.public])
+        decoder = model.decoder([prompts.public], prompts.prefix)
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:

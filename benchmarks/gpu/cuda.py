@@ -63,7 +63,7 @@ def _readings(model: LanguageModel, task: Task) -> tuple[dict[str, torch.Tensor]
     for token in model.encode(" The quick brown fox jumps over the dog.")[:APPENDED]:
         decoder.append(token)
     readings["decoded"] = decoder.log_probs
-    scores = model.score(model.prefix(prefix), [(prompt, endings) for prompt in prompts])
+    scores = model.score([([*prefix, *prompt], endings) for prompt in prompts], model.prefix(prefix))
     readings["scores"] = torch.tensor(scores)
     return readings, time.perf_counter() - start
 

@@ -106,7 +106,7 @@ def audit(
 ) -> Iterator[AttackResult]:
     """One result for each epsilon; the model is read for the first one. Raises UsageError where the settings do not fit
     the task."""
-    start, meter = time.perf_counter(), Meter(model)
+    start, meter = time.perf_counter(), Meter()
     mechanism, settings = job.mechanism, job.settings
     runs = _runs(job, model, outputs or OutputCache(None), report)
     for epsilon in epsilons:
@@ -129,7 +129,7 @@ def audit(
                 notes=runs.notes,
             )
         yield result
-        start, meter = time.perf_counter(), Meter(model)
+        start, meter = time.perf_counter(), Meter()
 
 
 def _runs(

@@ -92,7 +92,7 @@ def _label_lookup(task: Task, shown: str, model: LanguageModel, private: Sequenc
     query, endings = task.query(shown), label_endings(task, model)
     pairs = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
     prompts = [model.encode(task.icl_prefix(pair) + query) for pair in pairs]
-    scores = np.array(model.score(model.prefix([]), [(prompt, endings) for prompt in prompts]))
+    scores = np.array(model.score([(prompt, endings) for prompt in prompts]))
     order = np.argsort(scores.mean(axis=0), kind="stable")
     unlikely, likely = (task.labels[int(order[at])] for at in (0, -1))
     return _copied(task, shown, unlikely, likely, repeats)

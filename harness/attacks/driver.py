@@ -139,7 +139,7 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     start = time.perf_counter()
     model = bench.model(job.common.model)
     loaded = time.perf_counter()
-    meter, attack = Meter(model), job.common.attack
+    meter, attack = Meter(), job.common.attack
     finding = attack.run(setup_of(job, model, bench, report))
     if not finding.target.releases:
         raise ResultError(f"The attack {attack.name} made no release; its result would say nothing.")

@@ -98,9 +98,8 @@ class Target:
         seen, model = view(self.task), self.model
         prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
-        shared = min(common_prefix_length(prompts), min(map(len, prompts)) - 1)
-        read = model.prefix(prompts[0][:shared])
-        rows = np.array(model.score(read, [(own[shared:], endings) for own in prompts]), dtype=np.float64)
+        read = model.prefix(prompts[0][: common_prefix_length(prompts)])
+        rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)
         if not np.isfinite(rows).all():
             raise not_finite(model.identity.name)
         return rows

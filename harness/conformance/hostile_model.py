@@ -63,12 +63,10 @@ class HostileModel(SimulatedLM):
         broken: Broken = "raise",
     ) -> list[str]:
         """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
-        before = prefix.tokens if prefix else ()
         texts = []
         for at, prompt in enumerate(prompts):
-            whole = (*before, *prompt)
-            if temperature == 0 and not self._marked(_bytes(whole)):
-                texts.append(self._words(whole, max_tokens, stop))
+            if temperature == 0 and not self._marked(_bytes(prompt)):
+                texts.append(self._words(prompt, max_tokens, stop))
                 continue
             own = None if seeds is None else seeds[at : at + 1]
             texts += super().generate(

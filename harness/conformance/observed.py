@@ -62,7 +62,7 @@ class StableSampling(SeededNoise):
     """
 
     def __init__(self, seed: int) -> None:
-        super().__init__(np.random.default_rng(seed))
+        super().__init__(lambda shot: np.random.default_rng(seed))
         self._seed, self._calls = seed, 0
         self.last: float | None = None
 

@@ -11,7 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol
 
 import numpy as np
@@ -45,13 +49,34 @@ class NoiseSource(SamplingRandomness, Protocol):
         """float64[size] of the standard Gumbel distribution."""
 
 
+_SHOT: ContextVar[int | None] = ContextVar("shot", default=None)
+
+
+@contextmanager
+def shot_streams(number: int) -> Iterator[None]:
+    """Inside this block seeded noise and sampling randomness come from streams of this shot's own: what another shot
+    draws, and when, changes nothing."""
+    token = _SHOT.set(number)
+    try:
+        yield
+    finally:
+        _SHOT.reset(token)
+
+
 class SeededNoise:
-    """Reproducible noise, for benchmarks on public data only."""
+    """Reproducible noise, for benchmarks on public data only.
+
+    stream: the generator of a shot (None: outside of shots). Each is made once, so no draw comes twice.
+    """
 
     seeded = True
 
-    def __init__(self, generator: np.random.Generator) -> None:
-        self._generator = generator
+    def __init__(self, stream: Callable[[int | None], np.random.Generator]) -> None:
+        self._of_shot = cache(stream)
+
+    @property
+    def _generator(self) -> np.random.Generator:
+        return self._of_shot(_SHOT.get())
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
         return self._generator.normal(0.0, scale, size) if scale else np.zeros(size)
@@ -137,9 +162,11 @@ class Streams:
 
     def stream(self, name: str) -> np.random.Generator:
         """A generator for public randomness (order of labels, choice of test records, bootstrap)."""
-        digest = hashlib.sha256(name.encode()).digest()
-        words = np.frombuffer(digest[:16], dtype=np.uint32)
-        return np.random.default_rng(np.random.SeedSequence([self.root, *words.tolist()]))
+        return self._generator(name)
+
+    def _generator(self, name: str, *further: int) -> np.random.Generator:
+        words = np.frombuffer(hashlib.sha256(name.encode()).digest()[:16], dtype=np.uint32)
+        return np.random.default_rng(np.random.SeedSequence([self.root, *words.tolist(), *further]))
 
     @property
     def public(self) -> PublicStreams:
@@ -147,8 +174,10 @@ class Streams:
         return PublicStreams(self)
 
     def source(self, name: str) -> NoiseSource:
-        """A source of private randomness: the noise, or the sampling randomness."""
-        return SecureNoise() if self.secure else SeededNoise(self.stream(name))
+        """A source of private randomness: the noise, or the sampling randomness. Each shot has a stream of its own."""
+        if self.secure:
+            return SecureNoise()
+        return SeededNoise(lambda shot: self._generator(name, *(() if shot is None else (shot + 1,))))
 
 
 def streams(root: int, noise: str = "seeded") -> Streams:

@@ -23,6 +23,7 @@ from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
 from dpicl.harness.core.errors import DataError, DpiclError, PromptTooLong, ResultError, UsageError
+from dpicl.harness.core.together import Exclusive
 from dpicl.harness.data.config import folder_of, include_paths
 from dpicl.harness.data.sources import function_of
 from dpicl.harness.data.task import CONTENT_FREE, Documents, Task, sample_documents, serving
@@ -35,6 +36,9 @@ from dpicl.harness.models.transformers import TransformersLM
 
 if TYPE_CHECKING:
     from dpicl.harness.core.vocabulary import Demonstration, Record
+
+
+_EVALUATING = Exclusive()
 
 
 @dataclass(frozen=True)
@@ -143,8 +147,9 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
 
 
 def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
-    """(samples in the order of the documents, scores) as lm-eval has them."""
-    with serving(task, documents), _quiet():
+    """(samples in the order of the documents, scores) as lm-eval has them. One job at a time: both blocks set what is
+    global."""
+    with _EVALUATING.held(), serving(task, documents), _quiet():
         loaded = _as_lm_eval_task(task, prefix)
         output = lm_eval.simple_evaluate(
             model=lm,

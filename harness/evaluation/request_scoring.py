@@ -41,13 +41,13 @@ def score_endings(model: LanguageModel, pairs: Sequence[tuple[Tokens, Tokens]]) 
         groups.setdefault(tuple(context), []).append(index)
     contexts = list(groups)
     shared = contexts[0][: common_prefix_length(contexts)]
-    queries = [(context[len(shared) :], [pairs[i][1] for i in members]) for context, members in groups.items()]
+    queries = [(context, [pairs[i][1] for i in members]) for context, members in groups.items()]
     prefix = model.prefix(shared)
     scored: list[list[ScoredEnding]]
     if hasattr(model, "score_endings"):
-        scored = model.score_endings(prefix, queries)
+        scored = model.score_endings(queries, prefix)
     else:
-        scored = [[ScoredEnding(value, False) for value in row] for row in model.score(prefix, queries)]
+        scored = [[ScoredEnding(value, False) for value in row] for row in model.score(queries, prefix)]
     result = [ScoredEnding(0.0, False)] * len(pairs)
     for members, row in zip(groups.values(), scored, strict=True):
         for index, ending in zip(members, row, strict=True):
@@ -87,8 +87,7 @@ class PrefixScoring(TemplateLM):
             indices = list(members)
             contexts = [self.tok_encode(requests[i].args[0]) for i in indices]
             shared = contexts[0][: common_prefix_length(contexts)]
-            tails = [context[len(shared) :] for context in contexts]
-            texts = self.reader.generate(tails, max_tokens, stop, prefix=self.reader.prefix(shared))
+            texts = self.reader.generate(contexts, max_tokens, stop, self.reader.prefix(shared))
             for i, text in zip(indices, texts, strict=True):
                 answers[i] = text
                 self.cache_hook.add_partial("generate_until", requests[i].args, text)

@@ -19,13 +19,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent
 
 from dpicl.harness.core.plugins import Pluggable
-from dpicl.harness.core.seeds import PublicStreams
+from dpicl.harness.core.seeds import PublicStreams, shot_streams
+from dpicl.harness.core.together import active, together
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Sizes
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
@@ -54,12 +56,23 @@ class Context:
     progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
-        """``write(label)`` for every shot in order, reporting after each."""
-        demonstrations = []
-        for label in self.shots:
-            demonstrations.append(write(label))
-            self.progress(len(demonstrations))
-        return demonstrations
+        """``write(label)`` for every shot, in their order; noise and samples come from streams of the shot's own.
+
+        In a run, shots are written at the same time, and the model reads the prompts of all of them in full passes
+        (dpicl.harness.core.together). So ``write`` must not look at what another shot has done.
+        """
+        done = 0
+
+        def written(number: int, label: str) -> Demonstration:
+            nonlocal done
+            with shot_streams(number):
+                demonstration = write(label)
+            done += 1
+            self.progress(done)
+            return demonstration
+
+        calls = [partial(written, number, label) for number, label in enumerate(self.shots)]
+        return together(calls) if active() else [call() for call in calls]
 
 
 class Mechanism(Pluggable):

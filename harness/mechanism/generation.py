@@ -16,6 +16,7 @@ from dpicl.harness.privacy.private_set import PrivateRecord
 class PromptWriter:
     """Writes the prompts that ask for one more text of a label: with the records of a slot, or with none (public).
 
+    prefix: the public prompt, read once; every other prompt begins as it does.
     room: tokens that must stay free behind the prompt, for the text to come.
     record_tokens: see `cut_record`.
     Raises PromptTooLong when the public prompt and the text to come do not fit the model.
@@ -33,6 +34,7 @@ class PromptWriter:
                 f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} are to be written, but"
                 f" model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
             )
+        self.prefix = model.prefix(self.public)
 
     def private(self, slot: Sequence[PrivateRecord]) -> list[int]:
         """The slot's prompt; an empty slot answers with the public prompt.

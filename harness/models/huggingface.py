@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.transformers import CausalModel, reader_of
 from dpicl.harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
 
 #: Files that Python's pickle reads.
@@ -26,7 +26,7 @@ _SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "
 _LARGEST_SIZE, _MOST_LAYERS = 10**8, 1000
 
 
-def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> TransformersLM:
+def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> CausalModel:
     """The model of a folder or hub id, with an optional ``@REVISION``.
 
     Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
@@ -63,7 +63,7 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
         device=device,
         parameters=model.num_parameters(),
     )
-    return TransformersLM(model, tokenizer, identity)
+    return reader_of(model, tokenizer, identity)
 
 
 def _check_folder(folder: Path) -> None:

@@ -1,15 +1,353 @@
-"""How a transformer is read: left-padded batches of equal cost, shared prefixes, and caches that grow in place."""
+"""How a transformer is read: rows of any length packed into passes of few constant shapes, none of which sees another.
+
+A row is a prompt, a prompt that goes on, or a query with the tree of its endings. It is cut into pieces of at most
+PIECE tokens, always at the same places. A pass takes pieces of whatever rows wait, one after the other in one line of
+tokens, and is filled up to one of SHAPES. So
+
+* matrix products have one of few constant shapes, in which every line of the result is computed alike wherever it
+  stands (`dpicl.harness.models.independence` measures this on the machine);
+* attention is computed piece by piece, in the row's own shapes (`dpicl.harness.models.attention`);
+* everything else works number by number, or along one token's own vector.
+
+Hence the bits of a row depend on its own tokens, and on the sequence whose keys and values it starts from: a public
+prompt, or what stands before every query in the row's own slot. They do not depend on what other rows hold, how many
+there are, or which jobs they belong to.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import logging
+import os
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Protocol
 
 import torch
-from transformers.cache_utils import Cache, DynamicLayer
 
-#: The model as a function: (tokens[B, L], positions[B, L], mask bool[B, L, K], cache, kept) -> logits[B, kept, V].
-Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None, Cache | None, int], torch.Tensor]
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.together import Account, Request, Service
+from dpicl.harness.models import attention
+from dpicl.harness.models.base import Usage
+
+#: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
+VERSION = 2
+#: The most tokens of a piece.
+PIECE = 256
+#: The numbers of tokens that a pass may have, and of tokens whose successor it predicts.
+SHAPES = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
+#: The most tokens that a pass predicts the successor of: a row of float32 for each, as wide as the vocabulary.
+MOST_PREDICTED = 128
+#: What keys and values may take where nothing says otherwise.
+GIGABYTES = 2.0
+
+#: The model as a function: (tokens[T], positions[T], the W tokens to predict from) -> logits[W, V].
+Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Memory:
+    """What keys and values may take, in bytes, and what they take now. token: what one token takes."""
+
+    limit: int
+    token: int
+    held: int = 0
+
+
+def memory_limit() -> int:
+    """Bytes: $DPICL_MEMORY, in GB. Raises UsageError for what is no positive number."""
+    said = os.environ.get("DPICL_MEMORY", str(GIGABYTES))
+    try:
+        gigabytes = float(said)
+    except ValueError:
+        gigabytes = 0.0
+    if not 0 < gigabytes < float("inf"):
+        raise UsageError(f"DPICL_MEMORY is '{said}'; set it to the GB that keys and values may take, such as 4.")
+    return int(gigabytes * 1e9)
+
+
+class KeyValues:
+    """Keys and values of one row, layer by layer. room: for how many tokens there is a place."""
+
+    def __init__(self, memory: Memory, room: int) -> None:
+        self.room = room
+        self._memory, self._held = memory, 0
+        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    def __del__(self) -> None:
+        self._memory.held -= self._held
+
+    def hold(self, tokens: int) -> None:
+        """Notes that so many tokens have their place."""
+        size = tokens * self._memory.token
+        self._memory.held += size - self._held
+        self._held = size
+
+    def needs(self, tokens: int) -> int:
+        """Bytes that so many tokens take beyond what is held."""
+        return max(0, max(self.room, tokens) * self._memory.token - self._held)
+
+    def has(self, layer: int) -> bool:
+        """Whether something was placed in a layer."""
+        return layer in self._layers
+
+    def put(self, layer: int, begin: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Places [1, groups, n, d] behind the first ``begin`` tokens."""
+        end = begin + keys.shape[2]
+        old = self._layers.get(layer)
+        if old is None or old[0].shape[2] < end:
+            if end > self.room:
+                self.room = end + end // 2
+            new = tuple(each.new_empty(*each.shape[:2], self.room, each.shape[3]) for each in (keys, values))
+            for grown, before in zip(new, old or (), strict=False):
+                grown[:, :, :begin] = before[:, :, :begin]
+            self._layers[layer] = old = (new[0], new[1])
+        old[0][:, :, begin:end], old[1][:, :, begin:end] = keys, values
+
+    def upto(self, layer: int, end: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of the first ``end`` tokens, [1, groups, end, d] each."""
+        keys, values = self._layers[layer]
+        return keys[:, :, :end], values[:, :, :end]
+
+
+@dataclass
+class Piece:
+    """Consecutive tokens of one row, read in one pass.
+
+    begin: how many tokens of the row come before. past: whose keys and values those are. own: where the piece's are
+    kept, None where nobody needs them. seen_inside: bool[n, begin + n] for tokens of a tree, None for a plain row.
+    wanted: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(wanted), V].
+    """
+
+    tokens: Sequence[int]
+    positions: Sequence[int]
+    begin: int
+    past: KeyValues | None
+    own: KeyValues | None
+    seen_inside: torch.Tensor | None = None
+    wanted: Sequence[int] = ()
+    take: Callable[[torch.Tensor], None] = lambda log_probs: None
+    _masks: dict[int | None, tuple[torch.Tensor | None, int]] = field(default_factory=dict, repr=False)
+
+    @property
+    def end(self) -> int:
+        """How many tokens of the row are read after this piece."""
+        return self.begin + len(self.tokens)
+
+    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n."""
+        if self.own is not None:
+            if self.begin and not self.own.has(layer):
+                assert self.past is not None
+                self.own.put(layer, 0, *self.past.upto(layer, self.begin))
+            self.own.put(layer, self.begin, keys, values)
+            return self.own.upto(layer, self.end)
+        if self.begin == 0:
+            return keys, values
+        assert self.past is not None
+        before = self.past.upto(layer, self.begin)
+        return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
+
+    def mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+        """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
+
+        window: a token sees only those that are fewer than so many positions before it.
+        """
+        if window not in self._masks:
+            self._masks[window] = self._mask(window)
+        return self._masks[window]
+
+    def _mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+        count, length = len(self.tokens), self.end
+        if window is None or max(self.positions) < window:
+            return self.seen_inside, length
+        if self.seen_inside is None:
+            width = min(length, count + window - 1)
+            return _in_window(count, width, window), width
+        inside = torch.tensor(list(range(self.begin)) + list(self.positions))
+        near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
+        return self.seen_inside & near, length
+
+
+def row_of(
+    tokens: Sequence[int],
+    begin: int,
+    past: KeyValues | None,
+    own: KeyValues | None,
+    take: Callable[[Sequence[int], torch.Tensor], None],
+    tree: Branches | None = None,
+    wanted: Sequence[int] = (),
+) -> list[Piece]:
+    """The pieces of a row's next n >= 1 tokens, which stand behind the first ``begin`` ones.
+
+    tree: the last of these tokens are branches of a tree. wanted: after which of the n log-probabilities are wanted;
+    take: gets some of these, and float32 [<=n, V].
+    """
+    stem = len(tokens) - (len(tree.depths) if tree else 0)
+    positions = [begin + at for at in range(stem)]
+    if tree:
+        positions += [begin + stem - 1 + depth for depth in tree.depths]
+    pieces = []
+    for start in range(0, len(tokens), PIECE):
+        end = min(start + PIECE, len(tokens))
+        inside = [at for at in wanted if start <= at < end]
+        pieces.append(
+            Piece(
+                tokens[start:end],
+                positions[start:end],
+                begin + start,
+                past,
+                own,
+                tree.seen(begin, stem, start, end) if tree and end > stem else None,
+                [at - start for at in inside],
+                partial(take, inside),
+            )
+        )
+    return pieces
+
+
+class Branches(Protocol):
+    """The tokens of a tree behind a row: their depths, and which of the row's keys those of a piece see."""
+
+    @property
+    def depths(self) -> Sequence[int]: ...
+
+    def seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
+        """bool[end - start, begin + end]"""
+
+
+@lru_cache(maxsize=64)
+def _in_window(count: int, width: int, window: int) -> torch.Tensor:
+    plain = attention.causal(count, width)
+    return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
+
+
+@dataclass(eq=False)
+class Reading(Request):
+    """Rows that one caller waits for. left: how many pieces are not read yet."""
+
+    rows: Sequence[Sequence[Piece]] = ()
+    left: int = 0
+
+    def needs(self) -> int:
+        """Bytes of keys and values that these rows will take beyond what is held."""
+        return sum(row[-1].own.needs(row[-1].end) for row in self.rows if row[-1].own is not None)
+
+
+class Passes(Service):
+    """Reads the pieces of all rows that wait, as many in a pass as fit.
+
+    forward: the model. usage: counts what was read. most: the most tokens of a pass, one of SHAPES. Both this and ``memory.limit`` are halved when
+    the machine runs out of memory, and the pass is done again.
+    """
+
+    def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, most: int) -> None:
+        self._forward, self.memory, self._usage, self._device, self.most = forward, memory, usage, device, most
+        self._waiting: deque[Reading] = deque()
+        self._ready: deque[tuple[Reading, Piece]] = deque()
+
+    @property
+    def pending(self) -> bool:
+        return bool(self._waiting or self._ready)
+
+    def submit(self, request: Reading) -> None:
+        request.left = sum(map(len, request.rows))
+        request.done = request.left == 0
+        if not request.done:
+            self._waiting.append(request)
+
+    def serve(self) -> Mapping[Account, int]:
+        self._admit()
+        pieces = self._next()
+        try:
+            self._read([piece for _, piece in pieces])
+        except Exception as error:
+            if out_of_memory(error) and self._halve():
+                self._ready.extendleft(reversed(pieces))
+                return {}
+            for request, _ in pieces:
+                request.error, request.done = error, True
+            self._ready = deque(each for each in self._ready if not each[0].done)
+            return {}
+        self._usage.forward_calls += 1
+        read: dict[Account, int] = {}
+        for request, piece in pieces:
+            read[request.account] = read.get(request.account, 0) + len(piece.tokens)
+            request.left -= 1
+            request.done = request.done or request.left == 0
+        self._usage.tokens_read += sum(read.values())
+        return read
+
+    def _admit(self) -> None:
+        """Lets rows in whose keys and values find a place; when nobody else could go on, the first one anyway."""
+        for request in list(self._waiting):
+            needs = request.needs()
+            if needs and self._ready and self.memory.held + needs > self.memory.limit:
+                continue
+            self._waiting.remove(request)
+            for row in request.rows:
+                if (own := row[-1].own) is not None:
+                    own.hold(max(own.room, row[-1].end))
+                self._ready.extend((request, piece) for piece in row)
+
+    def _next(self) -> list[tuple[Reading, Piece]]:
+        """The pieces of the next pass, in the order in which they came."""
+        chosen: list[tuple[Reading, Piece]] = []
+        tokens = predicted = 0
+        while self._ready:
+            piece = self._ready[0][1]
+            tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.wanted)
+            if chosen and (tokens > self.most or predicted > MOST_PREDICTED):
+                break
+            chosen.append(self._ready.popleft())
+        return chosen
+
+    @torch.inference_mode()
+    def _read(self, pieces: Sequence[Piece]) -> None:
+        tokens = [token for piece in pieces for token in piece.tokens]
+        positions = [position for piece in pieces for position in piece.positions]
+        begin, wanted = 0, list[int]()
+        for piece in pieces:
+            wanted += [begin + at for at in piece.wanted]
+            begin += len(piece.tokens)
+        with attention.reading(pieces):
+            logits = self._forward(self._filled(tokens), self._filled(positions), self._filled(wanted))
+        log_probs = torch.log_softmax(logits.float(), dim=-1)
+        at = 0
+        for piece in pieces:
+            if piece.wanted:
+                piece.take(log_probs[at : at + len(piece.wanted)])
+            at += len(piece.wanted)
+
+    def _filled(self, numbers: list[int]) -> torch.Tensor:
+        """int64[T]: the numbers, with zeros behind them up to one of SHAPES; none where there is none."""
+        zeros = [0] * (shape_of(len(numbers)) - len(numbers)) if numbers else []
+        return torch.tensor(numbers + zeros, dtype=torch.long, device=self._device)
+
+    def _halve(self) -> bool:
+        """After running out of memory. Returns whether there is anything left to halve."""
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        if self.most <= PIECE:
+            return False
+        self.most //= 2
+        self.memory.limit //= 2
+        _log.warning("Out of memory: passes have at most %d tokens from now on.", self.most)
+        return True
+
+
+def shape_of(count: int) -> int:
+    """The smallest of SHAPES that holds so many."""
+    return SHAPES[bisect_left(SHAPES, count)]
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed, on whatever device."""
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 def common_prefix_length(prompts: Sequence[Sequence[int]]) -> int:
@@ -21,184 +359,3 @@ def common_prefix_length(prompts: Sequence[Sequence[int]]) -> int:
         if a != b:
             return index
     return min(len(first), len(last))
-
-
-def batches(costs: Sequence[int], budget: int, fill: float = 0.0) -> Iterator[list[int]]:
-    """Indices in batches of similar cost, each with (largest cost) x (size) <= budget, or a single index.
-
-    costs: int[N], the tokens of each row; every index comes once, dearest rows first.
-    fill: a row joins a batch only when it fills at least this share of the batch's width (the rest would be padding).
-    """
-    batch: list[int] = []
-    for index in sorted(range(len(costs)), key=lambda i: -costs[i]):
-        widest = costs[batch[0]] if batch else 0
-        if batch and (widest * (len(batch) + 1) > budget or costs[index] < fill * widest):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch
-
-
-class GrowingLayer(DynamicLayer):
-    """One layer's keys and values in a buffer with room to grow: a decoded token does not copy the whole past."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room = room
-        self._buffers: tuple[torch.Tensor, torch.Tensor] | None = None
-
-    def start_from(self, keys: torch.Tensor, values: torch.Tensor, rows: int) -> None:
-        """Begins after a shared prefix: keys and values [1, heads, P, d], expanded to all rows without a copy."""
-        self.dtype, self.device = keys.dtype, keys.device
-        self.keys, self.values = keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1)
-        self.is_initialized = True
-
-    def content(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values so far, [B, heads, length, d] each."""
-        assert self.keys is not None
-        assert self.values is not None
-        return self.keys, self.values
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Appends [B, heads, L, d] and returns everything so far, [B, heads, past + L, d]."""
-        past = self.get_seq_length()
-        if past == 0 and self.room == 0:
-            self.start_from(key_states, value_states, key_states.shape[0])
-            return key_states, value_states
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        total = past + key_states.shape[-2]
-        if self._buffers is None or self._buffers[0].shape[-2] < total:
-            keys, values = self.content()
-            self._buffers = (
-                self._enlarged(key_states, keys, past, total),
-                self._enlarged(value_states, values, past, total),
-            )
-        for buffer, new in zip(self._buffers, (key_states, value_states), strict=True):
-            buffer[:, :, past:total] = new
-        self.keys, self.values = (buffer[:, :, :total] for buffer in self._buffers)
-        return self.keys, self.values
-
-    def _enlarged(self, new: torch.Tensor, old: torch.Tensor, past: int, total: int) -> torch.Tensor:
-        buffer = new.new_empty((*new.shape[:2], total + self.room, new.shape[-1]))
-        if past:
-            buffer[:, :, :past] = old
-        return buffer
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keeps only some rows of the batch (ascending int64[<=B]); in the buffer, only rows that move are copied."""
-        if self._buffers is None:
-            super().batch_select_indices(indices)
-            return
-        count, total = len(indices), self.get_seq_length()
-        moved = int((indices == torch.arange(count, device=indices.device)).sum())
-        for buffer in self._buffers:
-            buffer[moved:count, :, :total] = buffer[:, :, :total].index_select(0, indices[moved:])
-        keys, values = self._buffers
-        self._buffers = keys[:count], values[:count]
-        self.keys, self.values = (buffer[:, :, :total] for buffer in self._buffers)
-
-
-@dataclass(frozen=True)
-class KeyValues:
-    """Keys and values of a shared prefix of P tokens: a pair of tensors [1, heads, P, d] for every layer."""
-
-    tokens: tuple[int, ...]
-    layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
-
-
-def read_prefix(forward: Forward, tokens: Sequence[int], layers: int, device: torch.device) -> KeyValues:
-    """Reads a sequence of P >= 1 tokens once."""
-    made = [GrowingLayer(room=0) for _ in range(layers)]
-    ids = torch.tensor([list(tokens)], device=device)
-    forward(ids, torch.arange(len(tokens), device=device)[None], None, Cache(layers=list(made)), 1)
-    return KeyValues(tuple(tokens), tuple(layer.content() for layer in made))
-
-
-@dataclass(frozen=True)
-class Layout:
-    """A left-padded batch after an optional shared prefix of P tokens.
-
-    tokens, positions: int64[B, W]; real: bool[B, W], False on padding; past: bool[B, P], the prefix tokens a row sees.
-    """
-
-    tokens: torch.Tensor
-    positions: torch.Tensor
-    real: torch.Tensor
-    past: torch.Tensor
-
-    @property
-    def visible(self) -> torch.Tensor:
-        """bool[B, P + W]: the keys that exist for each row."""
-        return torch.cat([self.past, self.real], dim=1)
-
-    def causal_mask(self) -> torch.Tensor | None:
-        """bool[B, W, P + W]: what each token attends to; None where plain causal attention says it all."""
-        width = self.tokens.shape[1]
-        if self.past.shape[1] == 0 and bool(self.real.all()):
-            return None
-        causal = torch.ones(width, width, dtype=torch.bool, device=self.real.device).tril()
-        inside = causal[None] & self.real[:, None, :]
-        return torch.cat([self.past[:, None, :].expand(-1, width, -1), inside], dim=2)
-
-
-def lay_out(tails: Sequence[Sequence[int]], shared: KeyValues | None, device: torch.device) -> Layout:
-    """Left-pads B token sequences that follow a shared prefix.
-
-    An empty tail reads the last token of the prefix a second time and hides the first reading: every row has a token.
-    """
-    length = len(shared.tokens) if shared else 0
-    rows = [list(tail) or [shared.tokens[-1]] for tail in tails] if shared else [list(tail) for tail in tails]
-    width = max(map(len, rows))
-    starts = [length - (not tail) for tail in tails]
-    tokens = torch.tensor([[0] * (width - len(row)) + row for row in rows], device=device)
-    pads = torch.tensor([width - len(row) for row in rows], device=device)[:, None]
-    columns = torch.arange(width, device=device)[None]
-    first = torch.tensor(starts, device=device)[:, None]
-    positions = (first + columns - pads).clamp(min=0)
-    past = torch.arange(length, device=device)[None] < first
-    return Layout(tokens, positions, columns >= pads, past)
-
-
-def cache_after(shared: KeyValues | None, rows: int, layers: int, room: int) -> Cache:
-    """A cache for a batch of rows that all come after the shared prefix, with room to decode."""
-    made = [GrowingLayer(room) for _ in range(layers)]
-    if shared:
-        for layer, (keys, values) in zip(made, shared.layers, strict=True):
-            layer.start_from(keys, values, rows)
-    return Cache(layers=list(made))
-
-
-class Rows:
-    """B sequences that were read once and grow by one token each at a time; ``logits`` [B, V] is what comes next."""
-
-    def __init__(
-        self,
-        forward: Forward,
-        tails: Sequence[Sequence[int]],
-        shared: KeyValues | None,
-        layers: int,
-        device: torch.device,
-        room: int,
-    ) -> None:
-        layout = lay_out(tails, shared, device)
-        self._forward = forward
-        self._cache = cache_after(shared, len(tails), layers, room)
-        self._visible = layout.visible
-        self._next = layout.positions[:, -1:] + 1
-        self.logits = forward(layout.tokens, layout.positions, layout.causal_mask(), self._cache, 1)[:, -1]
-
-    def append(self, tokens: torch.Tensor) -> None:
-        """Appends tokens int64[B], one to each row."""
-        self._visible = torch.cat([self._visible, self._visible.new_ones(len(tokens), 1)], dim=1)
-        self.logits = self._forward(tokens[:, None], self._next, self._visible[:, None, :], self._cache, 1)[:, -1]
-        self._next = self._next + 1
-
-    def keep(self, indices: torch.Tensor) -> None:
-        """Drops all rows but these (int64[<=B])."""
-        self._cache.batch_select_indices(indices)
-        self._visible, self._next = self._visible[indices], self._next[indices]
-        self.logits = self.logits[indices]

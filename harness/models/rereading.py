@@ -25,32 +25,33 @@ class RereadingModel(LanguageModel):
         self._check_length(len(prompt))
         return self.log_probs_after(prompt)
 
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32; see LanguageModel."""
         rows = np.array([self._log_probs(prompt) for prompt in prompts])
-        self.usage.tokens_read += sum(map(len, prompts))
-        self.usage.forward_calls += 1
+        self._count(sum(map(len, prompts)))
         return torch.tensor(rows.reshape(len(prompts), self.vocab_size), dtype=torch.float32)
 
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """See LanguageModel."""
         return _GrowingPrompts(self, prompts)
 
-    def prefix(self, tokens: Tokens) -> Prefix:
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """See LanguageModel; nothing is kept."""
         self._check_length(len(tokens))
         return Prefix(tuple(tokens))
 
-    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
+    def score(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[float]]:
         """See LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(prefix, continuations)]
+        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
 
     def score_endings(
-        self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
     ) -> list[list[ScoredEnding]]:
         """As `score`, and whether each ending is what greedy decoding would say."""
         result = []
-        for query, endings in continuations:
+        for query, endings in queries:
             known: dict[tuple[int, ...], np.ndarray] = {}
             row = []
             for ending in endings:
@@ -58,12 +59,11 @@ class RereadingModel(LanguageModel):
                 for at, token in enumerate(ending):
                     said = tuple(ending[:at])
                     if said not in known:
-                        known[said] = self._log_probs((*prefix.tokens, *query, *said))
+                        known[said] = self._log_probs((*query, *said))
                     total += float(known[said][token])
                     greedy = greedy and int(known[said].argmax()) == token
                 row.append(ScoredEnding(total, greedy))
-            self.usage.tokens_read += len(query) + sum(map(len, endings))
-            self.usage.forward_calls += 1
+            self._count(len(query) + sum(map(len, endings)))
             result.append(row)
         return result
 
@@ -81,15 +81,14 @@ class RereadingModel(LanguageModel):
         """See LanguageModel."""
         writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
         for row, prompt in enumerate(prompts):
-            tokens = [*(prefix.tokens if prefix else ()), *prompt]
+            tokens = list(prompt)
             self._check_length(len(tokens) + max_tokens)
             goes_on = max_tokens > 0
             while goes_on:
                 going, chosen = writer.step(torch.from_numpy(self._log_probs(tokens))[None], [row])
                 tokens += chosen.tolist()
                 goes_on = bool(going)
-                self.usage.forward_calls += 1
-            self.usage.tokens_read += len(tokens)
+            self._count(len(tokens))
         return writer.texts
 
 

@@ -1,72 +1,66 @@
 """Any causal transformer of Hugging Face as a LanguageModel: tokens are read once, and only what is needed is computed.
 
-* Prompts are batched by length under a token budget, and the output layer sees only the positions that are needed.
-* A prefix that prompts share is read once and its keys and values are used by every row.
-* All endings of a query (the labels) are scored in one pass: they are branches of a tree, and the attention mask lets
-  every token see its own ancestors only (tree attention; Miao et al. 2024, SpecInfer, section 4).
+* Rows of whatever callers wait at the same time are packed into full passes, and no row changes the bits of another
+  (`dpicl.harness.models.reading`). The output layer sees only the positions that are needed.
+* A prefix that rows begin with is read once, and its keys and values are used by all of them.
+* All endings of a query (the labels) are scored in one row: they are branches of a tree, and every token sees its own
+  ancestors only (tree attention; Miao et al. 2024, SpecInfer, section 4).
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache
 
 from dpicl.harness.core.errors import ModelError
-from dpicl.harness.models import tree
+from dpicl.harness.core.together import wait_for
+from dpicl.harness.models import attention
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.reading import (
+    PIECE,
+    SHAPES,
     KeyValues,
-    Rows,
-    batches,
-    cache_after,
+    Memory,
+    Passes,
+    Piece,
+    Reading,
     common_prefix_length,
-    lay_out,
-    read_prefix,
+    memory_limit,
+    row_of,
 )
+from dpicl.harness.models.rereading import RereadingModel
+from dpicl.harness.models.tree import ScoredEnding, Scores, Tree
 
-#: A shared prefix costs one extra pass, so it must save at least this many tokens.
-WORTH_SHARING = 64
-#: Rows shorter than this share of a batch are read in another one: a pass more costs less than so much padding.
-LEAST_FILL = 0.75
-#: Largest logits tensor of a scoring pass, in numbers (B x positions x V): 128 MB in float32.
-LOGITS_BUDGET = 2**25
+#: The most tokens of a pass: more would not multiply faster.
+PASS_TOKENS = 512
+#: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
+DECODED = 64
 
 
-class TransformersLM(LanguageModel):
-    """A causal model of transformers with its tokenizer.
+class CausalModel(LanguageModel):
+    """What both ways to read a causal model of transformers share: its tokenizer, its length, and how a prompt begins.
 
-    batch_tokens: most tokens (padding included) in one pass.
     start_token: what stands before an empty prompt; by default the BOS token, else EOS.
-    Raises ModelError for architectures whose state is not a plain key/value cache.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        tokenizer: Any,
-        identity: ModelIdentity,
-        batch_tokens: int = 4096,
-        start_token: int | None = None,
-    ) -> None:
-        _check_supported(model, identity.name)
+    def __init__(self, model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> None:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.identity = identity
-        self.batch_tokens = batch_tokens
         self.usage = Usage()
+        config = model.config.get_text_config(decoder=True)
         self.vocab_size = int(model.get_output_embeddings().weight.shape[0])
-        self.max_length = _context_length(model.config.get_text_config(decoder=True))
+        self.max_length = int(getattr(config, "max_position_embeddings", 2048))
         self.eos_token_id = tokenizer.eos_token_id
-        self._layers = int(model.config.get_text_config(decoder=True).num_hidden_layers)
         self._start = next(t for t in (start_token, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
         self._lead = _leading_tokens(tokenizer)
         self.lead_tokens = len(self._lead)
-        self._mask_value = torch.finfo(model.dtype).min
 
     @property
     def device(self) -> torch.device:
@@ -87,63 +81,107 @@ class TransformersLM(LanguageModel):
         """Text of tokens, special tokens left out."""
         return self.tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
+    def _opened(self, prompt: Tokens, room: int = 0) -> list[int]:
+        """The tokens that are read for a prompt: with BOS where the model wants one, never empty.
+
+        Raises PromptTooLong when they and ``room`` more do not fit.
+        """
+        tokens = list(prompt)
+        if tokens[: len(self._lead)] != self._lead:
+            tokens = self._lead + tokens
+        self._check_length(len(tokens) + room)
+        return tokens or [self._start]
+
+
+class PlainLM(CausalModel, RereadingModel):
+    """A model that only transformers itself can read, such as a hybrid or recurrent one: one row a pass, each from its
+    first token on. It is slow, and no row can change another."""
+
     @torch.inference_mode()
-    def next_token_log_probs(self, prompts: Sequence[Tokens]) -> torch.Tensor:
+    def log_probs_after(self, prompt: Tokens) -> Any:
+        """float32[V]: natural-log probabilities of the token after a prompt."""
+        tokens = torch.tensor([self._opened(prompt)], device=self.device)
+        logits = self.model(input_ids=tokens, use_cache=False).logits[0, -1]
+        return torch.log_softmax(logits.float(), dim=-1).cpu().numpy()
+
+
+class TransformersLM(CausalModel):
+    """A causal model of transformers that is read in packed rows.
+
+    pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
+    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so (`reader_of` takes any).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        identity: ModelIdentity,
+        start_token: int | None = None,
+        pass_tokens: int = PASS_TOKENS,
+        memory: int | None = None,
+    ) -> None:
+        if reason := unsupported(model):
+            raise ModelError(f"{identity.name} ({type(model).__name__}) cannot be read in packed rows: {reason}.")
+        if pass_tokens not in SHAPES:
+            raise ModelError(f"A pass has one of {SHAPES} tokens, not {pass_tokens}.")
+        super().__init__(model, tokenizer, identity, start_token)
+        limit = memory_limit() if memory is None else memory
+        self.memory = Memory(limit, _bytes_a_token(model))
+        self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+        self._passes = Passes(self._forward, self.memory, self.usage, self.device, pass_tokens)
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU; see LanguageModel."""
         result = torch.empty(len(prompts), self.vocab_size)
-        shared, tails = self._share([self._opened(prompt) for prompt in prompts])
-        for batch in batches([len(tail) for tail in tails], self.batch_tokens, LEAST_FILL):
-            layout = lay_out([tails[i] for i in batch], shared, self.device)
-            cache = cache_after(shared, len(batch), self._layers, room=0) if shared else None
-            logits = self._forward(layout.tokens, layout.positions, layout.causal_mask(), cache, 1)[:, -1]
-            result[batch] = torch.log_softmax(logits.float(), dim=-1).cpu()
+        rows = []
+        for own, prompt in zip(result, prompts, strict=True):
+            tokens = self._opened(prompt)
+            rows.append(self._row(tokens, prefix, None, partial(_place, own)))
+        self._read(rows)
         return result
 
-    @torch.inference_mode()
-    def decoder(self, prompts: Sequence[Tokens]) -> Decoder:
-        """Reads the B prompts once; every batch of them keeps a cache of its own."""
-        opened = [self._opened(prompt) for prompt in prompts]
-        shared, tails = self._share(opened)
-        order = list(batches([len(tail) for tail in tails], self.batch_tokens))
-        groups = [(batch, self._rows([tails[i] for i in batch], shared, room=32)) for batch in order]
-        return _CachedDecoder(self, groups, max(map(len, opened), default=0))
+    def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
+        """Reads the B prompts once; every one of them keeps its keys and values."""
+        return _CachedDecoder(self, [self._opened(prompt) for prompt in prompts], prefix, DECODED)
 
-    @torch.inference_mode()
-    def prefix(self, tokens: Tokens) -> Prefix:
-        """Reads a shared prefix once. Raises PromptTooLong when it alone fills the context."""
-        read = tuple(self._opened(tokens)) if tokens or self._lead else ()
-        state = read_prefix(self._forward, read, self._layers, self.device) if read else None
-        return Prefix(tuple(tokens), state)
+    def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
+        """Reads a sequence once. Raises PromptTooLong when it alone fills the context."""
+        if not tokens and not self._lead:
+            return Prefix(())
+        opened = self._opened(tokens)
+        begin, past = self._reused(opened, prefix)
+        state = KeyValues(self.memory, len(opened))
+        self._read([row_of(opened[begin:], begin, past, state, _ignore)])
+        return Prefix(tuple(opened), state)
 
-    def score(self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]) -> list[list[float]]:
-        """Sum of log-probabilities of each ending of each query after the shared prefix; see LanguageModel."""
-        return [[ending.log_prob for ending in row] for row in self.score_endings(prefix, continuations)]
+    def score(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[float]]:
+        """Sum of log-probabilities of each ending of each query; see LanguageModel."""
+        return [[ending.log_prob for ending in row] for row in self.score_endings(queries, prefix)]
 
-    @torch.inference_mode()
     def score_endings(
-        self, prefix: Prefix, continuations: Sequence[tuple[Tokens, Sequence[Tokens]]]
-    ) -> list[list[tree.ScoredEnding]]:
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
         """As `score`, and whether each ending is what greedy decoding would say."""
-        shared: KeyValues | None = prefix.state
-        past = len(shared.tokens) if shared else 0
-        trees = [tree.Tree.of(endings) for _, endings in continuations]
-        queries = [self._after(shared, query) for query, _ in continuations]
-        for query, branches in zip(queries, trees, strict=True):
-            self._check_length(past + len(query) + branches.depth)
-        costs = [max(1, len(query)) + len(branches.tokens) for query, branches in zip(queries, trees, strict=True)]
-        result: list[list[tree.ScoredEnding]] = [[] for _ in queries]
-        for batch in batches(costs, self.batch_tokens, LEAST_FILL):
-            widest = 1 + max(len(trees[i].tokens) for i in batch)
-            step = max(1, LOGITS_BUDGET // (widest * self.vocab_size))
-            for part in (batch[start : start + step] for start in range(0, len(batch), step)):
-                layout = tree.graft(lay_out([queries[i] for i in part], shared, self.device), [trees[i] for i in part])
-                cache = cache_after(shared, len(part), self._layers, room=0) if shared else None
-                logits = self._forward(layout.tokens, layout.positions, layout.mask, cache, layout.kept)
-                for i, scores in zip(part, tree.read_off(logits.float(), [trees[i] for i in part]), strict=True):
-                    result[i] = scores
-        return result
+        rows, scores = [], []
+        trees: dict[tuple[tuple[int, ...], ...], Tree] = {}
+        for query, endings in queries:
+            key = tuple(map(tuple, endings))
+            if key not in trees:
+                trees[key] = Tree.of(endings)
+            tree = trees[key]
+            tokens = self._opened(query, tree.depth)
+            begin, past = self._reused(tokens, prefix)
+            tail = tokens[begin:]
+            scores.append(Scores(tree, len(tail) - 1))
+            whole = [*tail, *tree.tokens]
+            own = KeyValues(self.memory, begin + len(whole)) if len(whole) > PIECE else None
+            rows.append(row_of(whole, begin, past, own, scores[-1].take, tree, scores[-1].wanted))
+        self._read(rows)
+        return [each.endings() for each in scores]
 
-    @torch.inference_mode()
     def generate(
         self,
         prompts: Sequence[Tokens],
@@ -155,114 +193,148 @@ class TransformersLM(LanguageModel):
         seeds: Sequence[int] | None = None,
         broken: Broken = "raise",
     ) -> list[str]:
-        """Continuation of each prompt; see LanguageModel. Rows that have ended leave the batch."""
+        """Continuation of each prompt; see LanguageModel. Rows that have ended are read no further."""
         writer = Writer(self, len(prompts), max_tokens, stop, temperature, seeds, broken)
-        opened = [self._opened(prompt) if prefix is None else self._after(prefix.state, prompt) for prompt in prompts]
-        past = len(prefix.state.tokens) if prefix and prefix.state else 0
-        for tokens in opened:
-            self._check_length(past + len(tokens) + max_tokens)
-        if max_tokens < 1:
+        opened = [self._opened(prompt, max_tokens) for prompt in prompts]
+        if max_tokens < 1 or not prompts:
             return writer.texts
-        shared, tails = self._share(opened) if prefix is None else (prefix.state, opened)
-        for active in batches([max(1, len(tail)) for tail in tails], self.batch_tokens):
-            rows = self._rows([tails[i] for i in active], shared, room=max_tokens)
-            going, chosen = writer.step(rows.logits, active)
-            while going:
-                if len(going) < len(active):
-                    rows.keep(torch.tensor(going, device=self.device))
-                    active = [active[place] for place in going]
-                rows.append(chosen)
-                going, chosen = writer.step(rows.logits, active)
-        return writer.texts
+        active = list(range(len(prompts)))
+        rows = _CachedDecoder(self, opened, prefix, max_tokens)
+        while True:
+            going, chosen = writer.step(rows.log_probs, active)
+            if not going:
+                return writer.texts
+            rows.keep(going)
+            active = [active[place] for place in going]
+            rows.append_each(chosen.tolist())
 
-    def _rows(self, tails: Sequence[list[int]], shared: KeyValues | None, room: int) -> Rows:
-        return Rows(self._forward, tails, shared, self._layers, self.device, room)
+    def _read(self, rows: Sequence[Sequence[Piece]]) -> None:
+        """Reads these rows, in passes with those that others wait for."""
+        wait_for(self._passes, Reading(rows=rows))
 
-    def _forward(
-        self, tokens: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None, cache: Cache | None, kept: int
-    ) -> torch.Tensor:
-        """logits[B, kept, V] of the last ``kept`` columns; see reading.Forward."""
-        additive = None
-        if mask is not None:
-            additive = torch.zeros(mask.shape, dtype=self.model.dtype, device=mask.device)
-            additive = additive.masked_fill_(~mask, self._mask_value)[:, None]
-        output = self.model(
-            input_ids=tokens,
-            position_ids=positions,
-            attention_mask=additive,
-            past_key_values=cache,
-            use_cache=cache is not None,
-            logits_to_keep=kept,
-        )
-        self.usage.tokens_read += tokens.numel()
-        self.usage.forward_calls += 1
-        return output.logits
+    def _row(self, tokens: list[int], prefix: Prefix | None, own: KeyValues | None, take: Any) -> list[Piece]:
+        """A row after whose last token log-probabilities are wanted."""
+        begin, past = self._reused(tokens, prefix)
+        tail = tokens[begin:]
+        if own is None and len(tail) > PIECE:
+            own = KeyValues(self.memory, len(tokens))
+        return row_of(tail, begin, past, own, take, wanted=[len(tail) - 1])
 
-    def _opened(self, prompt: Tokens) -> list[int]:
-        """The tokens that are read for a prompt: with BOS where the model wants one, never empty."""
-        tokens = list(prompt)
-        if tokens[: len(self._lead)] != self._lead:
-            tokens = self._lead + tokens
-        self._check_length(len(tokens))
-        return tokens or [self._start]
+    def _reused(self, tokens: Sequence[int], prefix: Prefix | None) -> tuple[int, KeyValues | None]:
+        """How many tokens of a row need not be read, since the prefix begins with them; at least one is read."""
+        if prefix is None or prefix.state is None:
+            return 0, None
+        shared = min(common_prefix_length([tokens, prefix.tokens]), len(tokens) - 1)
+        return shared, prefix.state if shared else None
 
-    def _after(self, shared: KeyValues | None, query: Tokens) -> list[int]:
-        """The tokens that are read for a query after a shared prefix."""
-        return list(query) if shared else self._opened(query)
+    def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        """logits[W, V]; see reading.Forward."""
+        with self._packed():
+            output = self.model(
+                input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
+            )
+        return output.logits[0]
 
-    def _share(self, prompts: list[list[int]]) -> tuple[KeyValues | None, list[list[int]]]:
-        """The common beginning of all prompts, read once where that pays, and what remains of each prompt."""
-        length = min(common_prefix_length(prompts), min(map(len, prompts), default=1) - 1)
-        if length * (len(prompts) - 1) < WORTH_SHARING:
-            return None, prompts
-        shared = read_prefix(self._forward, prompts[0][:length], self._layers, self.device)
-        return shared, [prompt[length:] for prompt in prompts]
+    @contextmanager
+    def _packed(self) -> Iterator[None]:
+        """Inside this block the model attends as `dpicl.harness.models.attention` does."""
+        before = [config._attn_implementation_internal for config in self._configs]
+        for config in self._configs:
+            config._attn_implementation_internal = attention.NAME
+        try:
+            yield
+        finally:
+            for config, name in zip(self._configs, before, strict=True):
+                config._attn_implementation_internal = name
 
 
 class _CachedDecoder(Decoder):
-    """The decoder of TransformersLM. groups: (indices of prompts of similar length, their cached rows) pairs."""
+    """The decoder of TransformersLM. room: for how many more tokens there is a place at once."""
 
-    def __init__(self, model: TransformersLM, groups: list[tuple[list[int], Rows]], longest: int) -> None:
+    def __init__(self, model: TransformersLM, prompts: list[list[int]], prefix: Prefix | None, room: int) -> None:
         self._model = model
-        self._groups = groups
-        self._longest = longest
+        self._lengths = [len(prompt) for prompt in prompts]
+        self._own = [KeyValues(model.memory, length + room) for length in self._lengths]
+        self._log_probs = torch.empty(len(prompts), model.vocab_size)
+        model._read(
+            [
+                model._row(prompt, prefix, own, partial(_place, row))
+                for prompt, own, row in zip(prompts, self._own, self._log_probs, strict=True)
+            ]
+        )
 
     @property
     def log_probs(self) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU."""
-        result = torch.empty(sum(len(indices) for indices, _ in self._groups), self._model.vocab_size)
-        for indices, rows in self._groups:
-            result[indices] = torch.log_softmax(rows.logits.float(), dim=-1).cpu()
-        return result
+        return self._log_probs
 
-    @torch.inference_mode()
     def append(self, token: int) -> None:
         """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
-        self._longest += 1
-        self._model._check_length(self._longest)
-        for indices, rows in self._groups:
-            rows.append(torch.full((len(indices),), int(token), device=self._model.device))
+        self.append_each([int(token)] * len(self._own))
+
+    def append_each(self, tokens: Sequence[int]) -> None:
+        """Appends a token to each prompt. Raises PromptTooLong when one no longer fits."""
+        self._model._check_length(1 + max(self._lengths, default=0))
+        new = torch.empty(len(self._own), self._model.vocab_size)
+        rows = [
+            row_of([token], length, None, own, partial(_place, row), wanted=[0])
+            for token, length, own, row in zip(tokens, self._lengths, self._own, new, strict=True)
+        ]
+        self._model._read(rows)
+        self._log_probs = new
+        self._lengths = [length + 1 for length in self._lengths]
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Drops all prompts but these."""
+        if len(places) < len(self._own):
+            self._own = [self._own[place] for place in places]
+            self._lengths = [self._lengths[place] for place in places]
+
+
+def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
+    """The fast way to read a model of transformers where it takes it, else the plain one."""
+    kind = PlainLM if unsupported(model) else TransformersLM
+    return kind(model, tokenizer, identity, start_token)
+
+
+def unsupported(model: Any) -> str | None:
+    """Why a model cannot be read in packed rows, or None where it can."""
+    config = model.config.get_text_config(decoder=True)
+    missing = {"position_ids", "logits_to_keep"} - set(inspect.signature(model.forward).parameters)
+    if missing or not model._supports_attention_backend:
+        return "its attention cannot be replaced"
+    kinds = set(getattr(config, "layer_types", None) or []) - {"full_attention", "sliding_attention"}
+    if kinds:
+        return f"it has layers of the kind {', '.join(sorted(kinds))}"
+    if any(getattr(config, name, None) for name in _EXPERTS):
+        return "its experts read as many tokens as are sent to them, so a row could change the rounding of another"
+    if getattr(config, "num_kv_shared_layers", 0):
+        return "some of its layers use the keys of others"
+    return None
+
+
+#: How configurations of transformers name the number of experts.
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+
+
+def _bytes_a_token(model: Any) -> int:
+    """What keys and values of one token take in all layers."""
+    config = model.config.get_text_config(decoder=True)
+    heads = config.num_attention_heads
+    groups = getattr(config, "num_key_value_heads", None) or heads
+    width = getattr(config, "head_dim", None) or config.hidden_size // heads
+    return 2 * config.num_hidden_layers * groups * width * model.dtype.itemsize
+
+
+def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) -> None:
+    row.copy_(log_probs[0])
+
+
+def _ignore(places: Sequence[int], log_probs: torch.Tensor) -> None:
+    return None
 
 
 def _leading_tokens(tokenizer: Any) -> list[int]:
     """[BOS] for tokenizers that put it before every text, else []."""
     tokens = tokenizer("a")["input_ids"]
     return [tokens[0]] if tokens and tokens[0] == tokenizer.bos_token_id else []
-
-
-def _context_length(config: Any) -> int:
-    """Tokens that the model reads exactly: its positions, or the sliding window where layers have one."""
-    length = int(getattr(config, "max_position_embeddings", 2048))
-    window = getattr(config, "sliding_window", None)
-    return min(length, int(window)) if window and getattr(config, "use_sliding_window", True) else length
-
-
-def _check_supported(model: Any, name: str) -> None:
-    """Raises ModelError for models that cannot be read with positions, a mask of our own and a key/value cache."""
-    wanted = {"position_ids", "attention_mask", "past_key_values", "logits_to_keep"}
-    missing = wanted - set(inspect.signature(model.forward).parameters)
-    kinds = set(getattr(model.config.get_text_config(decoder=True), "layer_types", None) or [])
-    if missing or kinds - {"full_attention", "sliding_attention"}:
-        raise ModelError(
-            f"{name} ({type(model).__name__}) is not a causal transformer with a plain key/value cache; choose another."
-        )

@@ -1,15 +1,13 @@
-"""Tree attention: all endings of a query in one pass, each token seeing the query and its own ancestors only."""
+"""Tree attention: all endings of a query in one row, each token seeing the query and its own ancestors only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
-
-if TYPE_CHECKING:
-    from dpicl.harness.models.reading import Layout
 
 
 class ScoredEnding(NamedTuple):
@@ -56,6 +54,7 @@ class Tree:
             steps,
         )
 
+    @cached_property
     def ancestors(self) -> torch.Tensor:
         """bool[N, N]: the tokens of the tree that each token sees, itself among them."""
         seen = torch.eye(len(self.tokens), dtype=torch.bool)
@@ -64,60 +63,51 @@ class Tree:
                 seen[node] |= seen[parent - 1]
         return seen
 
-
-@dataclass(frozen=True)
-class Grafted:
-    """Queries with their trees: tokens, positions int64[B, W + N]; mask bool[B, W + N, P + W + N] or None."""
-
-    tokens: torch.Tensor
-    positions: torch.Tensor
-    mask: torch.Tensor | None
-    kept: int
+    def seen(self, begin: int, stem: int, start: int, end: int) -> torch.Tensor:
+        """bool[end - start, begin + end]: what the tokens start to end of a row see, whose first ``stem`` are the query
+        and whose others are this tree's, behind ``begin`` tokens that all of them see."""
+        full = torch.ones(end - start, begin + end, dtype=torch.bool).tril(begin + start)
+        first = max(start, stem)
+        full[first - start :, begin + stem :] = self.ancestors[first - stem : end - stem, : end - stem]
+        return full
 
 
-def graft(layout: Layout, trees: Sequence[Tree]) -> Grafted:
-    """Puts each query's tree after it, padded on the right to N tokens; the last 1 + N columns predict."""
-    size = max(len(tree.tokens) for tree in trees)
-    mask = layout.causal_mask()
-    if size == 0:
-        return Grafted(layout.tokens, layout.positions, mask, 1)
-    rows, width = layout.tokens.shape
-    device = layout.tokens.device
-    past = layout.past.shape[1]
-    tokens = torch.zeros(rows, size, dtype=torch.long)
-    depths = torch.zeros(rows, size, dtype=torch.long)
-    seen = torch.zeros(rows, size, size, dtype=torch.bool)
-    for row, tree in enumerate(trees):
-        count = len(tree.tokens)
-        tokens[row, :count] = torch.tensor(tree.tokens, dtype=torch.long)
-        depths[row, :count] = torch.tensor(tree.depths, dtype=torch.long)
-        seen[row, :count, :count] = tree.ancestors()
-    full = torch.zeros(rows, width + size, past + width + size, dtype=torch.bool, device=device)
-    causal = torch.ones(width, width, dtype=torch.bool, device=device).tril().expand(rows, -1, -1)
-    full[:, :width, : past + width] = causal if mask is None else mask
-    full[:, width:, : past + width] = layout.visible[:, None, :]
-    full[:, width:, past + width :] = seen.to(device)
-    positions = layout.positions[:, -1:] + depths.to(device)
-    return Grafted(
-        torch.cat([layout.tokens, tokens.to(device)], dim=1),
-        torch.cat([layout.positions, positions], dim=1),
-        full,
-        1 + size,
-    )
+class Scores:
+    """Collects the scores of one query's endings while its row is read.
 
+    first: the place of the query's last token among the tokens that are read.
+    """
 
-def read_off(logits: torch.Tensor, trees: Sequence[Tree]) -> list[list[ScoredEnding]]:
-    """The scores of all endings, from float32 logits[B, 1 + N, V] of the root and the tree's tokens."""
-    triples = [(row, *step) for row, tree in enumerate(trees) for ending in tree.steps for step in ending]
-    rows, columns, tokens = torch.tensor(triples, dtype=torch.long, device=logits.device).reshape(-1, 3).unbind(1)
-    log_probs = (logits[rows, columns, tokens] - torch.logsumexp(logits, dim=-1)[rows, columns]).tolist()
-    greedy = (logits.argmax(dim=-1)[rows, columns] == tokens).tolist()
-    result, at = [], 0
-    for tree in trees:
-        scores = []
+    def __init__(self, tree: Tree, first: int) -> None:
+        self._tree, self._first = tree, first
+        self._predicted: dict[int, set[int]] = {}
         for ending in tree.steps:
-            span = slice(at, at + len(ending))
-            scores.append(ScoredEnding(float(sum(log_probs[span])), all(greedy[span])))
-            at = span.stop
-        result.append(scores)
-    return result
+            for column, token in ending:
+                self._predicted.setdefault(column, set()).add(token)
+        self._known: dict[tuple[int, int], tuple[float, bool]] = {}
+
+    @property
+    def wanted(self) -> list[int]:
+        """The places of the tokens that predict."""
+        return [self._first + column for column in sorted(self._predicted)]
+
+    def take(self, places: Sequence[int], log_probs: torch.Tensor) -> None:
+        """Notes what float32 [len(places), V] say."""
+        found = [
+            (row, place - self._first, token)
+            for row, place in enumerate(places)
+            for token in sorted(self._predicted[place - self._first])
+        ]
+        rows, _, tokens = zip(*found, strict=True)
+        values = log_probs[list(rows), list(tokens)].tolist()
+        likeliest = log_probs.argmax(dim=-1).tolist()
+        for (row, column, token), value in zip(found, values, strict=True):
+            self._known[column, token] = value, likeliest[row] == token
+
+    def endings(self) -> list[ScoredEnding]:
+        """All of them, in order, once the row is read."""
+        scored = []
+        for ending in self._tree.steps:
+            steps = [self._known[step] for step in ending]
+            scored.append(ScoredEnding(float(sum(value for value, _ in steps)), all(greedy for _, greedy in steps)))
+        return scored

@@ -74,6 +74,8 @@ class OutputCache:
         self._file = None if folder is None else _file_in(folder)
         self._writes = self._file is not None
         self._warned: set[str] = set()
+        #: Keys that a job of this process is asking the model for.
+        self.asked: set[bytes] = set()
         if self._writes:
             self._asked(lambda connection: connection)  # what is wrong with the file is said before the work begins
 

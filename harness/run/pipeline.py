@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import platform
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
+from dpicl.harness.core.together import clock, current_account
 from dpicl.harness.core.vocabulary import Report, silent
 from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.data.task import Task
@@ -78,7 +78,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
             raise Skipped(reason)
         model = bench.model(cell.model, cell.secure)
     made_with = manifest_of(task, model, cell.secure, cell.plugin)  # before a mechanism gets hold of the model
-    meter = Meter(model)
+    meter = Meter()
     made = release(
         mechanism,
         task,
@@ -97,28 +97,29 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
 
 
 class _Clock:
-    """Wall-clock seconds of each phase."""
+    """Seconds of each phase: of computing for this cell, where several run at the same time."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start = clock()
         try:
             yield
         finally:
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + time.perf_counter() - start, 3)
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + clock() - start, 3)
 
 
 class Meter:
-    """What a model reads from now on."""
+    """What models read from now on, for this job."""
 
-    def __init__(self, model: LanguageModel) -> None:
-        self._model, self._before = model, model.usage.tokens_read
+    def __init__(self) -> None:
+        self._account = current_account()
+        self._before = self._account.tokens
 
     def cost(self, seconds: dict[str, float]) -> Cost:
-        read = self._model.usage.tokens_read - self._before
+        read = self._account.tokens - self._before
         return Cost(seconds=seconds, tokens_read=read, peak_memory_mb=manifest.peak_memory_mb())
 
 

@@ -44,6 +44,11 @@ class SlotPrompts:
             self._written[shown, text] = self._fitting(shown, text)
         return self._written[shown, text]
 
+    def examples(self, slot: Slot) -> str:
+        """The instruction and what the slot shows: the beginning of all its prompts that fit."""
+        shown = [cut_record(record, self._model, self._record_tokens) for record in slot[: self._shown]]
+        return self._task.icl_prefix(shown)
+
     def checked(self, prompt: str) -> str:
         """A public prompt that fits. Raises PromptTooLong."""
         length = len(self._model.encode(prompt))

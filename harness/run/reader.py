@@ -1,27 +1,29 @@
 """What answer mechanisms ask the model: through slots of private records, and in public. Nothing is asked twice.
 
-Every output is a function of its own slot and of public things, to the last bit: a slot is read alone, since in a
-batch the length of one row changes how the others are rounded (docs/accounting.md, floating point), and with it what
-they say. A slot that makes the model answer with numbers that are not finite abstains (a row of NaN, or an empty text).
+Every output is a function of its own slot and of public things, to the last bit (`dpicl.harness.models.reading`), so
+all slots are read together. The examples of a slot are read once for all prompts that show them. A slot that makes the
+model answer with numbers that are not finite abstains (a row of NaN, or an empty text).
 
 The public prompts of all queries are read first of all (`read_public`). So whether some slot is empty, which is
-private, decides neither what is read together nor whether a failure of the model shows.
+private, does not decide whether a failure of the model shows.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from dpicl.harness.core.together import together, wait_until
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import CONTENT_FREE, PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
-from dpicl.harness.models.base import Broken, LanguageModel
-from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.base import Broken, LanguageModel, Prefix
+from dpicl.harness.models.reading import VERSION
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
@@ -31,11 +33,15 @@ from dpicl.harness.run.prompts import SlotPrompts
 Prompts = Callable[[], Sequence[str]]
 
 
+def _nothing() -> list[str]:
+    return []
+
+
 class SlotReader(Reader):
     """Asks one model for one cell; outputs are kept in ``cache`` by a hash of what was sent.
 
-    scheme: how records are sampled into slots. Where all queries see the same slots, the examples of a slot are read
-        once for all of ``queries``.
+    scheme: how records are sampled into slots. Where all queries see the same slots, a slot is asked for all of
+        ``queries`` at once.
     """
 
     def __init__(
@@ -52,7 +58,8 @@ class SlotReader(Reader):
         self._single = scheme.single
         self._prompts = SlotPrompts(task, model, scheme.shown, record_tokens)
         identity = model.identity
-        self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device)
+        self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device, VERSION)
+        self._instruction: Prefix | None = None
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
 
     def read_public(self) -> None:
@@ -61,25 +68,28 @@ class SlotReader(Reader):
         prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
         if not self._prompts.endings:
             self.write(prompts)
-        elif not np.isfinite(self._scores(prompts, _nothing)).all():
+        elif not np.isfinite(self._scores(prompts)).all():
             raise not_finite(self._model.identity.name)
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
         """See Reader."""
         blank = CONTENT_FREE if calibrated else ()
-        rows = np.array([self._label_row(slot, query.text, blank) for slot in slots])
+        found = together([partial(self._label_row, slot, query.text, blank) for slot in slots])
+        rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
         return rows
 
     def texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         """See Reader."""
-        return [
-            self._greedy("texts", [self._prompts.of(slot, query.text)], self._with(slot), "empty")[0] for slot in slots
+        calls = [
+            partial(self._greedy, "texts", [self._prompts.of(slot, query.text)], "empty", slot, self._with(slot))
+            for slot in slots
         ]
+        return [text for (text,) in together(calls)]
 
     def public_texts(self, query: Query, slots: Sequence[Slot]) -> list[str]:
         """See Reader."""
-        return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], _nothing, "raise")
+        return self._greedy("public texts", [self._prompts.of(slot, query.text) for slot in slots], "raise")
 
     def candidates(self, query: Query, count: int, temperature: float) -> list[str]:
         """See Reader."""
@@ -99,7 +109,7 @@ class SlotReader(Reader):
 
     def write(self, prompts: Sequence[str]) -> list[str]:
         """See Reader."""
-        return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], _nothing, "raise")
+        return self._greedy("public texts", [self._prompts.checked(prompt) for prompt in prompts], "raise")
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         """See Reader."""
@@ -131,33 +141,44 @@ class SlotReader(Reader):
         if self._prompts.of(slot, text) == self._prompts.public(text):
             slot = ()  # no record fits, so that what is read stays the same
         prompts = [self._prompts.of(slot, each) for each in (text, *blank)]
-        scores, *content_free = self._scores(prompts, self._with(slot))
+        scores, *content_free = self._scores(prompts, slot, self._with(slot))
         row = np.array(scores)
         if content_free:
             with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 row -= np.log(calibration.content_free_probabilities(content_free))
         return row
 
-    def _scores(self, prompts: Sequence[str], others: Prompts) -> list[list[float]]:
-        """L log-probabilities of each prompt. ``others`` are read too, where one of these has to be: they all begin
-        alike, and what they share is read once."""
+    def _scores(self, prompts: Sequence[str], slot: Slot = (), others: Prompts = _nothing) -> list[list[float]]:
+        """L log-probabilities of each prompt of a slot. ``others`` are read too, where one of these has to be."""
 
         def score(asked: Sequence[str]) -> list[list[float]]:
             tokens = [self._model.encode(prompt) for prompt in asked]
-            shared = min(common_prefix_length(tokens), min(map(len, tokens)) - 1)
-            prefix = self._model.prefix(tokens[0][:shared])
-            return self._model.score(prefix, [(own[shared:], self._prompts.endings) for own in tokens])
+            return self._model.score([(own, self._prompts.endings) for own in tokens], self._examples(slot))
 
         return self._asked("labels", prompts, others, self._prompts.endings, score)
 
-    def _greedy(self, kind: str, prompts: Sequence[str], others: Prompts, broken: Broken) -> list[str]:
-        """The greedy answer to each prompt; broken: what becomes of a prompt that makes the model fail."""
+    def _greedy(
+        self, kind: str, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing
+    ) -> list[str]:
+        """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
 
         def generate(asked: Sequence[str]) -> list[str]:
             tokens = [self._model.encode(prompt) for prompt in asked]
-            return [text.strip() for text in self._model.generate(tokens, *self._limits, broken=broken)]
+            return [
+                text.strip()
+                for text in self._model.generate(tokens, *self._limits, self._examples(slot), broken=broken)
+            ]
 
         return self._asked(kind, prompts, others, self._limits, generate)
+
+    def _examples(self, slot: Slot) -> Prefix:
+        """What every prompt of the slot begins with, read once: the instruction and the slot's examples."""
+        if self._instruction is None:
+            self._instruction = self._model.prefix(self._model.encode(self._prompts.examples(())))
+        if not slot:
+            return self._instruction
+        tokens = self._model.encode(self._prompts.examples(slot))
+        return self._model.prefix(tokens[: self._model.max_length - self._model.lead_tokens], self._instruction)
 
     def _asked(
         self,
@@ -167,26 +188,30 @@ class SlotReader(Reader):
         settings: object,
         ask: Callable[[Sequence[str]], Sequence[Any]],
     ) -> list[Any]:
-        """The model's output for each prompt, from the cache where it is there; else asked and kept."""
+        """The model's output for each prompt, from the cache where it is there; else asked and kept. What another job
+        asks at this moment is waited for."""
         name = "labels" if kind == "labels" else "greedy"
 
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
             return {text: key_of(self._identity, name, text, settings) for text in texts}
 
-        own = keys(prompts)
-        found = self._cache.get(own.values())
-        if len(found) < len(set(own.values())):
+        own, made = keys(prompts), dict[bytes, Any]()
+        asked = self._cache.asked
+        while len(found := self._cache.get(own.values()) | made) < len(set(own.values())):
+            if busy := asked & set(own.values()):
+                wait_until(partial(asked.isdisjoint, busy))
+                continue
             all_keys = own | keys(others())
             there = self._cache.get(all_keys.values())
-            missing = [text for text, key in all_keys.items() if key not in there]
-            new = {all_keys[text]: said for text, said in zip(missing, ask(missing), strict=True)}
-            found = {**there, **self._keep(kind, new)}
+            missing = {text: key for text, key in all_keys.items() if key not in there and key not in asked}
+            asked |= set(missing.values())
+            try:
+                new = self._keep(kind, dict(zip(missing.values(), ask(list(missing)), strict=True)))
+                made = {key: new[key] for key in own.values() if key in new}
+            finally:
+                asked -= set(missing.values())
         return [found[own[prompt]] for prompt in prompts]
 
     def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         self._cache.put(self._model.identity.name, self._task.name, kind, new)
         return new
-
-
-def _nothing() -> list[str]:
-    return []

@@ -35,7 +35,7 @@ class Workbench:
     """
 
     mechanisms: Mapping[str, Registered[Mechanism]]
-    keep_tasks: int = 4
+    keep_tasks: int = 8
     keep_models: int = 1
     reveal: bool = False
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)

@@ -64,12 +64,12 @@ class MyMethod(DemonstrationMechanism):
         prompts = PromptWriter(context.task, model, label, self.tokens, None, "completion")
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
-            public = model.next_token_log_probs([[*prompts.public, *text.tokens]])
+            public = model.next_token_log_probs([[*prompts.public, *text.tokens]], prompts.prefix)
             allowed = public_vocabulary(public_log_probs(public, model)[0], self.top_k, top_p=None)
 
             sample = sampler.draw()
             asked = [[*prompts.private(slot), *text.tokens] for slot in sample.slots]
-            favourites = model.next_token_log_probs(asked).numpy()[:, allowed].argmax(axis=1)
+            favourites = model.next_token_log_probs(asked, prompts.prefix).numpy()[:, allowed].argmax(axis=1)
 
             # Decide: what a slot may say. One row a slot, in the simplex: that is what bounds a record's influence.
             votes = np.eye(len(allowed))[favourites]

@@ -136,7 +136,7 @@ WILD = st.floats(width=32, allow_nan=True, allow_infinity=True)
 
 
 def seeded(seed: int = 0) -> SeededNoise:
-    return SeededNoise(np.random.default_rng(seed))
+    return SeededNoise(lambda shot: np.random.default_rng(seed))
 
 
 def paid(primitive: Any, noise: Any, times: int = 1) -> Sample:

@@ -35,8 +35,8 @@ class Scales(SeededNoise):
 
 def private_set(noise=None, observer=None):
     ledger = Ledger(None, math.inf)
-    noise = noise or SeededNoise(np.random.default_rng(0))
-    sampling = SeededNoise(np.random.default_rng(1))
+    noise = noise or SeededNoise(lambda shot: np.random.default_rng(0))
+    sampling = SeededNoise(lambda shot: np.random.default_rng(1))
     return PrivateSet(RECORDS, ledger, sizes={"a": 12}, sampling=sampling, noise=noise, observer=observer)
 
 

@@ -120,7 +120,7 @@ def test_an_empty_sample_leaves_the_public_scores():
 def test_softmax_choice_has_the_softmax_frequencies():
     choice = BoundedRangeChoice(clip=10, divisor=1, temperature=2.0)
     public, private = np.log([0.2, 0.5, 0.3]), np.log([[0.6, 0.3, 0.1]])
-    noise, draws = SeededNoise(np.random.default_rng(0)), 4000
+    noise, draws = SeededNoise(lambda shot: np.random.default_rng(0)), 4000
     counts = np.bincount(
         [choice.choose(private, public, Sample(((),), choice.event, noise)) for _ in range(draws)], minlength=3
     )
@@ -129,7 +129,9 @@ def test_softmax_choice_has_the_softmax_frequencies():
     assert stats.chisquare(counts, expected * draws).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("source", [SecureNoise(), SeededNoise(np.random.default_rng(1))], ids=["secure", "seeded"])
+@pytest.mark.parametrize(
+    "source", [SecureNoise(), SeededNoise(lambda shot: np.random.default_rng(1))], ids=["secure", "seeded"]
+)
 def test_noise_sources_draw_the_stated_distributions(source):
     n = 20_000
     assert stats.kstest(source.gaussian(2.5, n), stats.norm(scale=2.5).cdf).pvalue > 1e-4

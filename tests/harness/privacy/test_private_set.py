@@ -28,7 +28,7 @@ def private_set(n=50, seed=0, epsilon=math.inf, partitioned=True, sampling=None)
     ledger = Ledger(None, epsilon)
     rows = [Row(str(i)) for i in range(n)]
     sizes = {"a" if partitioned else None: n}
-    source = sampling or SeededNoise(np.random.default_rng(seed))
+    source = sampling or SeededNoise(lambda shot: np.random.default_rng(seed))
     return PrivateSet(rows, ledger, sizes=sizes, sampling=source, noise=source), ledger
 
 
@@ -121,7 +121,7 @@ def test_all_samples_are_paid_for_before_the_first_and_no_more_can_be_drawn():
 def test_the_sampling_rate_comes_from_the_public_size_and_not_from_a_count():
     rows = [Row(str(i)) for i in range(51)]
     ledger = Ledger(None, math.inf)
-    sampling = SeededNoise(np.random.default_rng(0))
+    sampling = SeededNoise(lambda shot: np.random.default_rng(0))
     private = PrivateSet(rows, ledger, sizes={"a": 50}, sampling=sampling, noise=sampling)
     private.poisson_slots(5, 2, partition="a", releases=GAUSS)
     assert ledger.to_json()[0]["event"]["rate"] == 0.1
