@@ -63,7 +63,7 @@ class _Job(Generic[T]):
 
     def __init__(self, call: Callable[[], T], parent: _Job[Any] | None, scheduler: _Scheduler) -> None:
         self.call = call
-        self.account = parent.account if parent else Account()
+        self.account: Account = parent.account if parent else Account()
         self.ready: Callable[[], bool] = lambda: True
         self.result: T
         self.error: BaseException | None = None

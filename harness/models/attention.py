@@ -1,8 +1,8 @@
 """Attention for rows of different lengths that are packed into one pass, each computed exactly as if it were alone.
 
-transformers hands every layer's queries, keys and values to the function that is registered here. It cuts them into the
-pieces of the pass, and computes each piece by itself, in the shapes that its own row has: nothing is padded, so the bits
-of a row cannot depend on what stands beside it.
+transformers hands every layer's queries, keys and values to the function that is registered here. It cuts them into
+the pieces of the pass, and computes each piece by itself, in the shapes that its own row has: nothing is padded, so the
+bits of a row cannot depend on what stands beside it.
 """
 
 from __future__ import annotations
@@ -11,23 +11,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Protocol, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
-if TYPE_CHECKING:
-    from dpicl.harness.models.reading import Piece
-
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
 
-_PIECES: ContextVar[Sequence[Piece]] = ContextVar("pieces")
+
+class Packed(Protocol):
+    """Consecutive tokens of one row (dpicl.harness.models.reading)."""
+
+    tokens: Sequence[int]
+
+    def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Keys and values of all that the piece may see, from its own."""
+
+    def mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+        """What each token sees of the last keys, None for all that come before it; and how many keys those are."""
+
+
+_PIECES: ContextVar[Sequence[Packed]] = ContextVar("pieces")
 
 
 @contextmanager
-def reading(pieces: Sequence[Piece]) -> Iterator[None]:
+def reading(pieces: Sequence[Packed]) -> Iterator[None]:
     """Inside this block the model reads these pieces, one after the other, and then padding."""
     token = _PIECES.set(pieces)
     try:

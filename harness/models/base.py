@@ -104,7 +104,7 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
-        """Reads once what prompts begin with, from a shorter prefix on where one is given; see `next_token_log_probs`."""
+        """Reads once what prompts begin with, after a shorter prefix if given; see `next_token_log_probs`."""
 
     @abstractmethod
     def score(

@@ -241,8 +241,8 @@ class Reading(Request):
 class Passes(Service):
     """Reads the pieces of all rows that wait, as many in a pass as fit.
 
-    forward: the model. usage: counts what was read. most: the most tokens of a pass, one of SHAPES. Both this and ``memory.limit`` are halved when
-    the machine runs out of memory, and the pass is done again.
+    forward: the model. usage: counts what was read. most: the most tokens of a pass, one of SHAPES. Both this and
+    ``memory.limit`` are halved when the machine runs out of memory, and the pass is done again.
     """
 
     def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, most: int) -> None:
