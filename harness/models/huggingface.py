@@ -15,7 +15,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.transformers import CausalModel, reader_of
+from dpicl.harness.models.readers import reader_of
+from dpicl.harness.models.transformers import CausalModel
 from dpicl.harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
 
 #: Files that Python's pickle reads.

@@ -28,7 +28,7 @@ from typing import Protocol
 import torch
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.together import Account, Request, Service
+from dpicl.harness.core.together import Account, Service, ServiceRequest
 from dpicl.harness.models import attention
 from dpicl.harness.models.base import Usage
 
@@ -227,7 +227,7 @@ def _in_window(count: int, width: int, window: int) -> torch.Tensor:
 
 
 @dataclass(eq=False)
-class Reading(Request):
+class Reading(ServiceRequest):
     """Rows that one caller waits for. left: how many pieces are not read yet."""
 
     rows: Sequence[Sequence[Piece]] = ()

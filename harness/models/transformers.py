@@ -35,7 +35,7 @@ from dpicl.harness.models.reading import (
     row_of,
 )
 from dpicl.harness.models.rereading import RereadingModel
-from dpicl.harness.models.tree import ScoredEnding, Scores, Tree
+from dpicl.harness.models.tree import EndingScores, ScoredEnding, Tree
 
 #: The most tokens of a pass: more would not multiply faster.
 PASS_TOKENS = 512
@@ -109,7 +109,8 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
     pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
-    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so (`reader_of` takes any).
+    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so; `readers.reader_of` takes
+    any.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class TransformersLM(CausalModel):
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+        self.pass_tokens = pass_tokens
         self._passes = Passes(self._forward, self.memory, self.usage, self.device, pass_tokens)
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
@@ -175,7 +177,7 @@ class TransformersLM(CausalModel):
             tokens = self._opened(query, tree.depth)
             begin, past = self._reused(tokens, prefix)
             tail = tokens[begin:]
-            scores.append(Scores(tree, len(tail) - 1))
+            scores.append(EndingScores(tree, len(tail) - 1))
             whole = [*tail, *tree.tokens]
             own = KeyValues(self.memory, begin + len(whole)) if len(whole) > PIECE else None
             rows.append(row_of(whole, begin, past, own, scores[-1].take, tree, scores[-1].wanted))
@@ -289,12 +291,6 @@ class _CachedDecoder(Decoder):
         if len(places) < len(self._own):
             self._own = [self._own[place] for place in places]
             self._lengths = [self._lengths[place] for place in places]
-
-
-def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
-    """The fast way to read a model of transformers where it takes it, else the plain one."""
-    kind = PlainLM if unsupported(model) else TransformersLM
-    return kind(model, tokenizer, identity, start_token)
 
 
 def unsupported(model: Any) -> str | None:

@@ -72,7 +72,7 @@ class Tree:
         return full
 
 
-class Scores:
+class EndingScores:
     """Collects the scores of one query's endings while its row is read.
 
     first: the place of the query's last token among the tokens that are read.

@@ -39,6 +39,8 @@ Phase = Callable[[str], AbstractContextManager[None]]
 
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
+#: A note on a proof whose rows were not read alone.
+UP_TO_ROUNDING = "proved up to rounding: on this device a record may change how the model rounds the rows of others"
 
 
 @dataclass(frozen=True)
@@ -163,7 +165,7 @@ def release(
     with phase("release"):
         demonstrations, answers = concealed(config.secure, lambda: named_failure(mechanism, released))
     with phase("account"):
-        bounds = _proved(mechanism, config, ledger)
+        bounds = _proved(mechanism, config, ledger, model)
     return Release(calibration, sizes, stated, demonstrations, answers, ledger, bounds)
 
 
@@ -216,7 +218,7 @@ def _close(mechanism: Mechanism, private: PrivateSet, config: ReleaseConfig, tex
         require_noise(mechanism, texts, releases)
 
 
-def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger) -> Bounds:
+def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
     if config.mode == "proved" and not bounds.upper <= config.epsilon * _ROUNDING:
@@ -224,6 +226,8 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger) -> Boun
             f"The ledger proves epsilon={bounds.upper:.6g}, over the target {config.epsilon:g}; nothing was kept."
             f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
         )
+    if 0 < bounds.upper < math.inf and not model.identity.rows_alone:
+        return replace(bounds, notes=(*bounds.notes, UP_TO_ROUNDING))
     return bounds
 
 

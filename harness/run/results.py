@@ -182,12 +182,13 @@ class Machine(Part):
 
 
 class Model(Part):
-    """What pins the model down."""
+    """What pins the model down, and whether its rows were read alone (`ModelIdentity`; missing in old files)."""
 
     name: str
     sha256: str | None
     revision: str | None
     parameters: Count
+    rows_alone: bool | None = None
 
 
 class Manifest(Part):

@@ -31,7 +31,9 @@ class MyModel(RereadingModel):
         self.usage = Usage()
         # Decide: what pins the weights down. Results of models with other fingerprints never share a row.
         weights = hashlib.sha256(self._table.tobytes()).hexdigest()
-        self.identity = ModelIdentity("my_model", weights, None, "float32", "cpu", parameters=self._table.size)
+        self.identity = ModelIdentity(
+            "my_model", weights, None, "float32", "cpu", parameters=self._table.size, rows_alone=True
+        )
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         if isinstance(prompt, ChatPrompt):  # Decide: the chat template.

@@ -1,0 +1,128 @@
+"""Which reader a model of transformers gets, and whether its rows are read alone: measured on this machine, once.
+
+Rows of random tokens are read one by one, and again among others in passes of every shape, at other places; a decoder's
+next token too. Where every bit is the same, a row's bits depend on its own tokens alone, which is what the proofs of
+private rows need (docs/accounting.md). The answers are also compared with transformers' own, beyond a sliding window
+where there is one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from dpicl.harness.core import json_text
+from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.paths import models_folder
+from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.reading import SHAPES, VERSION
+from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+
+#: Lengths of the rows that are watched: one token, odd ones, and more than a piece.
+WATCHED = (1, 2, 17, 100, 300)
+#: The most that the probabilities of all tokens together may differ from transformers' own, by number format.
+TOLERANCE = {torch.float32: 1e-3}
+ROUGH = 0.15
+#: A window that is longer than this is not looked beyond.
+LONGEST = 1200
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """alone: no row changed a bit of another. agrees: with what transformers itself reads."""
+
+    alone: bool
+    agrees: bool
+
+
+def reader_of(model: Any, tokenizer: Any, identity: ModelIdentity, start_token: int | None = None) -> CausalModel:
+    """The packed reader where it takes the model, and gives what transformers itself reads; else the plain one.
+
+    The identity of what is returned says whether rows are read alone.
+    """
+    if not unsupported(model):
+        packed = TransformersLM(model, tokenizer, identity, start_token)
+        found = measured(packed)
+        if found.agrees:
+            packed.identity = replace(identity, rows_alone=found.alone)
+            return packed
+        _log.warning("%s is read one row a pass: packed rows give other numbers than transformers.", identity.name)
+    return PlainLM(model, tokenizer, replace(identity, rows_alone=True), start_token)
+
+
+def measured(model: TransformersLM) -> Measured:
+    """What was found on this machine, now or before; nothing is kept for a model without a fingerprint."""
+    identity = model.identity
+    if not (identity.sha256 or identity.revision):
+        return measure(model)
+    device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else torch.__config__.show()
+    matters = [VERSION, SHAPES, identity.sha256, identity.revision, identity.dtype, device, torch.get_num_threads()]
+    versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability()]
+    key = hashlib.sha256(json.dumps([*matters, *versions]).encode()).hexdigest()[:32]
+    path = models_folder() / "independence" / f"{key}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return Measured(**json_text.read(path))
+    found = measure(model)
+    try:
+        put_whole(path, json.dumps(asdict(found)))
+    except OSError as error:
+        _log.warning("What was measured of %s cannot be kept (%s).", identity.name, error.strerror)
+    return found
+
+
+def measure(model: TransformersLM) -> Measured:
+    """Reads the rows in all ways; takes seconds."""
+    random = np.random.default_rng(0)
+
+    def row(length: int) -> list[int]:
+        return random.integers(model.vocab_size, size=length).tolist()
+
+    watched = [row(length) for length in WATCHED if length < model.max_length]
+    alone = torch.cat([model.next_token_log_probs([own]) for own in watched])
+    same = True
+    shapes = [shape for shape in SHAPES if shape <= model.pass_tokens]
+    for before, shape in zip((0, *shapes), shapes, strict=False):
+        for own, expected in zip(watched, alone, strict=True):
+            if len(own) < shape:
+                fill = [row(1 + length) for length in _split(int(random.integers(before, shape)) - len(own))]
+                place = int(random.integers(len(fill) + 1))
+                read = model.next_token_log_probs([*fill[:place], own, *fill[place:]])
+                same = same and bool((read[place] == expected).all())
+    together = model.decoder(watched)
+    together.append(1)
+    for own, read in zip(watched, together.log_probs, strict=True):
+        single = model.decoder([own])
+        single.append(1)
+        same = same and bool((single.log_probs[0] == read).all())
+    return Measured(same, _agrees(model, row(min(_length(model), model.max_length))))
+
+
+def _split(tokens: int) -> list[int]:
+    """Lengths of rows that fill up a pass: the longest first, so that few and many rows come up."""
+    lengths = []
+    while tokens > 1:
+        lengths.append(max(1, tokens // 2 - 1))
+        tokens -= lengths[-1] + 1
+    return lengths
+
+
+def _length(model: TransformersLM) -> int:
+    window = getattr(model.model.config.get_text_config(decoder=True), "sliding_window", None) or 0
+    return window + 40 if 0 < window <= LONGEST else 64
+
+
+@torch.inference_mode()
+def _agrees(model: TransformersLM, row: list[int]) -> bool:
+    theirs = model.model(torch.tensor([row], device=model.device), use_cache=False).logits[0, -1].float().softmax(-1)
+    ours = model.next_token_log_probs([row])[0].exp()
+    return float((ours - theirs.cpu()).abs().sum()) <= TOLERANCE.get(model.model.dtype, ROUGH)
