@@ -109,8 +109,8 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
     pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
-    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so; `readers.reader_of` takes
-    any.
+    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so; `readers.reader_of`
+    takes any.
     """
 
     def __init__(
@@ -304,6 +304,9 @@ def unsupported(model: Any) -> str | None:
         return f"it has layers of the kind {', '.join(sorted(kinds))}"
     if any(getattr(config, name, None) for name in _EXPERTS):
         return "its experts read as many tokens as are sent to them, so a row could change the rounding of another"
+    positions = getattr(config, "rope_parameters", None) or {}
+    if "longrope" in [each.get("rope_type") for each in (positions, *positions.values()) if isinstance(each, dict)]:
+        return "the longest row of a pass would scale the positions of all"
     if getattr(config, "num_kv_shared_layers", 0):
         return "some of its layers use the keys of others"
     return None
