@@ -154,13 +154,14 @@ class Piece:
         before = self.past.upto(layer, self.begin)
         return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
 
-    def mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
 
         window: a token sees only those that are fewer than so many positions before it.
         """
         if window not in self._masks:
-            self._masks[window] = self._mask(window)
+            mask, width = self._mask(window)
+            self._masks[window] = (None if mask is None else mask.to(device)), width
         return self._masks[window]
 
     def _mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
@@ -225,7 +226,7 @@ class Branches(Protocol):
 
 @lru_cache(maxsize=64)
 def _in_window(count: int, width: int, window: int) -> torch.Tensor:
-    plain = attention.causal(count, width)
+    plain = attention.causal(count, width, torch.device("cpu"))
     return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
 
 
