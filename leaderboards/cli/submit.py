@@ -14,7 +14,7 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run import manifest
-from dpicl.leaderboards.gate import beginning, card, code, history, report
+from dpicl.leaderboards.gate import card, code, history, report
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.examination import (
     ROOT,
@@ -184,7 +184,7 @@ def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
 def _new(arguments: argparse.Namespace) -> int:
     root = arguments.folder or ROOT
     suite = known_suites(arguments.suite)[_FIRST_SUITE]
-    written = beginning.begin(root, arguments.new, suite, datetime.now(UTC).year)
+    written = card.begin(root, arguments.new, suite, datetime.now(UTC).year)
     folder = written[0].parent
     file = folder / f"{folder.name}.py"
     commands = [

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dpicl.leaderboards.gate.card import CARD, REPRODUCED, reserved
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE = 200_000
 LARGEST = 2_000_000
 MOST_FILES = 2000
 KINDS = (".yaml", ".json", ".py", ".md")
-README = "README.md"
 _DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
 _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_SAID = 50

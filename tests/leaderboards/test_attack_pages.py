@@ -12,14 +12,12 @@ from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
-from dpicl.leaderboards.render.attack_page import attacks_page
-from dpicl.leaderboards.render.html import pages
-from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.leaderboards.render.terminal_attacks import render_attacks
+from dpicl.leaderboards.render.html import attacks_page, pages
+from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page

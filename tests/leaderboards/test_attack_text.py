@@ -3,7 +3,7 @@
 import pytest
 
 from dpicl.harness.attacks.results import Estimate
-from dpicl.leaderboards.model.attack_text import (
+from dpicl.leaderboards.model.attacks import (
     against_row,
     differing_options,
     estimate_text,

@@ -11,14 +11,12 @@ from functools import cache
 
 import pytest
 
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render.attack_page import attacks_page
-from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
 from dpicl.leaderboards.render.page import web_address
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.downloads import board_csv
-from dpicl.leaderboards.render.site.suites_page import suites_page
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape

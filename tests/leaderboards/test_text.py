@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.text import (
     seeds_text,
     visible,
 )
-from dpicl.leaderboards.render.events_text import describe
+from dpicl.leaderboards.render.site.row_page import describe
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.compare.cell_tests import Family, Settings, family_of, paired_test
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.verdicts import compare
-from dpicl.leaderboards.render.comparison_json import comparison_json
+from dpicl.leaderboards.render.as_json import comparison_json
 from tests.harness.comparison.sides import ones, scored, side, with_cell, with_manifest, with_proved
 
 

@@ -14,9 +14,9 @@ from dpicl.harness.run.results import to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.gate import rerun as rerun_module
 from dpicl.leaderboards.gate.code import conformance_check
+from dpicl.leaderboards.gate.consistency import missing_texts
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
-from dpicl.leaderboards.gate.paid import missing_texts
 from dpicl.leaderboards.gate.rerun import RerunCell, sample
 from tests.leaderboards.gate.conftest import World, moved
 

@@ -28,9 +28,9 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
     status = {finding.check: finding.status for finding in found.findings}
     assert {check for check, one in status.items() if one == "not checked"} == {"history", "ledger", "conformance"}
     (line,) = found.lines
-    assert (line.row, line.task, line.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
+    assert (line.row.label, line.row.task, line.row.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
     assert (line.rank, line.rivals, line.change) == (1, 1, None)
-    assert 0.98 * 2 <= line.proved <= 2
+    assert 0.98 * 2 <= line.row.proved <= 2
 
 
 def runs_of_eight(public: bool, records: range) -> list[str]:
