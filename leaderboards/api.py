@@ -132,8 +132,8 @@ def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tup
     kept = [result for result in results if may_stand(result, selection.suite, selection.cells)]
     old = [result for result in results if is_retired(result, [selection.suite])]
     if left_out := len(results) - len(kept) - len(old):
-        what = f"{count(left_out, 'result')} of {selection.suite.name}"
-        tell(f"{what} with other suite settings, model, source, limit or options left out.")
+        what = "with other suite settings, model, source, limit or options left out"
+        tell(f"{selection.suite.name}: {count(left_out, 'result')} {what}.")
     return kept, old
 
 

@@ -17,6 +17,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, seeds_text, visible
+from dpicl.leaderboards.render.comparison_text import markdown_table
 
 #: Further sentences of one check that are shown; JSON has all.
 _SHOWN = 5
@@ -177,25 +178,22 @@ def ending(examination: Examination) -> str:
 def markdown(examinations: Sequence[Examination], extra: Sequence[Finding] = ()) -> str:
     """The whole report as Markdown."""
     blocks = []
-    for examination in examinations:
-        columns, rows = rows_of(examination)
-        lines = [f"## {_plain(examination.contents.name)}", "", _plain(ending(examination)), ""]
-        lines += _table(examination.findings)
-        if rows:
-            lines += ["", _row(columns), "|" + "---|" * len(columns), *map(_row, rows)]
-        blocks.append("\n".join(lines))
+    for one in examinations:
+        blocks += [f"## {_plain(one.contents.name)}", _plain(ending(one)), _findings(one.findings)]
+        columns, rows = rows_of(one)
+        blocks += [_table(columns, rows)] if rows else []
     if extra:
-        blocks.append("\n".join(["## The whole", "", *_table(extra)]))
+        blocks += ["## The whole", _findings(extra)]
     return "\n\n".join(blocks) + "\n"
 
 
-def _table(findings: Sequence[Finding]) -> list[str]:
-    rows = (_row([finding.check, _MARKS[finding.status], " ".join(sentences(finding))]) for finding in findings)
-    return ["| check | | seen |", "|---|---|---|", *rows]
+def _findings(findings: Sequence[Finding]) -> str:
+    rows = [[one.check, _MARKS[one.status], " ".join(sentences(one))] for one in findings]
+    return _table(["check", "", "seen"], rows)
 
 
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(_plain, cells)) + " |"
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return markdown_table([*map(_plain, head)], [[*map(_plain, row)] for row in rows])
 
 
 def _plain(text: str) -> str:

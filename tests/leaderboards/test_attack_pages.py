@@ -98,12 +98,7 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
     assert title in Page(attacks_page(board)).texts
 
 
-def test_attacks_on_other_weights_never_share_a_table():
-    board = build_attacks([make_attack(), make_attack(weights="0" * 64)], [])
-    assert len(board.tables) == 2
-
-
-def test_attacks_on_a_simulated_model_stand_apart():
+def test_attacks_on_a_simulated_model_or_other_weights_stand_apart():
     def simulated(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
         return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
@@ -113,6 +108,7 @@ def test_attacks_on_a_simulated_model_stand_apart():
     assert board.notes == ("Left out: 1 attack on a simulated model.",)
     assert len(board.tables) == 1
     assert "simulated" in build_attacks([fake], []).notes[0]
+    assert len(build_attacks([make_attack(), make_attack(weights="0" * 64)], []).tables) == 2
 
 
 def test_attacks_as_json_are_strict_json():
