@@ -7,13 +7,12 @@ from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, numeric, passed
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
 from dpicl.leaderboards.render import comparison_text
 from dpicl.leaderboards.render.as_json import comparison_json
-from dpicl.leaderboards.render.page import write_file
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -84,9 +83,16 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.markdown == _STDOUT:
         output.emit(comparison_text.render_markdown(comparison))
     elif arguments.markdown:
-        write_file(Path(arguments.markdown), comparison_text.render_markdown(comparison))
+        _write(Path(arguments.markdown), comparison_text.render_markdown(comparison))
     if arguments.json:
         output.emit_json(comparison_json(comparison))
     elif arguments.markdown != _STDOUT:
         output.emit(comparison_text.render_terminal(comparison), styled=True)
     return REGRESSED if arguments.fail_on_regression and comparison.regressed else 0
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error

@@ -47,13 +47,14 @@ def words(page):
 
 def test_the_page_has_number_attack_details_and_plots():
     page = suite_page(some_attacks(), [make_external(0.3)])
-    text = words(page)
-    assert "0.4 white-box audit, 95%" in text
-    assert "What attacks show" in text
-    assert "0.61 [0.48, 0.73]" in text
-    assert "16 records, any number of queries" in text
-    assert "shadow models (external)" in text
-    assert "A. Author and B. Author" in text
+    for part in (
+        "0.4 white-box audit, 95%",
+        "0.61 [0.48, 0.73]",
+        "16 records",
+        "(external)",
+        "A. Author and B. Author",
+    ):
+        assert part in words(page)
     assert "audited ε against proved ε" in Page(page).texts
     assert "agnews: AUC of inquiry against ε, with 95% intervals" in Page(page).texts
 
@@ -89,11 +90,8 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
     inquiry = board.tables[1]
     assert [one.subject.mechanism for one in inquiry.results] == ["zero_shot", "tang", "tang", "real_demonstrations"]
     for text in (render_attacks(board, color=False), words(attacks_page(board))):
-        assert "addresses released" in text
-        assert "0.61 [0.48, 0.73]" in text
-        assert "one query" in text
-        assert "nobody" in text
-        assert "A report on attacks, 2026, table 3" in text
+        for part in ("addresses released", "0.61 [0.48, 0.73]", "one query", "nobody", "A report on attacks"):
+            assert part in text
     title = f"inquiry on agnews, synthetic records, {board.tables[1].model}: AUC against ε, with 95% intervals"
     assert title in Page(attacks_page(board)).texts
 
@@ -111,18 +109,14 @@ def test_attacks_on_a_simulated_model_or_other_weights_stand_apart():
     assert len(build_attacks([make_attack(), make_attack(weights="0" * 64)], []).tables) == 2
 
 
-def test_attacks_as_json_are_strict_json():
+def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
+    empty = build_attacks([], [])
+    assert "dpicl audit" in render_attacks(empty) and "dpicl audit" in attacks_page(empty)
     document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks(), [make_external()])), allow_nan=False))
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"
     assert document["external"][0]["date"] == "2026-05-01"
-
-
-def test_no_attacks_make_a_board_that_says_what_to_run():
-    empty = build_attacks([], [])
-    assert "dpicl audit" in render_attacks(empty)
-    assert "dpicl audit" in attacks_page(empty)
 
 
 @pytest.fixture

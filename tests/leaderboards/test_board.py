@@ -173,11 +173,8 @@ def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped():
     assert shown == "0.500 0.300 0.400 0.200 0.700 0.250"
     assert "• METEOR has no score in 1 of 4 rows: the word list is not installed." in text
     assert "↓: lower is better." in text
-
-
-def test_two_metrics_need_no_second_table():
     results = [*ends(others={"acc": 0.5}), make_result("tang", 0.6, others={"acc": 0.5})]
-    assert "other metrics" not in render_terminal(build_board(results))
+    assert "other metrics" not in render_terminal(build_board(results))  # two need no second table
 
 
 def test_commands_name_the_suite_as_the_user_wrote_it():
