@@ -27,8 +27,9 @@ from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, s
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json
-from dpicl.leaderboards.render.html import suites_json, write_all, write_attacks_html
+from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
 from dpicl.leaderboards.render.terminal import render_attacks
 
 #: The words in place of a suite.
@@ -100,7 +101,7 @@ def show_attacks(arguments: argparse.Namespace) -> int:
     attacks, external = read_evidence(arguments.results, output.message)
     chosen = [one for one in attacks if _chosen(one, arguments)]
     board = build_attacks(chosen, external)
-    page = write_attacks_html(board, arguments.html) if arguments.html else None
+    page = pages.write({"index.html": attacks_page(board)}, arguments.html) if arguments.html else None
     if arguments.json:
         output.emit_json({**attacks_json(board), "page": page})
         return 0

@@ -63,24 +63,17 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
             raise ResultError(
                 f"Cannot read {file}: {reason}; move it away or make it again with `dpicl run`."
             ) from error
-        found = parse(text, str(file))
-        if found is not None:
-            results.append(found)
-        elif not _is_evidence(text):
-            foreign.append(file)
+        try:
+            results.append(from_text(text))
+        except ValueError as error:
+            is_evidence = _is_evidence(text)
+            if not is_evidence and not str(error).startswith("foreign"):
+                raise ResultError(
+                    f"{file} cannot be compared: {error}; move it away or make it again with `dpicl run`."
+                ) from None
+            if not is_evidence:
+                foreign.append(file)
     return results, foreign
-
-
-def parse(text: str, place: str) -> Result | None:
-    """The result in a text, or None for JSON that is no result. Raises ResultError, naming the place, for a bad one."""
-    try:
-        return from_text(text)
-    except ValueError as error:
-        if str(error).startswith("foreign") or _is_evidence(text):
-            return None
-        raise ResultError(
-            f"{place} cannot be compared: {error}; move it away or make it again with `dpicl run`."
-        ) from None
 
 
 def check_one_model(side: Side) -> None:

@@ -237,11 +237,6 @@ def _nobody(ranking: Ranking) -> Iterator[str]:
             yield f"ε = {epsilon_text(epsilon)}: {what} ({ranking.scope})"
 
 
-def write_attacks_html(board: AttackBoard, folder: Path) -> Path:
-    """Writes ``folder/index.html`` and returns its path. Raises ResultError when it cannot."""
-    return page.write({"index.html": attacks_page(board)}, folder)
-
-
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
     styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
