@@ -8,7 +8,6 @@ less is better: a negative one is always a loss.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -203,11 +202,16 @@ def _privacy(key: Key, base: float, candidate: float) -> str:
 
 def _summary(name: str, cells: Sequence[CellVerdict]) -> Summary:
     differences = [cell.difference for cell in cells if cell.test and cell.difference is not None]
-    found = Counter(cell.verdict for cell in cells)
-    verdicts: tuple[Verdict, ...] = ("regression", "improvement", "no change shown", "not tested")
-    privacy = sum(bool(cell.privacy) for cell in cells)
-    mean = fmean(differences) if differences else None
-    return Summary(name, len(cells), *(found[one] for one in verdicts), privacy=privacy, mean=mean)
+    return Summary(
+        name=name,
+        cells=len(cells),
+        regressions=sum(cell.verdict == "regression" for cell in cells),
+        improvements=sum(cell.verdict == "improvement" for cell in cells),
+        unchanged=sum(cell.verdict == "no change shown" for cell in cells),
+        untested=sum(cell.verdict == "not tested" for cell in cells),
+        privacy=sum(bool(cell.privacy) for cell in cells),
+        mean=fmean(differences) if differences else None,
+    )
 
 
 def _check_metric(cells: Sequence[PairedCell], metric: str | None) -> None:
