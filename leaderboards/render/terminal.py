@@ -195,11 +195,12 @@ def _submission_notes(table: TaskTable) -> list[str]:
 def row_attacks(console: Console, table: TaskTable) -> None:
     """Every attack on the rows of one task, on what it was made, and how to audit rows without an audit."""
     rows = table.all_rows
-    lines = [line for row in rows for line in _lines(row)]
+    lines = [(row, line) for row in rows for line in _attack_lines(row)]
     if lines:
         print_heading(console, f"{table.task}: attacks")
         names = ["mechanism", "ε", "attack", "access", "proved ε", "audited ε", "confidence", "trials", "AUC"]
-        console.print(grid(names, lines, ["dim" if row.is_baseline else None for row in rows for _ in _lines(row)]))
+        styles = ["dim" if row.is_baseline else None for row, _ in lines]
+        console.print(grid(names, [line for _, line in lines], styles))
         attacks = [(row, one) for row in rows for one in row.audit.attacks]
         notes = _gathered((row.audit.settings[one.id], f"{attack_name(one)} of {row.label}") for row, one in attacks)
         if any(len(row.audit.attacks) > 1 for row in rows):
@@ -219,7 +220,7 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{names_text(what)}: {where}." for where, what in found.items()]
 
 
-def _lines(row: Row) -> list[list[str]]:
+def _attack_lines(row: Row) -> list[list[str]]:
     first = [row.label, epsilon_text(row.epsilon)]
     own = [
         [*first, visible(one.attack, LABEL_WIDTH), *_bound(one), estimate_text(one.measures.get("auc"))]
@@ -268,18 +269,18 @@ def _attack_table(console: Console, table: AttackTable) -> None:
     lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
     console.print(grid(names, lines))
     cells = {name: [estimate_text(one.measures.get(name)) for one in table.results] for name in table.measures}
-    _more(console, table, {measure_name(name): column for name, column in cells.items()})
+    _further_columns(console, table, {measure_name(name): column for name, column in cells.items()})
     counts = {
         name: [f"{one.counts[name]:,}" if name in one.counts else "–" for one in table.results] for name in table.counts
     }
-    _more(console, table, counts)
+    _further_columns(console, table, counts)
     subjects = [(one, one.subject) for one in table.results]
     where = _gathered((f"{sizes_text(one)}, {options_text(it.options)}", it.mechanism) for one, it in subjects)
     print_notes(console, [*where, *table.remarks])
     console.print()
 
 
-def _more(console: Console, table: AttackTable, columns: Mapping[str, Sequence[str]]) -> None:
+def _further_columns(console: Console, table: AttackTable, columns: Mapping[str, Sequence[str]]) -> None:
     """Further columns, in as many tables as they need."""
     widths = {name: max(map(cell_len, [visible(name, LABEL_WIDTH), *cells])) for name, cells in columns.items()}
     for names in wrapped(widths, _BEFORE):
