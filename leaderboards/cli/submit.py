@@ -77,7 +77,7 @@ def _submit(arguments: argparse.Namespace) -> int:
         rerun_seed=arguments.rerun_seed,
         announce=output.message,
     )
-    others = contents if arguments.all else [*contents, *examination.read_all(ROOT)]
+    others = contents if arguments.all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
     if arguments.rerun and not closed:
         _require_runnable(arguments, contents)
     found = [examine(one, request, others) for one in contents]

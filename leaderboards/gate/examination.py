@@ -219,11 +219,6 @@ def _cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
     return ""
 
 
-def read_all(root: Path) -> list[Contents]:
-    """Every submission below a root."""
-    return [read_contents(folder) for folder in find_submissions(root)]
-
-
 def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
     """Name -> suite, as shipped; suites of the files ``more`` are added, or replace shipped ones."""
     suites = (load_suite(path) for path in (*shipped_suites().values(), *more))
@@ -241,7 +236,7 @@ def load_submissions(
     """
     suites = known_suites() if suites is None else suites
     found, problems = [], []
-    for contents in read_all(root):
+    for contents in map(read_contents, find_submissions(root)):
         if of is not None and contents.card is not None and contents.card.suite != of:
             continue
         if problem := cheap_problem(contents, suites):

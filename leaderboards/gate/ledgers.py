@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -55,16 +55,6 @@ def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     return total.event()
 
 
-def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answers: bool) -> dp.DpEvent:
-    """The event that a mechanism declares for this run, in a ledger's form. events: `Mechanism.events`."""
-    knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
-    event = events(knob, sizes_of(result, answers))
-    total = Ledger(None, math.inf)
-    for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
-        total.charge(branch, group)
-    return total.event()
-
-
 def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
     """The ledger that the mechanism of each result declares for that run, as the JSON of one event.
 
@@ -76,11 +66,19 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
 
 def _declared_by(cls: type[Mechanism], result: Result) -> Any:
     """The JSON of what one mechanism declares. Options and sizes are untrusted: any error they cause is a refusal."""
-    cell = result.cell
+    cell, knob = result.cell, result.privacy.knob
     try:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
-        answers = isinstance(mechanism, AnswerMechanism)
-        return to_json(within(_SECONDS, lambda: declared(mechanism.events, result, answers)))
+
+        def declared() -> dp.DpEvent:  # in a ledger's form
+            sizes = sizes_of(result, isinstance(mechanism, AnswerMechanism))
+            event = mechanism.events(0.0 if knob is None else knob.value, sizes)
+            total = Ledger(None, math.inf)
+            for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
+                total.charge(branch, group)
+            return total.event()
+
+        return to_json(within(_SECONDS, declared))
     except DpiclError:
         raise
     except Exception as error:
