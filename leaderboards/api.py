@@ -111,12 +111,9 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     results, damaged = store.load_all()
     if damaged:
         tell(damaged_said(damaged, moved=False))
-    kept = [result for result in results if may_stand(result, suite, selection.cells)]
-    old = [result for result in results if is_retired(result, suite)]
-    if left_out := len(results) - len(kept) - len(old):
-        tell(f"{count(left_out, 'result')} with other suite settings, model, source, limit or options left out.")
+    kept, old = standing(results, selection, tell)
     submitted, _ = on_the_board(submissions)
-    no_longer = [*old, *(result for result in submitted if is_retired(result, suite))]
+    no_longer = [*old, *(result for result in submitted if is_retired(result, [suite]))]
     if no_longer and not retired:
         tell(f"{count(len(no_longer), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
     if not kept and not (no_longer and retired):
@@ -128,6 +125,16 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer)
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
+
+
+def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
+    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
+    kept = [result for result in results if may_stand(result, selection.suite, selection.cells)]
+    old = [result for result in results if is_retired(result, [selection.suite])]
+    if left_out := len(results) - len(kept) - len(old):
+        what = "with other suite settings, model, source, limit or options left out"
+        tell(f"{selection.suite.name}: {count(left_out, 'result')} {what}.")
+    return kept, old
 
 
 def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: str | None = None) -> list[Submission]:

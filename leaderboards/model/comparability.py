@@ -164,9 +164,9 @@ def is_simulated(model: str) -> bool:
     return model.partition(":")[0] == "sim"
 
 
-def is_retired(result: Result, suite: Suite) -> bool:
-    """Whether it is of another version of the suite."""
-    return result.suite.name == suite.name and str(result.suite.version) != str(suite.version)
+def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
+    """Whether it is of another version of one of these suites."""
+    return any(result.suite.name == suite.name and str(result.suite.version) != str(suite.version) for suite in suites)
 
 
 def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
@@ -177,10 +177,9 @@ def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
     them.
     """
     cell = result.cell
-    same = [other for other in cells if (other.task, other.model) == (cell.task, cell.model)]
+    data = (cell.task, cell.model, cell.source, cell.task_version, cell.sizes)
+    same = [one for one in cells if (one.task, one.model, one.source, one.task_version, one.sizes) == data]
     if result.suite.hash != suite.hash or not same:
-        return False
-    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
         return False
     rows = [other for other in same if other.label == cell.label]
     return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)
