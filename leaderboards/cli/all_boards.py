@@ -51,7 +51,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
         kept, notes = at_hand(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = build_board(kept, suite.name, known, own, retired)
+            board = build_board(kept, suite.name, known, own, retired, suite.superseded)
             found[suite.name] = replace(board, notes=(*notes, *board.notes))
             skipped[suite.name] = skip_reasons(selection, kept)
     if not found:

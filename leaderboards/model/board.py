@@ -13,6 +13,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
@@ -62,13 +63,14 @@ def build_board(
     evidence: Evidence | None = None,
     submissions: Sequence[Submission] = (),
     retired: Sequence[Result] = (),
+    superseded: Mapping[int | str, str] = MappingProxyType({}),
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
     submissions: submitted methods; only their results in a group that our own results have stand on the board.
-    retired: results of earlier versions of the suite.
+    retired: results of earlier versions of the suite. superseded: version -> why its results no longer hold.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -89,9 +91,11 @@ def build_board(
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
     notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
-    old = build_board(retired, asked, evidence) if retired else Board((), ())
-    notes.extend(f"Of retired versions: {note}" for note in old.notes)
-    return Board(sections, tuple(notes), old.sections)
+    earlier = build_board(retired, asked, evidence) if retired else Board((), ())
+    notes.extend(f"Of retired versions: {note}" for note in earlier.notes)
+    reasons = {str(version): (f"Superseded: {reason}",) for version, reason in superseded.items()}
+    former = [replace(old, notes=(*reasons.get(old.group.version, ()), *old.notes)) for old in earlier.sections]
+    return Board(sections, tuple(notes), tuple(former))
 
 
 def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission]) -> Section:
@@ -104,6 +108,9 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
             "Results with secure noise withhold the fingerprint of their records: that they are all from the same"
             " private records is not checked here"
         )
+        notes.append(Note(Weight.DOUBT, "", said))
+    if group.up_to_rounding:
+        said = "On the device of these rows a record may change how others are rounded: they are proved up to rounding"
         notes.append(Note(Weight.DOUBT, "", said))
     kept = _settle(results, lambda cell: (cell.task,), TASK, notes, owners)
     kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode), ROW, notes, owners)

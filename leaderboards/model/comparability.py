@@ -83,6 +83,8 @@ PAIR: Mapping[str, str] = {
 class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
 
+    up_to_rounding: whether a row of the model may change how another is rounded; such results are not ranked beside
+    those that are proved to the last bit.
     asked: the suite as a command names it: its name, or the path of its file.
     """
 
@@ -93,6 +95,7 @@ class Group:
     weights: str | None
     source: str
     delta: float
+    up_to_rounding: bool
     asked: str
 
     @property
@@ -116,6 +119,7 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         weights=weights(result) or None,
         source=result.manifest.data.source,
         delta=result.cell.delta,
+        up_to_rounding=result.manifest.model.rows_alone is False,
         asked=asked or result.suite.name,
     )
 
