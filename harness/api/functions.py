@@ -337,7 +337,7 @@ def _kept_audits(
     """Target epsilon -> the audit that is in the folder. Raises UsageError for one of other records."""
     there = {}
     for target in wanted:
-        found = store.stored(results, "audit", job.subject(target), job.id(target), tell)
+        found = store.stored(results, job.at(target), tell)
         if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
             raise UsageError(
                 f"The audit under {results} at epsilon = {target:g} is of other records of {job.task.name} than those"

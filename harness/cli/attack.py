@@ -10,12 +10,12 @@ from typing import Any
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.base import Attack
 from dpicl.harness.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, jobs_of, run_attack
-from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
+from dpicl.harness.attacks.registry import attack_of, load_attacks
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
 from dpicl.harness.cli.attack_table import emit_results, headline
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.options import option_types
@@ -46,8 +46,10 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _attack(arguments: argparse.Namespace) -> int:
-    registered = find_attack(arguments.attack, load_attacks(arguments.plugin))
-    attack = attack_of(registered, _own_options(arguments))
+    attacks = load_attacks(arguments.plugin)
+    require_known("attack", [arguments.attack], attacks)
+    registered = attacks[arguments.attack]
+    attack = attack_of(registered.cls, _own_options(arguments))
     if arguments.show:
         _emit(arguments, _stored(arguments), {}, 0)
         return 0
@@ -141,7 +143,7 @@ def _made(
     results: list[AttackResult] = []
     failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        found = store.stored(folder, job.common.attack.name, job.subject, job.id, output.message)
+        found = store.stored(folder, job, output.message)
         if found is not None:
             results.append(found)
             output.message(f"[{number}/{len(jobs)}] {job}: already there")

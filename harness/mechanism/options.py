@@ -16,19 +16,20 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Options
 from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
+from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
 
 
-def option_types(cls: type[Mechanism]) -> dict[str, Any]:
-    """Option name -> annotated type of every option (dataclass field) of a mechanism."""
+def option_types(cls: type[Pluggable]) -> dict[str, Any]:
+    """Option name -> annotated type of every option (dataclass field) of a mechanism or an attack."""
     if not dataclasses.is_dataclass(cls):
         return {}
     try:
         hints = typing.get_type_hints(cls)
     except Exception as error:  # annotations are evaluated
         raise PluginError(
-            f"Mechanism '{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
+            f"'{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
         ) from error
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 

@@ -10,7 +10,7 @@ import pytest
 
 import dpicl.harness.models
 from dpicl.harness.attacks import store
-from dpicl.harness.attacks.registry import find_attack, load_attacks
+from dpicl.harness.attacks.registry import load_attacks
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
@@ -199,7 +199,7 @@ def test_attacks_are_listed_and_known_by_name(dpicl):
     assert {"inquiry", "gap", "brainwash", "repeat", "likelihood", "pii"} <= set(rows)
     assert rows["brainwash"]["options"] == {"repeats": 6, "words": 20}
     assert all(row["access"] in ("black-box", "white-box") and row["does"] and row["source"] for row in rows.values())
-    assert find_attack("gap", load_attacks()).plugin_hash is None
+    assert load_attacks()["gap"].plugin_hash is None
 
 
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
