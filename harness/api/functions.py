@@ -49,6 +49,7 @@ from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
@@ -215,7 +216,7 @@ def calibrate(
             raise unknown(kind, value, choices)
     if queries and not isinstance(built, AnswerMechanism):
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave queries out.")
-    if reason := built.skip(Task.without_records(task)):
+    if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
         raise UsageError(

@@ -30,7 +30,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import FinalPrompt
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism
-from dpicl.harness.mechanism.outputs import checked_answer
+from dpicl.harness.mechanism.outputs import checked_answer, skip_reason
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
@@ -60,7 +60,7 @@ class AnswerEvidence:
     def __init__(self, mechanism: AnswerMechanism, setup: AuditSetup) -> None:
         self._mechanism, self._setup, self._settings = mechanism, setup, setup.settings
         self.canary = canary(setup, self._embeddings)
-        if reason := mechanism.skip(self.canary.seen):
+        if reason := skip_reason(mechanism, self.canary.seen):
             raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
         self._seen, asked = self.canary.seen.public_view(), [self.canary.query]
         self._reader = SlotReader(

@@ -37,6 +37,7 @@ from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.calibration import Calibration
@@ -55,7 +56,7 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
     asked_itself = not isinstance(mechanism, AnswerMechanism) or task.kind == "generation"
-    if asked_itself and (reason := mechanism.skip(task)):
+    if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 

@@ -24,6 +24,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.releasing import calibrated
 
 
@@ -47,7 +48,7 @@ class ReferenceVector(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if not isinstance(mechanism, AnswerMechanism):
             return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
-        return mechanism.skip(task)
+        return skip_reason(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         assert isinstance(setup.mechanism, AnswerMechanism)

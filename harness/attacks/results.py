@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
@@ -145,13 +145,7 @@ class AttackResult(Part):
         return self
 
 
-def _short(text: str) -> str:
-    if len(text) > 2000:
-        raise ValueError("text is longer than 2000 characters")
-    return text
-
-
-Short = Annotated[str, AfterValidator(_short)]
+Short = Annotated[str, Field(max_length=2000)]
 
 
 class External(Part):

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
-from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
+from dpicl.harness.core.seeds import NoiseSource, SecureNoise
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.privacy.private_set import Assigned
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
@@ -55,20 +56,13 @@ class Ward:
             self._transcript.strangers.add(number)
 
 
-class StableSampling(SeededNoise):
-    """Sampling randomness that every record keeps when another one is added at the end of the set.
+class StableSampling(CoupledSampling):
+    """``last`` replaces the uniform draw of the last record at the next call, unless it is None."""
 
-    ``last`` replaces the uniform draw of the last record at the next call, unless it is None.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(np.random.default_rng(seed))
-        self._seed, self._calls = seed, 0
-        self.last: float | None = None
+    last: float | None = None
 
     def uniform(self, size: int) -> np.ndarray:
-        self._calls += 1
-        sampling = np.random.default_rng((self._seed, self._calls)).random(size)
+        sampling = super().uniform(size)
         if self.last is not None:
             sampling[-1], self.last = self.last, None
         return sampling

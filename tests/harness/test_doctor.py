@@ -9,7 +9,7 @@ import nltk
 import pytest
 
 from dpicl.harness.cli import diagnosis as doctor
-from dpicl.harness.cli.diagnosis import Check
+from dpicl.harness.cli.doctor import Check
 from dpicl.harness.models import embeddings
 
 

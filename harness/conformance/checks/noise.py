@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from dpicl.harness.conformance.evidence import CheckEvidence
+from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
-from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 

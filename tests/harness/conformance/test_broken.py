@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import FULL, QUICK, CheckEvidence
+from dpicl.harness.conformance.checking import FULL, QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism
 from dpicl.harness.mechanism.registry import load_plugin
 from tests.harness.conformance.sound import SoundTokens, SoundVoting

@@ -8,10 +8,10 @@ import pytest
 from scipy import stats
 
 from dpicl.harness.conformance.bench import Run, set_up
+from dpicl.harness.conformance.checking import CheckEvidence
 from dpicl.harness.conformance.checks import sampling
 from dpicl.harness.conformance.checks.noise import noise
 from dpicl.harness.conformance.checks.sampling import _chi_square
-from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.harness.conformance.observed import StableSampling

@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 
 from dpicl.cli import main
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
