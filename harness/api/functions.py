@@ -49,13 +49,13 @@ from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
 from dpicl.harness.run.engines import Job, make_engine
-from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
@@ -140,14 +140,11 @@ def _entries(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[st
 
     Raises UsageError for an option that none of them has, and for two that do not differ.
     """
-    types = [option_types(each.cls) for each in given]
-    for name in options:
-        if not any(name in own for own in types):
-            raise unknown("option", name, {known for own in types for known in own})
-    entries: list[dict[str, Any]] = []
-    for each, own in zip(given, types, strict=True):
-        chosen = {**each.options, **{name: value for name, value in options.items() if name in own}}
-        entries.append({"name": each.name, "options": chosen})
+    types = {each.name: option_types(each.cls) for each in given}
+    chosen = shared_out(types, [(None, *item) for item in options.items()])
+    entries: list[dict[str, Any]] = [
+        {"name": each.name, "options": {**each.options, **chosen[each.name]}} for each in given
+    ]
     for entry in entries:
         same = [other["options"] for other in entries if other["name"] == entry["name"]]
         differ = [name for name in sorted(entry["options"]) if any(own.get(name) != same[0].get(name) for own in same)]

@@ -64,6 +64,10 @@ class Parser(argparse.ArgumentParser):
         for flag in flags:
             self.add_argument(flag, **{**_SHARED[flag], **changes})
 
+    def count(self, flag: str, metavar: str, what: str, least: int = 1, default: int | None = None) -> None:
+        """Adds a flag that is a whole number."""
+        self.add_argument(flag, type=whole(least), default=default, metavar=metavar, help=what)
+
     def repeated(self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str) -> None:
         """Adds a flag whose values are collected in a list."""
         self.add_argument(
@@ -171,54 +175,43 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
-_SHARED: dict[str, dict[str, Any]] = {
-    "--results": {
-        "type": Path,
-        "default": DEFAULT_RESULTS,
-        "metavar": "DIR",
-        "help": "results folder (default: results)",
-    },
-    "--source": {
-        "type": one_of("source", SOURCES),
-        "default": "auto",
-        "metavar": "|".join(SOURCES),
-        "help": "where records come from",
-    },
-    "--model": {"default": "embedded", "metavar": "X", "help": "model as in a suite (default: embedded)"},
-    "--delta": {"type": delta, "default": 1e-5, "metavar": "D", "help": "delta (default: 1e-5)"},
-    "--seed": {"type": whole(0), "default": 0, "metavar": "S", "help": "root seed (default: 0)"},
-    "--shots": {"type": whole(1), "default": 4, "metavar": "K", "help": "demonstrations (default: 4)"},
-    "--noise": {
-        "type": one_of("noise", ("seeded", "secure")),
-        "default": "seeded",
-        "metavar": "seeded|secure",
-        "help": "secure: for private records, from the operating system's entropy; needs --size",
-    },
-    "--reveal-records": {
-        "action": "store_true",
-        "help": "with secure noise: also run what has epsilon = inf, and publish what follows from the records",
-    },
-    "--plugin": {
-        "action": "append",
-        "default": [],
-        "type": Path,
-        "metavar": "PATH",
-        "help": "Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
-    },
-    "--option": {
-        "action": "append",
-        "default": [],
-        "type": option,
-        "metavar": "K=V",
-        "help": "option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
-    },
-    "--epsilon": {
-        "action": "append",
-        "default": [],
-        "type": epsilon,
-        "metavar": "E",
-        "help": "target epsilon ('inf' too); may be repeated",
-    },
+def _flag(**settings: Any) -> dict[str, Any]:
+    """What `add_argument` is given for a flag."""
+    return settings
+
+
+def _several(**settings: Any) -> dict[str, Any]:
+    """The same for a flag that may be repeated."""
+    return {"action": "append", "default": [], **settings}
+
+
+_SOURCES, _NOISES = "|".join(SOURCES), ("seeded", "secure")
+_SHARED = {
+    "--results": _flag(type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"),
+    "--source": _flag(type=one_of("source", SOURCES), default="auto", metavar=_SOURCES, help="where records come from"),
+    "--model": _flag(default="embedded", metavar="X", help="model as in a suite (default: embedded)"),
+    "--delta": _flag(type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)"),
+    "--seed": _flag(type=whole(0), default=0, metavar="S", help="root seed (default: 0)"),
+    "--shots": _flag(type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)"),
+    "--noise": _flag(
+        type=one_of("noise", _NOISES),
+        default="seeded",
+        metavar="|".join(_NOISES),
+        help="secure: for private records, from the operating system's entropy; needs --size",
+    ),
+    "--reveal-records": _flag(
+        action="store_true",
+        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    ),
+    "--plugin": _several(
+        type=Path,
+        metavar="PATH",
+        help="Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
+    ),
+    "--option": _several(
+        type=option, metavar="K=V", help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated"
+    ),
+    "--epsilon": _several(type=epsilon, metavar="E", help="target epsilon ('inf' too); may be repeated"),
 }
 
 
@@ -227,7 +220,7 @@ def add_results_flags(parser: Parser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
     parser.share("--results", "--plugin")
     parser.share("--source", default=None)
-    parser.add_argument("--limit", type=whole(1), metavar="N", help="test records of each task")
+    parser.count("--limit", "N", "test records of each task")
     parser.repeated("--model", "X", "model")
 
 

@@ -13,12 +13,12 @@ from dpicl.harness.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSe
 from dpicl.harness.attacks.registry import attack_of, load_attacks
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, option
 from dpicl.harness.cli.attack_table import emit_results, headline
-from dpicl.harness.core.errors import UsageError, require_known, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.options import option_types
+from dpicl.harness.mechanism.options import option_types, shared_out
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.run.progress import counting
 from dpicl.harness.run.workbench import Workbench
@@ -37,8 +37,8 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--task", metavar="T", help="see `dpicl list tasks`")
     parser.repeated("--mechanism", "M", "see `dpicl list mechanisms`")
     parser.share("--epsilon", "--model", "--source", "--seed", "--delta", "--results", "--option", "--plugin")
-    parser.add_argument("--members", type=whole(1), metavar="N", help="private records to be expected (default: 50)")
-    parser.add_argument("--others", type=whole(1), metavar="N", help="records that are not members (default: 50)")
+    parser.count("--members", "N", "private records to be expected (default: 50)")
+    parser.count("--others", "N", "records that are not members (default: 50)")
     parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
     parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option)
     parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
@@ -92,7 +92,7 @@ def _selected(
 ) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the reference baselines first and last; and who is left out, and why."""
     names = list(dict.fromkeys(arguments.mechanism))
-    given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
+    given = shared_out({name: option_types(find_mechanism(name, mechanisms)) for name in names}, arguments.option)
     first, last = BASELINES
     if not arguments.no_ends:
         names = [first, *(name for name in names if name not in BASELINES), last]
@@ -109,22 +109,6 @@ def _selected(
     ):
         return [], skipped
     return jobs, skipped
-
-
-def _options_for(
-    arguments: argparse.Namespace, name: str, names: Sequence[str], mechanisms: dict[str, Registered]
-) -> dict[str, Any]:
-    """The options that are for this mechanism. Raises UsageError for one that no asked mechanism has."""
-    types = {each: option_types(find_mechanism(each, mechanisms)) for each in names}
-    given = {}
-    for owner, key, value in arguments.option:
-        if owner is not None and owner not in types:
-            raise unknown("mechanism", owner, types)
-        if not any(key in types[each] for each in ([owner] if owner else names)):
-            raise unknown("option", key, {each for own in types.values() for each in own})
-        if owner == name or (owner is None and key in types[name]):
-            given[key] = value
-    return given
 
 
 def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:

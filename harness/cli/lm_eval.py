@@ -12,7 +12,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.data.config import load_config, task_folders
 from dpicl.harness.run import lm_eval_model
@@ -46,12 +46,7 @@ def add(subparsers: Subparsers) -> None:
     parser.share(
         "--delta", "--model", "--seed", "--shots", "--noise", "--reveal-records", "--source", "--option", "--plugin"
     )
-    parser.add_argument(
-        "--size",
-        type=whole(1),
-        metavar="N",
-        help="declared number of private records a class (without classes: in all)",
-    )
+    parser.count("--size", "N", "declared number of private records a class (without classes: in all)")
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:

@@ -18,7 +18,6 @@ from dpicl.harness.cli.arguments import (
     add_selection_flags,
     board_command,
     selected,
-    whole,
 )
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
@@ -59,7 +58,7 @@ def add(
         help="run again what has results of other records; the old files are set aside and kept",
     )
     run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
-    run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
+    run.count("--workers", "N", "workers of the engine (default: one for two cores)")
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
         run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -55,6 +55,25 @@ def sized_options(cls: type[Mechanism], task: str, sizes: Mapping[str, int], giv
     types = option_types(cls)
     fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
     return resolve_options(cls, task, {**fitting, **given})
+
+
+def shared_out(
+    types: Mapping[str, Mapping[str, Any]], given: Iterable[tuple[str | None, str, Any]]
+) -> dict[str, Options]:
+    """Mechanism -> what it gets of options (owner, name, value); without an owner they are for all that have them.
+
+    types: mechanism -> its options. Raises UsageError for an owner that is none of these, and an option of nobody.
+    """
+    found: dict[str, Options] = {mechanism: {} for mechanism in types}
+    for owner, name, value in given:
+        if owner is not None and owner not in types:
+            raise unknown("mechanism", owner, types)
+        takers = [each for each in ([owner] if owner else types) if name in types[each]]
+        if not takers:
+            raise unknown("option", name, {known for own in types.values() for known in own})
+        for each in takers:
+            found[each][name] = value
+    return found
 
 
 def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:

@@ -8,7 +8,7 @@ from pathlib import Path
 import nltk
 import pytest
 
-from dpicl.harness.cli import diagnosis as doctor
+from dpicl.harness.cli import doctor
 from dpicl.harness.cli.doctor import Check
 from dpicl.harness.models import embeddings
 

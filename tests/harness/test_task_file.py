@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.cli import diagnosis as doctor
+from dpicl.harness.cli import doctor
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data.config import TASKS, list_tasks
