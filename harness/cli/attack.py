@@ -74,17 +74,9 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
     if arguments.others is not None and not attack.membership:
         raise UsageError(f"The attack {attack.name} compares no members with others; leave --others out.")
-    return AttackSettings(
-        attack=attack,
-        task=Task.load(arguments.task, arguments.source),
-        model=arguments.model,
-        delta=arguments.delta,
-        seed=arguments.seed,
-        shots=arguments.shots,
-        members=arguments.members or MEMBERS,
-        others=arguments.others or MEMBERS,
-        plugin=plugin,
-    )
+    given = {name: getattr(arguments, name) for name in ("model", "delta", "seed", "shots")}
+    given |= {"members": arguments.members or MEMBERS, "others": arguments.others or MEMBERS}
+    return AttackSettings(attack, Task.load(arguments.task, arguments.source), **given, plugin=plugin)
 
 
 def _selected(

@@ -161,8 +161,9 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     if not found.stale:
         return found.missing
     if not arguments.again:
+        verb = "is" if len(found.stale) == 1 else "are"
         raise UsageError(
-            f"{output.count(len(found.stale), 'result')} under {arguments.results} {_are(found)} of other records than"
+            f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} of other records than"
             f" those at hand ({why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
@@ -170,10 +171,6 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     missing = {cell.id for cell in found.missing}
     output.message(f"{output.count(len(stale), 'result')} of other records set aside (kept in folders set_aside).")
     return [cell for cell in selection.cells if cell.id in stale | missing]
-
-
-def _are(found: Presence) -> str:
-    return "is" if len(found.stale) == 1 else "are"
 
 
 def _stale_advice(arguments: argparse.Namespace) -> str:

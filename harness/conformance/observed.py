@@ -40,7 +40,7 @@ class Ward:
     """Knows which records samples have given out; notes which are read, while ``observing``."""
 
     def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
+        self.transcript = transcript
         self._handed: set[int] = set()
         self.observing = False
 
@@ -51,9 +51,9 @@ class Ward:
         if not self.observing:
             return
         if text:
-            self._transcript.texts_read.setdefault(len(self._transcript.samples), set()).add(number)
-        if number not in self._handed and not self._transcript.revealed:
-            self._transcript.strangers.add(number)
+            self.transcript.texts_read.setdefault(len(self.transcript.samples), set()).add(number)
+        if number not in self._handed and not self.transcript.revealed:
+            self.transcript.strangers.add(number)
 
 
 class StableSampling(CoupledSampling):
@@ -71,23 +71,15 @@ class StableSampling(CoupledSampling):
 class SampleNotes:
     """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
 
-    records: observed ones; neighbours differ by the last one.
+    last: the label of the last record, by which neighbours differ; None without records.
     """
 
-    def __init__(
-        self,
-        records: Sequence[ObservedRecord],
-        labels: Sequence[str],
-        sampling: StableSampling,
-        transcript: Transcript,
-        ward: Ward,
-        presence: Presence | None,
-    ) -> None:
-        self._last = (len(records) - 1, labels[-1]) if records else None
-        self._sampling, self._transcript, self._ward, self._presence = sampling, transcript, ward, presence
+    def __init__(self, last: str | None, sampling: StableSampling, ward: Ward, presence: Presence | None) -> None:
+        self._last, self._sampling, self._ward, self._presence = last, sampling, ward, presence
+        self._transcript = ward.transcript
 
     def drawing(self, partition: Partition) -> None:
-        if self._presence is not None and self._last is not None and partition in (None, self._last[1]):
+        if self._presence is not None and self._last is not None and partition in (None, self._last):
             at = len(self._transcript.samples)
             self._sampling.last = 0.0 if self._presence(at) else float(np.nextafter(1.0, 0.0))
 

@@ -99,11 +99,7 @@ def load_config(name: str) -> Mapping[str, Any]:
 def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
     """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
     place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
-    try:
-        text = (folder / "task.yaml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The {place} cannot be read ({type(error).__name__}); repair it.") from error
-    config = read_task_file(text, place, folder.name, built_in=not file_hash)
+    config = read_task_file(_text(folder / "task.yaml", place), place, folder.name, built_in=not file_hash)
     if config["metadata"]["kind"] == "extraction":
         _keywords(folder)
     if file_hash:
@@ -116,14 +112,18 @@ def _keywords(folder: Path) -> tuple[str, ...]:
     path = folder / "keywords.txt"
     if not path.is_file():
         raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"keywords.txt of task {folder.name} cannot be read ({type(error).__name__}).") from error
-    found = tuple(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    lines = _text(path, f"keywords.txt of task {folder.name}").splitlines()
+    found = tuple(line for line in lines if line.strip() and not line.startswith("#"))
     if not found or len(set(found)) < len(found):
         raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
     return found
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
 
 
 def keywords(name: str) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import string
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jinja2
 import jinja2.nodes
@@ -144,8 +144,22 @@ class Splits(_Keys):
     test: Text
 
 
-class Hub(_Keys):
+class _Source(_Keys):
+    """One source of records, or why there is none."""
+
     missing: Text | None = None
+    needed: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.missing is None and None in [getattr(self, name) for name in self.needed]:
+            names = [f"`{name}`" for name in self.needed]
+            raise ValueError(f"needs {', '.join(names[:-1])} and {names[-1]}, or `missing: REASON`")
+        return self
+
+
+class Hub(_Source):
+    needed = ("path", "text", "label")
     path: Text | None = None
     name: Text | None = None
     revision: Text | None = None
@@ -154,24 +168,12 @@ class Hub(_Keys):
     label: Text | None = None
     labels: list[str] | None = None
 
-    @model_validator(mode="after")
-    def _whole(self) -> Hub:
-        if self.missing is None and None in (self.path, self.text, self.label):
-            raise ValueError("needs `path`, `text` and `label`, or `missing: REASON`")
-        return self
 
-
-class Synthetic(_Keys):
-    missing: Text | None = None
+class Synthetic(_Source):
+    needed = ("module", "train", "test")
     module: Dotted | None = None
     train: Number | None = None
     test: Number | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Synthetic:
-        if self.missing is None and None in (self.module, self.train, self.test):
-            raise ValueError("needs `module`, `train` and `test`, or `missing: REASON`")
-        return self
 
 
 class MaxWords(_Keys):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import logging
 import sys
 from pathlib import Path
 
 import pytest
 
-from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.mechanism import registry
 from dpicl.harness.mechanism.bases import Knob, Mechanism
@@ -65,26 +62,6 @@ def test_a_plugin_that_cannot_be_used_is_an_error_with_the_reason(tmp_path, text
 def test_a_plugin_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(PluginError, match=r"missing\.py"):
         registry.load_mechanisms([tmp_path / "missing.py"])
-
-
-def test_an_entry_point_that_fails_is_a_warning_that_names_it(monkeypatch, caplog):
-    broken = importlib.metadata.EntryPoint("theirs", "no_such_package_here.method", registry.ENTRY_POINTS)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: [broken])
-    monkeypatch.setattr(logging.getLogger("dpicl"), "propagate", True)
-    found = registry.load_mechanisms()
-    assert "tang" in found
-    assert "theirs" in caplog.text
-    assert "no_such_package_here" in caplog.text
-
-
-def test_an_entry_point_may_name_a_class_or_a_module(monkeypatch, tmp_path):
-    path = plugin(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    for value in ("my_method", "my_method:Nothing"):
-        entry = importlib.metadata.EntryPoint("mine", value, registry.ENTRY_POINTS)
-        monkeypatch.setattr(plugins, "entry_points", lambda group, entry=entry: [entry])
-        assert registry.load_mechanisms()["nothing"].origin == f"entry point mine = {value}"
-    monkeypatch.delitem(sys.modules, path.stem)
 
 
 def test_a_built_in_module_that_fails_to_import_is_named(monkeypatch, tmp_path):

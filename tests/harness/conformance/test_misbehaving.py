@@ -12,15 +12,8 @@ from dpicl.harness.conformance.checking import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
-RAISED = [
-    ValueError("no"),
-    SystemExit(0),
-    KeyboardInterrupt(),
-    RecursionError(),
-    MemoryError(),
-    StopIteration(),
-    GeneratorExit(),
-]
+RAISED = [kind() for kind in (ValueError, SystemExit, KeyboardInterrupt, RecursionError, MemoryError)]
+RAISED += [StopIteration(), GeneratorExit()]
 
 
 class Unreadable(Exception):
