@@ -43,7 +43,7 @@ from dpicl.harness.attacks.audit import check as check_audit
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
-from dpicl.harness.core.errors import DpiclError, UsageError, unknown
+from dpicl.harness.core.errors import DpiclError, UsageError, require_known
 from dpicl.harness.core.messages import message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
@@ -204,13 +204,11 @@ def calibrate(
     """
     given = given_mechanism(mechanism, several(plugins))
     cls = given.cls
-    if task not in (known := task_facts()):
-        raise unknown("task", task, known)
+    require_known("task", [task], task_facts())
     resolved = resolve_options(cls, task, {**given.options, **(options or {})})
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
-        if value not in choices:
-            raise unknown(kind, value, choices)
+        require_known(kind, [value], choices)
     if queries and not isinstance(built, AnswerMechanism):
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave queries out.")
     if reason := skip_reason(built, Task.without_records(task)):
@@ -352,9 +350,6 @@ def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[s
     family, setting: fields of `dpicl.harness.reaccounting.settings.Setting` (noise, rate, steps, epsilon0, ...).
     Raises UsageError for fields that do not fit together.
     """
-    known = [each.name for each in dataclasses.fields(Setting)]
-    for name in setting:
-        if name not in known:
-            raise unknown("field of a setting", name, known)
+    require_known("field of a setting", setting, [each.name for each in dataclasses.fields(Setting)])
     made = Setting(family=family, delta=delta, **setting)
     return {"setting": {"family": family, "delta": delta, **setting}, **reaccount(made)}

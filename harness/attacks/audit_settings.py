@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import Access
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.seeds import NoiseSource, streams
 from dpicl.harness.core.vocabulary import Record, Report, Sizes, silent
 from dpicl.harness.data.task import NEUTRAL_LABEL, Task
@@ -61,9 +61,8 @@ class AuditSettings:
     rank: int = 9
 
     def __post_init__(self) -> None:
-        for kind, given, known in (("access", self.access, ACCESSES), ("question", self.question, QUESTIONS)):
-            if given not in known:
-                raise unknown(kind, given, known)
+        require_known("access", [self.access], ACCESSES)
+        require_known("question", [self.question], QUESTIONS)
         if not (0.5 <= self.confidence < 1 and 0 < self.delta < 1):
             raise UsageError("An audit needs a confidence in [0.5, 1) and a delta between 0 and 1, both excluded.")
         if self.runs < 8 or self.redraws < 1 or (self.records is not None and self.records < 2):

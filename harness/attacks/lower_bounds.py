@@ -31,8 +31,6 @@ from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, epsilon
 from dpicl.harness.core.errors import UsageError
 
 Method = Literal["gdp", "approximate"]
-#: (share, lower limit, upper limit), float64[k] each.
-Limits = tuple[np.ndarray, np.ndarray, np.ndarray]
 #: Runs with and without the canary.
 Sides = tuple[np.ndarray, np.ndarray]
 Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -67,18 +65,17 @@ class LowerBounds:
 @dataclass(frozen=True)
 class Rates:
     """Shares of runs with (members) and without (others) the canary that score above each of k thresholds, with their
-    one-sided limits."""
+    one-sided limits: float64[3, k], rows of shares, lower and upper limits."""
 
     thresholds: np.ndarray
-    members: Limits
-    others: Limits
+    members: np.ndarray
+    others: np.ndarray
     trials_in: int
     trials_out: int
 
     def at(self, chosen: np.ndarray | list[int]) -> Rates:
         """The rates at some of the thresholds: indices, or a mask bool[k]."""
-        (a, b, c), (d, e, f) = self.members, self.others
-        members, others = (a[chosen], b[chosen], c[chosen]), (d[chosen], e[chosen], f[chosen])
+        members, others = self.members[:, chosen], self.others[:, chosen]
         return Rates(self.thresholds[chosen], members, others, self.trials_in, self.trials_out)
 
 
@@ -213,7 +210,7 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
 
 def estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
     """Rates from decisions or probabilities [n, k] of both sides, every limit one-sided at level alpha."""
-    members, others = ((side.mean(axis=0), *rate_limits(side, alpha)) for side in (inside, outside))
+    members, others = (np.stack([side.mean(axis=0), *rate_limits(side, alpha)]) for side in (inside, outside))
     return Rates(thresholds, members, others, len(inside), len(outside))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpicl.harness.core import strict_yaml
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.paths import DEFAULT_RESULTS
@@ -155,8 +155,7 @@ def one_of(kind: str, choices: Sequence[str]) -> Callable[[str], str]:
     """One of a few words, with a suggestion for any other."""
 
     def read(text: str) -> str:
-        if text not in choices:
-            raise unknown(kind, text, choices)
+        require_known(kind, [text], choices)
         return text
 
     return read
@@ -256,9 +255,7 @@ def passed(function: Callable[..., Any], arguments: argparse.Namespace) -> dict[
 
 def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
     """The options given to the one mechanism of a command. Raises UsageError for one that names another mechanism."""
-    for target, _, _ in options:
-        if target not in (None, mechanism):
-            raise unknown("mechanism", str(target), [mechanism])
+    require_known("mechanism", [target for target, _, _ in options if target is not None], [mechanism])
     return {name: value for _, name, value in options}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.errors import ResultError, unknown
+from dpicl.harness.core.errors import ResultError, require_known
 from dpicl.harness.core.locks import abandoned, folder_bytes, remove_abandoned
 from dpicl.harness.core.paths import calibration_folder, models_folder
 from dpicl.harness.data.task import list_tasks
@@ -27,9 +27,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
-    for task in arguments.task:
-        if task not in list_tasks():
-            raise unknown("task", task, list_tasks())
+    require_known("task", arguments.task, list_tasks())
     return _clear(arguments) if arguments.clear else _list(arguments)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.data.config import load_config, task_folders
 from dpicl.harness.run import lm_eval_model
 
@@ -100,8 +100,6 @@ def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     asked = wanted.get("tasks") or []
     tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
     known = [load_config(name)["task"] for name, folder in task_folders().items() if folder.built_in]
-    for task in tasks:
-        if task not in known:
-            raise unknown("task", task, known)
+    require_known("task", tasks, known)
     if not tasks:
         raise UsageError("Name the tasks, for example --tasks dpicl_agnews; see `dpicl list tasks`.")

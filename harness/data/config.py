@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core import plugins
-from dpicl.harness.core.errors import DataError, PluginError, unknown
+from dpicl.harness.core.errors import DataError, PluginError, require_known
 from dpicl.harness.data.sources import SourceSpec
 from dpicl.harness.data.task_file import read_task_file
 
@@ -154,17 +154,8 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
 
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     """What the file says about the task's data."""
-    data = config["metadata"]["data"]
-    return SourceSpec(
-        name=config["metadata"]["name"],
-        labels=tuple(config.get("doc_to_choice", ())),
-        local=data["local"],
-        hub=data["hub"],
-        synthetic=data["synthetic"],
-        public=data.get("public", {}),
-        max_words=data.get("max_words", {}),
-        line_separator=data.get("line_separator", " "),
-    )
+    data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
+    return SourceSpec(config["metadata"]["name"], tuple(config.get("doc_to_choice", ())), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:
@@ -181,8 +172,7 @@ def folder_of(name: str) -> TaskFolder:
     if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
         return TaskFolder(TASKS / name, "built in")
     folders = task_folders()
-    if name not in folders:
-        raise unknown("task", name, folders)
+    require_known("task", [name], folders)
     return folders[name]
 
 

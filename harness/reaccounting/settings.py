@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Final
 
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 
 #: The fields that each family reads besides rate, sample, steps and delta. The first one is needed (bounded-range: one
 #: of the first two).
@@ -73,11 +73,9 @@ class Setting:
     sample: str = "each"
 
     def __post_init__(self) -> None:
-        for kind, value, known in (("family", self.family, tuple(FAMILIES)), ("sample", self.sample, SAMPLES)):
-            if value not in known:
-                raise unknown(kind, str(value), known)
-        if self.noise_on is not None and self.noise_on not in NOISE_ON:
-            raise unknown("place of noise", str(self.noise_on), NOISE_ON)
+        require_known("family", [str(self.family)], FAMILIES)
+        require_known("sample", [str(self.sample)], SAMPLES)
+        require_known("place of noise", [] if self.noise_on is None else [str(self.noise_on)], NOISE_ON)
         self._check_numbers()
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
