@@ -87,9 +87,7 @@ def read(
             return read_hub(spec)
         case "local":
             return read_local(spec)
-        case "synthetic":
-            return read_synthetic(spec, limit_train, limit_test, seed)
-    raise UsageError(f"Unknown source '{source}'; use one of {', '.join(SOURCES)}.")
+    return read_synthetic(spec, limit_train, limit_test, seed)
 
 
 def check_there(spec: SourceSpec, source: str) -> None:

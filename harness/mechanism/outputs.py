@@ -86,7 +86,7 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
         raise _wrong(
             mechanism,
             f"released {sum(map(bool, texts))} texts and drew no noise",
-            "release through a primitive of dpicl.harness.privacy, or with the permit that `sample.spend` gives",
+            "release through a primitive such as dpicl.GaussianSum, or with the permit that `sample.spend` gives",
         )
 
 

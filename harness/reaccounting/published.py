@@ -47,8 +47,7 @@ def dp_opt_epsilon(epsilon0: float, delta0: float, rate: float, steps: int, delt
 
     Every choice pays delta0 q for its failures. Raises UsageError when they leave nothing of delta.
     """
-    left = _left(delta, steps * rate * delta0)
-    return sampled_exponential_epsilon(epsilon0, _rate_of_successes(rate, delta0), steps, left)
+    return _with_failures((epsilon0, delta0), rate, steps, delta, failures=steps * rate * delta0)
 
 
 def ksa_ptr_epsilon(epsilon0: float, multiplier: float, delta0: float, rate: float, steps: int, delta: float) -> float:
@@ -58,19 +57,18 @@ def ksa_ptr_epsilon(epsilon0: float, multiplier: float, delta0: float, rate: flo
     not for each of the ``steps`` queries: only so their printed numbers come out. Raises UsageError when even that
     leaves nothing of delta.
     """
-    left = _left(delta, rate * delta0)
-    return sampled_exponential_epsilon(epsilon0, _rate_of_successes(rate, delta0), steps, left, multiplier)
+    return _with_failures((epsilon0, delta0), rate, steps, delta, failures=rate * delta0, multiplier=multiplier)
 
 
-def _left(delta: float, failures: float) -> float:
+def _with_failures(
+    release: tuple[float, float], rate: float, steps: int, delta: float, failures: float, multiplier: float = math.inf
+) -> float:
+    """`sampled_exponential_epsilon` of (epsilon0, delta0) releases at what their failures leave of delta."""
     if failures >= delta:
         raise UsageError(f"Failures use up delta = {delta:g}; give a delta above {failures:.6g} or a smaller delta0.")
-    return delta - failures
-
-
-def _rate_of_successes(rate: float, delta0: float) -> float:
-    """The sampling rate given that a release does not fail: q(1 - delta0)/(1 - q delta0), as autodp has it."""
-    return rate * (1 - delta0) / (1 - rate * delta0)
+    epsilon0, delta0 = release
+    successes = rate * (1 - delta0) / (1 - rate * delta0)  # the rate given that a release does not fail: autodp's
+    return sampled_exponential_epsilon(epsilon0, successes, steps, delta - failures, multiplier)
 
 
 def pure_dp_curve(epsilon0: float, orders: np.ndarray) -> np.ndarray:
