@@ -157,18 +157,11 @@ def _stored(arguments: argparse.Namespace) -> list[AttackResult]:
 
 
 def _emit(arguments: argparse.Namespace, results: Sequence[AttackResult], skipped: Skipped, made: int) -> None:
-    if arguments.json:
-        output.emit_json(
-            {
-                "attack": arguments.attack,
-                "made": made,
-                "skipped": skipped,
-                "results": [
-                    {**result.model_dump(mode="json"), "path": store.path_of(arguments.results, result)}
-                    for result in results
-                ],
-            }
-        )
-        return
-    emit_results(results)
-    output.emit(f"{output.count(len(results), 'result')} in {arguments.results / store.ATTACKS}")
+    rows = [{**each.model_dump(mode="json"), "path": store.path_of(arguments.results, each)} for each in results]
+    document = {"attack": arguments.attack, "made": made, "skipped": skipped, "results": rows}
+
+    def show() -> None:
+        emit_results(results)
+        output.emit(f"{output.count(len(results), 'result')} in {arguments.results / store.ATTACKS}")
+
+    output.answer(arguments, document, show)

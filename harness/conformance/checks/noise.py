@@ -23,8 +23,8 @@ def noise(evidence: CheckEvidence) -> Verdict:
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.observed_releases for run in evidence.runs):
         return failed(
-            "Epsilon is finite but there was no noisy release: release through a primitive such as dpicl.GaussianSum, or"
-            " with the permit that `sample.spend` gives, so that noise is added where it can be checked."
+            "Epsilon is finite but there was no noisy release: release through a primitive such as dpicl.GaussianSum,"
+            " or with the permit that `sample.spend` gives, so that noise is added where it can be checked."
         )
     return _distribution(evidence)
 
