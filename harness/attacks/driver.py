@@ -98,17 +98,10 @@ def jobs_of(
         raise UsageError(f"{name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
     rest = {name: getattr(common, name) for name in ("model", "delta", "seed", "members")}
     rest |= {"shots": common.shots or common.attack.shots, "plugin": mechanisms[name].plugin_hash, "options": options}
-    return [
-        AttackJob(
-            common.attack.name,
-            common.attack.access,
-            common.described,
-            subject_of(mechanism, common.task, epsilon=epsilon, **rest),
-            common,
-            mechanism,
-        )
-        for epsilon in (dict.fromkeys(epsilons) if own is None else [own])
-    ]
+    asked = dict.fromkeys(epsilons) if own is None else [own]
+    subjects = [subject_of(mechanism, common.task, epsilon=epsilon, **rest) for epsilon in asked]
+    attack = common.attack
+    return [AttackJob(attack.name, attack.access, common.described, each, common, mechanism) for each in subjects]
 
 
 def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:

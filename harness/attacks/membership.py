@@ -83,9 +83,8 @@ def membership_finding(
     The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
     assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
     """
-    values = np.concatenate([each.values for each in releases])
-    inside = np.concatenate([each.inside for each in releases])
-    canary = np.concatenate([each.canary for each in releases])
+    sides = [(each.values, each.inside, each.canary) for each in releases]
+    values, inside, canary = map(np.concatenate, zip(*sides, strict=True))
     notes, details = list(notes), {}
     lower: LowerBound | None = None
     if bound:
