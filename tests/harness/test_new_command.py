@@ -34,7 +34,6 @@ def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
     assert dpicl("new", "mechanism", "noisy_vote", "--kind", kind).code == 0
     checked = dpicl("check", "noisy_vote.py", "--task", "agnews")
     assert checked.code == 0, checked.out
-    assert "noisy_vote: all checks passed on agnews" in checked.out
 
 
 @pytest.mark.slow

