@@ -21,6 +21,7 @@ from dpicl.harness.core.printable import printable
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, resolve_options
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import Result
@@ -182,6 +183,6 @@ def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[s
         cls = selection.mechanisms[cell.mechanism].cls
         if key in there or key in reasons or cls.skip is Mechanism.skip:
             continue
-        if reason := build(cls, cell.options).skip(Task.without_records(cell.task)):
+        if reason := skip_reason(build(cls, cell.options), Task.without_records(cell.task)):
             reasons[key] = reason
     return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]
