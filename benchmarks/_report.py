@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def report(name: str, ours_seconds: float, reference_seconds: float, agreement: bool, **details: Any) -> dict[str, Any]:
-    """The JSON of one benchmark.
+    """The JSON of one benchmark, or of one of its settings; `main` adds the machine.
 
     ratio: how many times faster ours is. agreement: whether both sides gave the same answer, as the benchmark says.
     """
@@ -25,24 +25,15 @@ def report(name: str, ours_seconds: float, reference_seconds: float, agreement: 
         "agreement": bool(agreement),
         "ours_seconds": round(ours_seconds, 4),
         "reference_seconds": round(reference_seconds, 4),
-        "machine": machine(),
         **details,
     }
 
 
 def of_settings(name: str, rows: Sequence[dict[str, Any]], **details: Any) -> dict[str, Any]:
-    """The JSON of a benchmark of several settings. rows: those that `setting` made."""
+    """The JSON of a benchmark of several settings. rows: a `report` of each."""
     ours, theirs = (sum(row[key] for row in rows) for key in ("ours_seconds", "reference_seconds"))
     agreement, lowest = all(row["agreement"] for row in rows), min(row["ratio"] for row in rows)
     return report(name, ours, theirs, agreement, lowest_ratio=lowest, settings=rows, **details)
-
-
-def setting(
-    name: str, ours_seconds: float, reference_seconds: float, agreement: bool, **details: Any
-) -> dict[str, Any]:
-    """One row of `of_settings`."""
-    row = report(name, ours_seconds, reference_seconds, agreement, **details)
-    return {key: value for key, value in row.items() if key != "machine"}
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float]:
@@ -65,7 +56,7 @@ def main(run: Callable[[], dict[str, Any]]) -> int:
     parser = argparse.ArgumentParser(description=run.__doc__)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
-    result = run()
+    result = {**run(), "machine": machine()}
     if arguments.json:
         print(json.dumps(result, indent=2))
     else:

@@ -18,7 +18,7 @@ from dp_accounting import dp_event as dp
 from prv_accountant import PoissonSubsampledGaussianMechanism, PRVAccountant
 from prv_accountant.dpsgd import find_noise_multiplier
 
-from benchmarks._report import main, of_settings, setting, timed
+from benchmarks._report import main, of_settings, report, timed
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.run.releasing import calibrated
@@ -66,7 +66,7 @@ def _setting(name: str, rate: float, steps: int, epsilon: float, delta: float) -
         [PoissonSubsampledGaussianMechanism(rate, ours)], ACCURACY, delta / 1000, max_self_compositions=[steps]
     )
     checked = accountant.compute_epsilon(delta, [steps])[1]
-    return setting(
+    return report(
         name,
         ours_seconds,
         seconds,

@@ -17,7 +17,7 @@ from typing import Any
 from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
-from benchmarks._report import main, of_settings, setting, timed
+from benchmarks._report import main, of_settings, report, timed
 from dpicl.harness import models
 from dpicl.harness.data.task import CONTENT_FREE, Task
 from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
@@ -55,7 +55,7 @@ def _setting(name: str, model: TransformersLM, task: Task, labels: Sequence[str]
     their_answers, their_seconds = timed(lambda: theirs.loglikelihood(requests, disable_tqdm=True))
     differences = [abs(a - b) for (a, _), (b, _) in zip(our_answers, their_answers, strict=True)]
     same_flags = [a for _, a in our_answers] == [b for _, b in their_answers]
-    return setting(
+    return report(
         name,
         our_seconds,
         their_seconds,

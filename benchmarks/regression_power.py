@@ -187,16 +187,10 @@ def main() -> int:
     parser.add_argument("--seeds", action="append", type=int, choices=SEEDS, help="may be repeated; default: all")
     parser.add_argument("--drop", action="append", type=float, choices=DROPS, help="may be repeated; default: all")
     parser.add_argument("--default-only", action="store_true", help="leave out the tests that were not chosen")
-    arguments = parser.parse_args()
-    result = run(
-        arguments.comparisons,
-        arguments.seed,
-        arguments.setting or tuple(SETTINGS),
-        arguments.seeds or SEEDS,
-        arguments.drop or DROPS,
-        not arguments.default_only,
-    )
-    print(json.dumps(result, indent=1) if arguments.json else "\n".join(map(_text, result["rows"])))
+    given = parser.parse_args()
+    lists = given.setting or tuple(SETTINGS), given.seeds or SEEDS, given.drop or DROPS
+    result = run(given.comparisons, given.seed, *lists, others=not given.default_only)
+    print(json.dumps(result, indent=1) if given.json else "\n".join(map(_text, result["rows"])))
     return 0
 
 

@@ -12,7 +12,7 @@ from importlib import metadata
 from dpicl.harness.cli import arguments, output
 from dpicl.harness.cli.arguments import HELP
 from dpicl.harness.core.errors import DpiclError, told
-from dpicl.harness.core.plugins import place_in_plugin
+from dpicl.harness.core.plugins import plugin_failure
 from dpicl.harness.core.printable import printable
 
 #: Exit codes: a bad use (the message says what to do), and the shell's convention for Ctrl-C.
@@ -81,9 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
         return 0
     except BaseException as error:
-        if not (place := place_in_plugin(error)):
+        if not (said := plugin_failure(error)):
             raise
-        output.message(f"dpicl: The plugin fails ({place}): {type(error).__name__}: {told(error, 500)}")
+        output.message(f"dpicl: {said}")
         return BAD_USE
 
 

@@ -21,6 +21,7 @@ from dpicl.harness.core.printable import printable
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, resolve_options
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import Result
@@ -111,12 +112,9 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     results, damaged = store.load_all()
     if damaged:
         tell(damaged_said(damaged, moved=False))
-    kept = [result for result in results if may_stand(result, suite, selection.cells)]
-    old = [result for result in results if is_retired(result, suite)]
-    if left_out := len(results) - len(kept) - len(old):
-        tell(f"{count(left_out, 'result')} with other suite settings, model, source, limit or options left out.")
+    kept, old = standing(results, selection, tell)
     submitted, _ = on_the_board(submissions)
-    no_longer = [*old, *(result for result in submitted if is_retired(result, suite))]
+    no_longer = [*old, *(result for result in submitted if is_retired(result, [suite]))]
     if no_longer and not retired:
         tell(f"{count(len(no_longer), 'result')} of retired versions of {suite.name}: see `dpicl board --retired`.")
     if not kept and not (no_longer and retired):
@@ -126,8 +124,18 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
         )
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
-    made = build_board(kept, selection.asked, evidence, submissions, no_longer)
+    made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
+
+
+def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
+    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
+    kept = [result for result in results if may_stand(result, selection.suite, selection.cells)]
+    old = [result for result in results if is_retired(result, [selection.suite])]
+    if left_out := len(results) - len(kept) - len(old):
+        what = "with other suite settings, model, source, limit or options left out"
+        tell(f"{selection.suite.name}: {count(left_out, 'result')} {what}.")
+    return kept, old
 
 
 def submissions_of(folder: Path | None, tell: Tell, asked: str | None, suite: str | None = None) -> list[Submission]:
@@ -175,6 +183,6 @@ def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[s
         cls = selection.mechanisms[cell.mechanism].cls
         if key in there or key in reasons or cls.skip is Mechanism.skip:
             continue
-        if reason := build(cls, cell.options).skip(Task.without_records(cell.task)):
+        if reason := skip_reason(build(cls, cell.options), Task.without_records(cell.task)):
             reasons[key] = reason
     return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]

@@ -32,7 +32,7 @@ from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, FinalP
 from dpicl.harness.mechanism.generation import check_positive
 from dpicl.harness.privacy.private_set import Sample, sampling_rate
 from dpicl.harness.privacy.top_k import NoisyTopK
-from dpicl.harness.reaccounting.renyi import sampled_exponential_epsilon
+from dpicl.harness.reaccounting.published import sampled_exponential_epsilon
 from dpicl.mechanisms._final_prompts import asking
 
 if TYPE_CHECKING:

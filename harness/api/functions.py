@@ -43,18 +43,19 @@ from dpicl.harness.attacks.audit import check as check_audit
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
-from dpicl.harness.core.errors import DpiclError, UsageError, unknown
+from dpicl.harness.core.errors import DpiclError, UsageError, require_known
 from dpicl.harness.core.messages import message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
 from dpicl.harness.run.engines import Job, make_engine
-from dpicl.harness.run.expand import build, option_types, resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
@@ -139,14 +140,11 @@ def _entries(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[st
 
     Raises UsageError for an option that none of them has, and for two that do not differ.
     """
-    types = [option_types(each.cls) for each in given]
-    for name in options:
-        if not any(name in own for own in types):
-            raise unknown("option", name, {known for own in types for known in own})
-    entries: list[dict[str, Any]] = []
-    for each, own in zip(given, types, strict=True):
-        chosen = {**each.options, **{name: value for name, value in options.items() if name in own}}
-        entries.append({"name": each.name, "options": chosen})
+    types = {each.name: option_types(each.cls) for each in given}
+    chosen = shared_out(types, [(None, *item) for item in options.items()])
+    entries: list[dict[str, Any]] = [
+        {"name": each.name, "options": {**each.options, **chosen[each.name]}} for each in given
+    ]
     for entry in entries:
         same = [other["options"] for other in entries if other["name"] == entry["name"]]
         differ = [name for name in sorted(entry["options"]) if any(own.get(name) != same[0].get(name) for own in same)]
@@ -206,16 +204,14 @@ def calibrate(
     """
     given = given_mechanism(mechanism, several(plugins))
     cls = given.cls
-    if task not in (known := task_facts()):
-        raise unknown("task", task, known)
+    require_known("task", [task], task_facts())
     resolved = resolve_options(cls, task, {**given.options, **(options or {})})
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
-        if value not in choices:
-            raise unknown(kind, value, choices)
+        require_known(kind, [value], choices)
     if queries and not isinstance(built, AnswerMechanism):
         raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave queries out.")
-    if reason := built.skip(Task.without_records(task)):
+    if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
         raise UsageError(
@@ -337,7 +333,7 @@ def _kept_audits(
     """Target epsilon -> the audit that is in the folder. Raises UsageError for one of other records."""
     there = {}
     for target in wanted:
-        found = store.stored(results, "audit", job.subject(target), job.id(target), tell)
+        found = store.stored(results, job.at(target), tell)
         if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
             raise UsageError(
                 f"The audit under {results} at epsilon = {target:g} is of other records of {job.task.name} than those"
@@ -354,9 +350,6 @@ def account(*, delta: float, family: str = "gaussian", **setting: Any) -> dict[s
     family, setting: fields of `dpicl.harness.reaccounting.settings.Setting` (noise, rate, steps, epsilon0, ...).
     Raises UsageError for fields that do not fit together.
     """
-    known = [each.name for each in dataclasses.fields(Setting)]
-    for name in setting:
-        if name not in known:
-            raise unknown("field of a setting", name, known)
+    require_known("field of a setting", setting, [each.name for each in dataclasses.fields(Setting)])
     made = Setting(family=family, delta=delta, **setting)
     return {"setting": {"family": family, "delta": delta, **setting}, **reaccount(made)}

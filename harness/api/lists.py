@@ -83,21 +83,19 @@ def list_models(plugins: Paths = ()) -> list[Row]:
 
 def list_suites() -> list[Row]:
     """The suites that ship with the package, and what each compares."""
-    rows = []
-    for name, path in shipped_suites().items():
-        suite = load_suite(path)
-        rows.append(
-            {
-                "name": name,
-                "version": suite.version,
-                "tasks": list(suite.tasks),
-                "mechanisms": [entry.row for entry in suite.mechanisms],
-                "epsilons": list(suite.epsilons),
-                "seeds": len(suite.seeds),
-                "description": suite.description,
-            }
-        )
-    return rows
+    suites = {name: load_suite(path) for name, path in shipped_suites().items()}
+    return [
+        {
+            "name": name,
+            "version": suite.version,
+            "tasks": list(suite.tasks),
+            "mechanisms": [entry.row for entry in suite.mechanisms],
+            "epsilons": list(suite.epsilons),
+            "seeds": len(suite.seeds),
+            "description": suite.description,
+        }
+        for name, suite in suites.items()
+    ]
 
 
 def _options(cls: type) -> Row:

@@ -112,11 +112,7 @@ def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
     return lambda value: None if value is None else read(value)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-as_it_is = PlainValidator(_as_it_is)
+as_it_is = PlainValidator(lambda value: value)
 as_text = PlainValidator(_text)
 Text = Annotated[str, PlainValidator(_text)]
 MaybeText = Annotated[str | None, PlainValidator(_maybe(_text))]

@@ -8,14 +8,12 @@ wanted.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dpicl.harness.attacks.audit_rules import (
-    SIDES,
     AuditEvidence,
     Fit,
     Rule,
@@ -25,23 +23,20 @@ from dpicl.harness.attacks.audit_rules import (
     reference_vector,
     table,
 )
-from dpicl.harness.attacks.audit_settings import AuditSettings
+from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.canaries import canary
-from dpicl.harness.attacks.observers import CoupledSampling, Observation, Recording
+from dpicl.harness.attacks.observers import Observation, Recording
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import FinalPrompt, Report, Sizes
-from dpicl.harness.data.task import Record, Task
+from dpicl.harness.core.vocabulary import FinalPrompt
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism
-from dpicl.harness.mechanism.outputs import checked_answer
-from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.mechanism.outputs import checked_answer, skip_reason
 from dpicl.harness.models.embeddings import EmbeddingModel, load_embeddings
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
+from dpicl.harness.privacy.private_set import PrivateRecord, Sample
 from dpicl.harness.privacy.release_hooks import observing
-from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
 Slots = tuple[tuple[PrivateRecord, ...], ...]
@@ -57,45 +52,31 @@ class AuditRun:
 
 class AnswerEvidence:
     """Answers to one question (Q = 1) from ``settings.runs`` samples on each side, assigned to slots once for all
-    epsilons.
+    epsilons. The size of the private set is public, so the sampling rate is the same on both sides.
 
-    private: the private set; its size n is public, so the sampling rate is the same on both sides. other: the record
-    that the canary is made of. sizes: public ones. notes: what a reader of a result must know.
+    notes: what a reader of a result must know.
     """
 
-    def __init__(
-        self,
-        mechanism: AnswerMechanism,
-        task: Task,
-        private: Sequence[Record],
-        other: Record,
-        model: LanguageModel,
-        settings: AuditSettings,
-        outputs: OutputCache,
-        report: Report,
-    ) -> None:
-        self._mechanism, self._private, self._settings, self._report = mechanism, tuple(private), settings, report
-        self.canary = canary(
-            settings.question, task, other, private, model, self._embeddings, settings.words, settings.repeats
-        )
-        if reason := mechanism.skip(self.canary.seen):
+    def __init__(self, mechanism: AnswerMechanism, setup: AuditSetup) -> None:
+        self._mechanism, self._setup, self._settings = mechanism, setup, setup.settings
+        self.canary = canary(setup, self._embeddings)
+        if reason := skip_reason(mechanism, self.canary.seen):
             raise UsageError(f"{mechanism.name} cannot answer the audit's question: {reason}.")
-        self.sizes = Sizes.of_queries(len(private), 1)
-        self._seen = self.canary.seen.public_view()
+        self._seen, asked = self.canary.seen.public_view(), [self.canary.query]
         self._reader = SlotReader(
-            self._seen, model, outputs, mechanism.scheme, [self.canary.query], mechanism.record_tokens
+            self._seen, setup.model, setup.outputs, mechanism.scheme, asked, mechanism.record_tokens
         )
-        self._slots = {side: [self.assign(run, side) for run in range(settings.runs)] for side in SIDES}
+        self._slots = {side: [self.assign(run, side) for run in range(self._settings.runs)] for side in SIDES}
         self._reader.read_public()
-        expected = mechanism.slots * mechanism.examples_per_slot
-        rate = 1.0 if mechanism.partition == "once" else expected / len(private)
-        self.notes = [f"one query, question {settings.question}, {len(private)} records, sampling rate {rate:.3g}"]
+        size = len(setup.private)
+        rate = 1.0 if mechanism.partition == "once" else mechanism.slots * mechanism.examples_per_slot / size
+        self.notes = [f"one query, question {self._settings.question}, {size} records, sampling rate {rate:.3g}"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
         knob = calibration.knob
         ledger = Ledger(calibration.event, calibration.epsilon)
-        private = self._private_set(self._private, ledger, CoupledSampling(self._settings.seed))
+        private = self._setup.private_set(None, ledger)
         self._mechanism.scheme.samples(private, self._mechanism.release(knob), 1)
         seen = {side: [draws[0] for draws in self._runs(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
@@ -120,22 +101,15 @@ class AnswerEvidence:
 
     def assign(self, run: int, present: bool) -> Slots:
         """The slots of a run, with or without the canary."""
-        records = (*self._private, self.canary.record) if present else self._private
         release = self._mechanism.release(self._mechanism.knob.non_private if self._mechanism.knob else 0.0)
-        # An auditor's own runs have no budget.
-        private = self._private_set(records, Ledger(None, math.inf), CoupledSampling(self._settings.seed, run))
+        private = self._setup.private_set(self.canary.record if present else None, None, run)
         return next(self._mechanism.scheme.samples(private, release, 1)).slots
-
-    def _private_set(self, records: Sequence[Record], ledger: Ledger, sampling: CoupledSampling) -> PrivateSet:
-        noise = streams(self._settings.seed).source("noise")
-        return PrivateSet(records, ledger, sizes=self.sizes.records, sampling=sampling, noise=noise)
 
     def _runs(self, knob: float, present: bool, times: int) -> Iterator[list[AuditRun]]:
         """Each run, with ``times`` draws of the noise."""
-        slots = self._slots[present]
-        for run, assigned in enumerate(slots):
-            yield [self._observe(assigned, knob, f"audit:{int(present)}:{run}:{draw}") for draw in range(times)]
-            self._report(run + 1, len(slots), f"runs {'with' if present else 'without'} the canary")
+        for run in self._setup.counted(present):
+            slots, name = self._slots[present][run], f"audit:{int(present)}:{run}"
+            yield [self._observe(slots, knob, f"{name}:{draw}") for draw in range(times)]
 
     def _observe(self, slots: Slots, knob: float, noise: str) -> AuditRun:
         """Answers the query from these slots, with the noise of that name."""

@@ -24,24 +24,25 @@ import numpy as np
 
 from dpicl.harness.attacks.answer_evidence import AnswerEvidence
 from dpicl.harness.attacks.audit_rules import AuditEvidence
-from dpicl.harness.attacks.audit_settings import AuditSettings, sample_size
+from dpicl.harness.attacks.audit_settings import AuditSettings, AuditSetup, sample_size
 from dpicl.harness.attacks.canaries import held_out
 from dpicl.harness.attacks.demonstration_evidence import DemonstrationEvidence
 from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.lower_bounds import split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from dpicl.harness.attacks.paired import paired_bounds
-from dpicl.harness.attacks.results import AttackResult, LowerBound, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.pipeline import Meter
+from dpicl.harness.run.pipeline import Meter, manifest_of
 from dpicl.harness.run.releasing import Release, Stated, calibrated
 from dpicl.harness.run.results import storable
 
@@ -55,7 +56,7 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
     asked_itself = not isinstance(mechanism, AnswerMechanism) or task.kind == "generation"
-    if asked_itself and (reason := mechanism.skip(task)):
+    if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
 
@@ -73,28 +74,29 @@ class AuditJob:
     options: Mapping[str, Any]
     plugin: str | None = None
 
-    def subject(self, epsilon: float) -> Subject:
-        return subject_of(
-            self.mechanism,
-            self.options,
-            self.plugin,
-            self.task,
-            model=self.model,
-            epsilon=epsilon,
-            delta=self.settings.delta,
-            seed=self.settings.seed,
-            shots=0 if isinstance(self.mechanism, AnswerMechanism) else 1,
-            members=self.records,
-        )
+    def at(self, epsilon: float) -> Attempt:
+        """The audit of one target epsilon."""
+        own = self.settings
+        rest = {name: getattr(self, name) for name in ("model", "options", "plugin")}
+        rest |= {"members": self.records, "shots": int(not self._answers), "delta": own.delta, "seed": own.seed}
+        subject = subject_of(self.mechanism, self.task, epsilon=epsilon, **rest)
+        return Attempt("audit", own.access, own.described(self.mechanism), subject)
 
     @property
     def records(self) -> int:
         """How many private records there are."""
         return self.settings.records or sample_size(self.mechanism)
 
-    def id(self, epsilon: float) -> str:
-        own = self.settings
-        return attack_id("audit", own.access, own.described(self.mechanism), self.subject(epsilon))
+    @property
+    def _answers(self) -> bool:
+        return isinstance(self.mechanism, AnswerMechanism)
+
+    def setup(self, model: LanguageModel, outputs: OutputCache, report: Report) -> AuditSetup:
+        """What the audit works with; of a task with groups, records of the one whose demonstration is released."""
+        task, grouped = self.task, self.task.partitioned and not self._answers
+        candidates = [record for record in task.train if not grouped or record.label == task.labels[0]]
+        drawn = held_out(candidates, self.records, streams(self.settings.seed).stream("audit:records"))
+        return AuditSetup(self.mechanism, task, *drawn, model, self.settings, outputs, report)
 
 
 def audit(
@@ -108,21 +110,24 @@ def audit(
     the task."""
     start, meter = time.perf_counter(), Meter()
     mechanism, settings = job.mechanism, job.settings
-    runs = _runs(job, model, outputs or OutputCache(None), report)
+    setup = job.setup(model, outputs or OutputCache(None), report)
+    runs: AnswerEvidence | DemonstrationEvidence
+    if isinstance(mechanism, AnswerMechanism):
+        runs = AnswerEvidence(mechanism, setup)
+    elif isinstance(mechanism, DemonstrationMechanism):
+        runs = DemonstrationEvidence(mechanism, setup)
+    else:
+        raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
     for epsilon in epsilons:
-        calibration = calibrated(mechanism, runs.sizes, epsilon, settings.delta)
+        calibration = calibrated(mechanism, setup.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
         bound, separate = bounds_of(evidence, settings)
         with storable():
             result = result_of(
-                "audit",
-                settings.access,
-                settings.described(mechanism),
-                job.subject(epsilon),
+                job.at(epsilon),
                 mechanism,
-                release_of(mechanism, calibration, runs.sizes, evidence),
-                job.task,
-                model,
+                release_of(mechanism, calibration, setup.sizes, evidence),
+                manifest_of(job.task, model),
                 meter.cost({"audit": round(time.perf_counter() - start, 3)}),
                 bound=bound,
                 details={**separate, **_as_they_are(evidence, bound, settings)},
@@ -130,18 +135,6 @@ def audit(
             )
         yield result
         start, meter = time.perf_counter(), Meter()
-
-
-def _runs(
-    job: AuditJob, model: LanguageModel, outputs: OutputCache, report: Report
-) -> AnswerEvidence | DemonstrationEvidence:
-    mechanism, task, settings = job.mechanism, job.task, job.settings
-    if isinstance(mechanism, AnswerMechanism):
-        private, other = held_out(task.train, job.records, streams(settings.seed).stream("audit:records"))
-        return AnswerEvidence(mechanism, task, private, other, model, settings, outputs, report)
-    if isinstance(mechanism, DemonstrationMechanism):
-        return DemonstrationEvidence(mechanism, task, job.records, model, settings, report)
-    raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
 
 
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: AuditEvidence) -> Release:

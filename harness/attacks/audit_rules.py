@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import numpy as np
 from scipy import stats
@@ -18,9 +17,6 @@ from dpicl.harness.attacks.lower_bounds import score_thresholds, shares_above
 from dpicl.harness.attacks.mixtures import exceedance
 from dpicl.harness.attacks.observers import Observation
 from dpicl.harness.privacy.ledger import Ledger
-
-#: With the canary, and without.
-SIDES: Final = (True, False)
 
 #: Runs -> scores [n] or [n, m]; a larger one speaks for membership.
 Score = Callable[[np.ndarray], np.ndarray]

@@ -1,27 +1,34 @@
-"""How to audit: what is seen, how often a mechanism runs, and the sizes of its options where nobody sets them."""
+"""How to audit, and what an audit works with: what is seen, how often a mechanism runs, on which records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_args
 
-from dpicl.harness.attacks.canaries import QUESTIONS
+from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import Access
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
+from dpicl.harness.core.seeds import NoiseSource, streams
+from dpicl.harness.core.vocabulary import Record, Report, Sizes, silent
+from dpicl.harness.data.task import NEUTRAL_LABEL, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.options import sized_options
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.run.output_cache import OutputCache
 
 ACCESSES: Final[tuple[str, ...]] = get_args(Access)
+#: What is asked about a canary; see dpicl.harness.attacks.canaries.
+QUESTIONS: Final = ("inquiry", "lookup")
+#: With the canary, and without.
+SIDES: Final = (True, False)
 #: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
 #: T = 4 partitions of 2 examples are the published audit's.
-SIZES: Final[Mapping[str, int]] = {
-    "slots": 4,
-    "examples_per_slot": 2,
-    "record_tokens": 110,
-    "public_slots": 8,
-}
-DEMONSTRATION_SIZES: Final[Mapping[str, int]] = {
+SIZES: Final = {"slots": 4, "examples_per_slot": 2, "record_tokens": 110, "public_slots": 8}
+DEMONSTRATION_SIZES: Final = {
     "slots": 8,
     "examples_per_slot": 1,
     "prompts": 8,
@@ -54,9 +61,8 @@ class AuditSettings:
     rank: int = 9
 
     def __post_init__(self) -> None:
-        for kind, given, known in (("access", self.access, ACCESSES), ("question", self.question, QUESTIONS)):
-            if given not in known:
-                raise unknown(kind, given, known)
+        require_known("access", [self.access], ACCESSES)
+        require_known("question", [self.question], QUESTIONS)
         if not (0.5 <= self.confidence < 1 and 0 < self.delta < 1):
             raise UsageError("An audit needs a confidence in [0.5, 1) and a delta between 0 and 1, both excluded.")
         if self.runs < 8 or self.redraws < 1 or (self.records is not None and self.records < 2):
@@ -74,6 +80,55 @@ class AuditSettings:
             del own[name]
         unused = ("rank",) if isinstance(mechanism, AnswerMechanism) else ("question", "words", "repeats")
         return {name: value for name, value in own.items() if name not in unused}
+
+
+@dataclass(frozen=True)
+class AuditSetup:
+    """What an audit works with. private: the private set; its size is public. other: the record that is not in it, and
+    that a canary is made of."""
+
+    mechanism: Mechanism
+    task: Task
+    private: Sequence[Record] = field(repr=False)
+    other: Record
+    model: LanguageModel
+    settings: AuditSettings
+    outputs: OutputCache
+    report: Report = silent
+
+    @property
+    def label(self) -> str:
+        """Of the one demonstration that is audited: the first one."""
+        return self.task.labels[0] if self.task.labels else NEUTRAL_LABEL
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of one query, or of one demonstration."""
+        if isinstance(self.mechanism, AnswerMechanism):
+            return Sizes.of_queries(len(self.private), 1)
+        group = self.label if self.task.partitioned else None
+        return Sizes({group: len(self.private)}, {group: 1})
+
+    def private_set(
+        self, canary: Record | None, ledger: Ledger | None, *run: int, noise: NoiseSource | None = None
+    ) -> PrivateSet:
+        """The private records, and the canary where there is one, sampled as in every set of this run.
+
+        ledger: None for an auditor's own runs, which have no budget. noise: None for a source of its own.
+        """
+        return PrivateSet(
+            [*self.private, *([canary] if canary else [])],
+            ledger or Ledger(None, math.inf),
+            sizes=self.sizes.records,
+            sampling=CoupledSampling(self.settings.seed, *run),
+            noise=noise or streams(self.settings.seed).source("noise"),
+        )
+
+    def counted(self, present: bool) -> Iterator[int]:
+        """The numbers of the runs on one side, with a report after each."""
+        for run in range(self.settings.runs):
+            yield run
+            self.report(run + 1, self.settings.runs, f"runs {'with' if present else 'without'} the canary")
 
 
 def sample_size(mechanism: Mechanism) -> int:

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from dpicl.harness.attacks.audit_settings import AuditSetup
 from dpicl.harness.attacks.views import NO, YES, completions, first_words, free_text, spelled_out, yes_or_no
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Query
@@ -22,8 +23,6 @@ from dpicl.harness.data.task import Record, Task
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import EmbeddingModel
 from dpicl.harness.run.prompts import label_endings
-
-QUESTIONS: Final = ("inquiry", "lookup")
 
 #: Outputs for a canary among texts; the one that is farthest from the model's own answer is used.
 FAR_TEXTS: Final = (
@@ -53,64 +52,46 @@ class Canary:
     non_member: str = field(repr=False)
 
 
-def canary(
-    question: str,
-    task: Task,
-    record: Record,
-    private: Sequence[Record],
-    model: LanguageModel,
-    embeddings: Callable[[], EmbeddingModel],
-    words: int,
-    repeats: int,
-) -> Canary:
-    """The canary made of a record that is not in the private set. ``private`` are the records that are.
+def canary(setup: AuditSetup, embeddings: Callable[[], EmbeddingModel]) -> Canary:
+    """The canary of an audit, made of its other record. embeddings: called for tasks of texts only.
 
-    words: how many of the record's first words are asked about. repeats: how often a canary to be copied spells out its
-    example. embeddings: called for tasks of texts only.
     Raises UsageError for tasks without inputs to ask about.
     """
-    shown = first_words(record.text, words)
-    if question == "inquiry":
-        return _inquiry(task, record, shown)
+    task, settings = setup.task, setup.settings
+    shown = first_words(setup.other.text, settings.words)
+    if settings.question == "inquiry":
+        if task.kind != "generation":
+            return Canary(setup.other, yes_or_no(task), Query("audit", shown), YES, NO)
+        text = ASKING.format(text=shown, yes=FOR, no=AGAINST)
+        return Canary(setup.other, free_text(task), Query("audit", text), FOR, AGAINST)
     if task.kind == "classification":
-        return _label_lookup(task, shown, model, private, repeats)
-    if task.kind == "generation":
-        return _text_lookup(task, shown, model, embeddings(), repeats)
-    raise UsageError(f"The question lookup needs records with a label or an output; ask {task.name} by inquiry.")
+        output, usual = _unlikely_label(setup, shown)
+    elif task.kind == "generation":
+        output, usual = _far_text(task, shown, setup.model, embeddings())
+    else:
+        raise UsageError(f"The question lookup needs records with a label or an output; ask {task.name} by inquiry.")
+    # Shown as one example, the text ends with that output itself.
+    text = spelled_out(task, shown, output, settings.repeats - 1)
+    return Canary(Record(text, output), task, Query("audit", shown), output, usual)
 
 
-def _inquiry(task: Task, record: Record, shown: str) -> Canary:
-    if task.kind != "generation":
-        return Canary(record, yes_or_no(task), Query("audit", shown), YES, NO)
-    text = ASKING.format(text=shown, yes=FOR, no=AGAINST)
-    return Canary(record, free_text(task), Query("audit", text), FOR, AGAINST)
-
-
-def _label_lookup(task: Task, shown: str, model: LanguageModel, private: Sequence[Record], repeats: int) -> Canary:
-    """The canary has the label that the model finds least likely for its text after other private examples (the auditor
-    knows all records but the canary)."""
+def _unlikely_label(setup: AuditSetup, shown: str) -> tuple[str, str]:
+    """The labels that the model finds least and most likely for a text after other private examples (the auditor knows
+    all records but the canary)."""
+    task, model, private = setup.task, setup.model, setup.private
     query, endings = task.query(shown), label_endings(task, model)
     pairs = [private[at : at + 2] for at in range(0, min(len(private), 2 * _PROMPTS), 2)]
     prompts = [model.encode(task.icl_prefix(pair) + query) for pair in pairs]
     scores = np.array(model.score([(prompt, endings) for prompt in prompts]))
     order = np.argsort(scores.mean(axis=0), kind="stable")
-    unlikely, likely = (task.labels[int(order[at])] for at in (0, -1))
-    return _copied(task, shown, unlikely, likely, repeats)
+    return task.labels[int(order[0])], task.labels[int(order[-1])]
 
 
-def _text_lookup(task: Task, shown: str, model: LanguageModel, embeddings: EmbeddingModel, repeats: int) -> Canary:
-    """The canary's output is the fixed text that is farthest from the model's answer without examples."""
+def _far_text(task: Task, shown: str, model: LanguageModel, embeddings: EmbeddingModel) -> tuple[str, str]:
+    """The fixed text that is farthest from the model's answer without examples, and that answer."""
     own = completions(task, model, [task.icl_prefix(()) + task.query(shown)])[0] or task.name
     rows = embeddings.encode([own, *FAR_TEXTS])
-    far = FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))]
-    return _copied(task, shown, far, own, repeats)
-
-
-def _copied(task: Task, shown: str, output: str, usual: str, repeats: int) -> Canary:
-    """A canary whose text spells out ``repeats`` examples of ``shown`` with that output (shown as one, it ends with
-    that output itself)."""
-    text = spelled_out(task, shown, output, repeats - 1)
-    return Canary(Record(text, output), task, Query("audit", shown), output, usual)
+    return FAR_TEXTS[int(np.argmin(rows[1:] @ rows[0]))], own
 
 
 def held_out(train: Sequence[Record], count: int, sampling: np.random.Generator) -> tuple[list[Record], Record]:

@@ -8,29 +8,24 @@ without the canary, are sampled with the same randomness; runs are independent o
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
 from scipy.special import softmax
 
-from dpicl.harness.attacks.audit_rules import SIDES, AuditEvidence, Fit, Rule, as_it_is, linear, reference_vector
-from dpicl.harness.attacks.audit_settings import AuditSettings
-from dpicl.harness.attacks.canaries import held_out
-from dpicl.harness.attacks.observers import CoupledSampling, Forcing, Recording
+from dpicl.harness.attacks.audit_rules import AuditEvidence, Fit, Rule, as_it_is, linear, reference_vector
+from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
+from dpicl.harness.attacks.observers import Forcing, Recording
 from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Partition, Report, Sizes
-from dpicl.harness.data.task import NEUTRAL_LABEL, Record, Task
+from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
 from dpicl.harness.mechanism.outputs import checked_demonstrations
-from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Observer, observing
 
 #: Clean sums of more coordinates than this, over all tokens, are seen at the canary's own tokens alone.
@@ -51,26 +46,13 @@ class DemonstrationEvidence:
     noise: they are read once for all epsilons. Black-box, every run releases its own text at every epsilon.
     """
 
-    def __init__(
-        self,
-        mechanism: DemonstrationMechanism,
-        task: Task,
-        records: int,
-        model: LanguageModel,
-        settings: AuditSettings,
-        report: Report,
-    ) -> None:
-        self._mechanism, self._settings, self._report, self._model = mechanism, settings, report, model
-        self._label = task.labels[0] if task.labels else NEUTRAL_LABEL
-        group: Partition = self._label if task.partitioned else None
-        candidates = [record for record in task.train if group is None or record.label == group]
-        self._private, _ = held_out(candidates, records, streams(settings.seed).stream("audit:records"))
-        self._task = with_records(task, self._private).public_view()
-        self.sizes = Sizes({group: records}, {group: 1})
+    def __init__(self, mechanism: DemonstrationMechanism, setup: AuditSetup) -> None:
+        self._mechanism, self._setup, self._settings, self._model = mechanism, setup, setup.settings, setup.model
+        self._task = with_records(setup.task, setup.private).public_view()
         self._forced_runs: Runs | None = None
         self._canary: Record | None = None
         self._indices: list[int] = []
-        self.notes = [f"one demonstration of the first label, {records} records"]
+        self.notes = [f"one demonstration of the first label, {len(setup.private)} records"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
@@ -81,12 +63,18 @@ class DemonstrationEvidence:
         self._release(False, knob, 0, Recording(), ledger=ledger)
         gaussian = is_gaussian(ledger.event())
         if self._settings.access == "black-box":
-            texts = [[self._free(knob, side, run) for run in self._counted(side)] for side in SIDES]
+            # Every run releases a text of its own, with its own noise.
+            texts = [
+                [self._release(side, knob, run, Recording(), 2 * run + side) for run in self._setup.counted(side)]
+                for side in SIDES
+            ]
             inside, outside = (np.array([self._overlap(text) for text in side]) for side in texts)
             return AuditEvidence(inside, outside, Rule({"overlap": as_it_is}, None), False, ledger)
         first = self._forced(knob, False, 0)
         if self._forced_runs is None or not _same_clean(first, self._forced_runs[False][0]):
-            self._forced_runs = {side: [self._forced(knob, side, run) for run in self._counted(side)] for side in SIDES}
+            self._forced_runs = {
+                side: [self._forced(knob, side, run) for run in self._setup.counted(side)] for side in SIDES
+            }
         scales = [noisy_release.scale for noisy_release in first]
         if self._forced_runs[True][0][0].kind == "gaussian":
             return self._sums(self._forced_runs, scales, gaussian, ledger)
@@ -104,15 +92,10 @@ class DemonstrationEvidence:
         """The text of one demonstration from the sample of a run. ledger: None for the auditor's own runs, which have
         no budget."""
         assert self._canary is not None or not present
-        randomness, seed = streams(noise_seed), self._settings.seed
-        private = PrivateSet(
-            [*self._private, self._canary] if present and self._canary else self._private,
-            ledger or Ledger(None, math.inf),
-            sizes=self.sizes.records,
-            sampling=CoupledSampling(seed, run),
-            noise=randomness.source(f"audit:{seed}:{run}"),
-        )
-        context = Context(self._task, self._model, (self._label,), knob, randomness.public)
+        randomness = streams(noise_seed)
+        noise = randomness.source(f"audit:{self._settings.seed}:{run}")
+        private = self._setup.private_set(self._canary if present else None, ledger, run, noise=noise)
+        context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
         with observing(observer):
             given = self._mechanism.release(private, context)
         return checked_demonstrations(self._mechanism, given, context.shots, self._model)[0].text
@@ -138,17 +121,13 @@ class DemonstrationEvidence:
         if not forcing.forced:
             raise UsageError(f"{self._mechanism.name} makes no noisy release, so there is nothing to audit.")
         self._indices = forcing.forced
-        return Record(text, self._label)
+        return Record(text, self._setup.label)
 
     def _forced(self, knob: float, present: bool, run: int) -> list[NoisyRelease]:
         """The noisy releases of one run that is made to release the canary's tokens: worst case, white-box."""
         forcing = Forcing(lambda t, _: self._indices[t] if t < len(self._indices) else 0)
         self._release(present, knob, run, forcing)
         return forcing.noisy_releases
-
-    def _free(self, knob: float, present: bool, run: int) -> str:
-        """The text that one run releases with its own noise: black-box."""
-        return self._release(present, knob, run, Recording(), noise_seed=2 * run + present)
 
     def _sums(self, runs: Runs, scales: list[float], gaussian: bool, ledger: Ledger) -> AuditEvidence:
         """Noisy sums of all tokens side by side, each in units of its noise."""
@@ -199,11 +178,6 @@ class DemonstrationEvidence:
         ours, theirs = self._model.encode(self._canary.text), self._model.encode(text)
         match = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).find_longest_match()
         return match.size / max(1, len(ours))
-
-    def _counted(self, present: bool) -> Iterator[int]:
-        for run in range(self._settings.runs):
-            yield run
-            self._report(run + 1, self._settings.runs, f"runs {'with' if present else 'without'} the canary")
 
 
 def _at_rank(noisy_release: NoisyRelease, rank: int) -> int:

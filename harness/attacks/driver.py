@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dpicl.harness.attacks.base import Attack, AttackSetup
 from dpicl.harness.attacks.games import assign
-from dpicl.harness.attacks.results import Access, AttackResult, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, Attempt, Subject
 from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import ResultError, UsageError
@@ -27,7 +27,7 @@ from dpicl.harness.mechanism.registry import find_mechanism
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.run.pipeline import Meter, manifest_of, now, privacy_of
 from dpicl.harness.run.releasing import Release
-from dpicl.harness.run.results import Cost, storable
+from dpicl.harness.run.results import Cost, Manifest, storable
 from dpicl.harness.run.workbench import Workbench
 
 #: Options of an attacked mechanism where the command does not say otherwise: sizes for which some dozens of members
@@ -58,31 +58,24 @@ class AttackSettings:
     others: int = MEMBERS
     plugin: str | None = None
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
+        attack: Any = self.attack
+        others = {"others": self.others} if attack.membership else {}
+        return {**dataclasses.asdict(attack), **others, **({"plugin": self.plugin} if self.plugin else {})}
+
 
 @dataclass(frozen=True)
-class AttackJob:
-    """One attack to be made. Its id says whether its result is there."""
+class AttackJob(Attempt):
+    """One attack to be made."""
 
     common: AttackSettings
     mechanism: Mechanism
-    subject: Subject
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The attack's options, how many others there are, and the hash of its file when it is a plugin."""
-        attack: Any = self.common.attack
-        others = {"others": self.common.others} if attack.membership else {}
-        plugin = {"plugin": self.common.plugin} if self.common.plugin else {}
-        return {**dataclasses.asdict(attack), **others, **plugin}
-
-    @property
-    def id(self) -> str:
-        attack = self.common.attack
-        return attack_id(attack.name, attack.access, self.settings, self.subject)
 
     def __str__(self) -> str:
         own = self.subject
-        return f"{self.common.attack.name} on {own.mechanism}, {own.task}, epsilon={own.epsilon:g}"
+        return f"{self.attack} on {own.mechanism}, {own.task}, epsilon={own.epsilon:g}"
 
 
 def jobs_of(
@@ -103,34 +96,17 @@ def jobs_of(
     own = fixed_epsilon(mechanism)
     if own is None and not epsilons:
         raise UsageError(f"{name} needs an epsilon; add --epsilon E ('inf' for the method without noise).")
-    rest = {
-        "model": common.model,
-        "delta": common.delta,
-        "seed": common.seed,
-        "shots": common.shots or common.attack.shots,
-        "members": common.members,
-    }
-    wanted = list(dict.fromkeys(epsilons)) if own is None else [own]
-    plugin = mechanisms[name].plugin_hash
-    return [
-        AttackJob(common, mechanism, subject_of(mechanism, options, plugin, common.task, epsilon=epsilon, **rest))
-        for epsilon in wanted
-    ]
+    rest = {name: getattr(common, name) for name in ("model", "delta", "seed", "members")}
+    rest |= {"shots": common.shots or common.attack.shots, "plugin": mechanisms[name].plugin_hash, "options": options}
+    asked = dict.fromkeys(epsilons) if own is None else [own]
+    subjects = [subject_of(mechanism, common.task, epsilon=epsilon, **rest) for epsilon in asked]
+    attack = common.attack
+    return [AttackJob(attack.name, attack.access, common.described, each, common, mechanism) for each in subjects]
 
 
-def subject_of(
-    mechanism: Mechanism, options: Mapping[str, Any], plugin: str | None, task: Task, **rest: Any
-) -> Subject:
+def subject_of(mechanism: Mechanism, task: Task, **rest: Any) -> Subject:
     """What is attacked; known before the model is read. rest: the other fields of a `Subject`."""
-    return Subject(
-        mechanism=mechanism.name,
-        options=dict(options),
-        plugin=plugin,
-        task=task.name,
-        task_version=task.version,
-        source=task.source,
-        **rest,
-    )
+    return Subject(mechanism=mechanism.name, task=task.name, task_version=task.version, source=task.source, **rest)
 
 
 @storable()
@@ -139,50 +115,22 @@ def run_attack(job: AttackJob, bench: Workbench, report: Report = silent) -> Att
     start = time.perf_counter()
     model = bench.model(job.common.model)
     loaded = time.perf_counter()
-    meter, attack = Meter(), job.common.attack
-    finding = attack.run(setup_of(job, model, bench, report))
-    if not finding.target.releases:
-        raise ResultError(f"The attack {attack.name} made no release; its result would say nothing.")
-    seconds = {"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)}
-    return result_of(
-        attack.name,
-        attack.access,
-        job.settings,
-        job.subject,
-        job.mechanism,
-        finding.target.releases[0],
-        finding.target.task,
-        model,
-        meter.cost(seconds),
-        **{name: value for name, value in vars(finding).items() if name != "target"},
-    )
+    meter = Meter()
+    found = vars(job.common.attack.run(setup_of(job, model, bench, report))).copy()
+    target: Target = found.pop("target")
+    if not target.releases:
+        raise ResultError(f"The attack {job.attack} made no release; its result would say nothing.")
+    cost = meter.cost({"load": round(loaded - start, 3), "attack": round(time.perf_counter() - loaded, 3)})
+    return result_of(job, job.mechanism, target.releases[0], manifest_of(target.task, model), cost, **found)
 
 
 def result_of(
-    attack: str,
-    access: Access,
-    settings: dict[str, Any],
-    subject: Subject,
-    mechanism: Mechanism,
-    made: Release,
-    task: Task,
-    model: LanguageModel,
-    cost: Cost,
-    **found: Any,
+    attempt: Attempt, mechanism: Mechanism, made: Release, manifest: Manifest, cost: Cost, **found: Any
 ) -> AttackResult:
     """The result of an attack or an audit. made: the release whose privacy it states. found: the other fields."""
-    return AttackResult(
-        id=attack_id(attack, access, settings, subject),
-        attack=attack,
-        access=access,
-        settings=settings,
-        subject=subject,
-        privacy=privacy_of(mechanism, made, subject.release),
-        manifest=manifest_of(task, model),
-        cost=cost,
-        created=now(),
-        **found,
-    )
+    known = {name: getattr(attempt, name) for name in ("id", "attack", "access", "settings", "subject")}
+    privacy = privacy_of(mechanism, made, attempt.subject.release)
+    return AttackResult(**known, privacy=privacy, manifest=manifest, cost=cost, created=now(), **found)
 
 
 def setup_of(

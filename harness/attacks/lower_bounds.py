@@ -31,8 +31,9 @@ from dpicl.harness.attacks.trade_offs import check_delta, epsilon_of_mu, epsilon
 from dpicl.harness.core.errors import UsageError
 
 Method = Literal["gdp", "approximate"]
-#: (share, lower limit, upper limit), float64[k] each.
-Limits = tuple[np.ndarray, np.ndarray, np.ndarray]
+#: Runs with and without the canary.
+Sides = tuple[np.ndarray, np.ndarray]
+Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 #: Fewer independent runs on a side cannot be halved into anything.
 FEWEST_RUNS = 4
@@ -64,18 +65,17 @@ class LowerBounds:
 @dataclass(frozen=True)
 class Rates:
     """Shares of runs with (members) and without (others) the canary that score above each of k thresholds, with their
-    one-sided limits."""
+    one-sided limits: float64[3, k], rows of shares, lower and upper limits."""
 
     thresholds: np.ndarray
-    members: Limits
-    others: Limits
+    members: np.ndarray
+    others: np.ndarray
     trials_in: int
     trials_out: int
 
     def at(self, chosen: np.ndarray | list[int]) -> Rates:
         """The rates at some of the thresholds: indices, or a mask bool[k]."""
-        (a, b, c), (d, e, f) = self.members, self.others
-        members, others = (a[chosen], b[chosen], c[chosen]), (d[chosen], e[chosen], f[chosen])
+        members, others = self.members[:, chosen], self.others[:, chosen]
         return Rates(self.thresholds[chosen], members, others, self.trials_in, self.trials_out)
 
 
@@ -102,27 +102,32 @@ def audit_bound(
 def split_bounds(
     members: np.ndarray,
     non_members: np.ndarray,
-    decide: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    candidates: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    decide: Decide,
+    candidates: Decide,
     delta: float,
     confidence: float,
     seed: int,
 ) -> LowerBounds:
-    """Chooses the rule on one half of the runs (rows) and evaluates it on the other.
+    """Chooses the rule on one half of the runs (rows) and evaluates it on the other. decide, candidates: see
+    `decisions`."""
+    alpha = checked_alpha(delta, confidence)
+    tried, choosing, judging = decisions(members, non_members, decide, candidates, seed)
+    chosen, judged = (estimated(*sides, tried, alpha / 2) for sides in (choosing, judging))
+    return best_bounds(chosen, judged.at, delta)
+
+
+def decisions(
+    members: np.ndarray, non_members: np.ndarray, decide: Decide, candidates: Decide, seed: int
+) -> tuple[np.ndarray, Sides, Sides]:
+    """(thresholds[k] to try, what the choosing half of the runs says at each, what the judging half says).
 
     decide(runs[n, ...], thresholds[k]) -> [n, k]: booleans, or probabilities of a score above each threshold.
-    candidates(members, non_members) -> thresholds[k], from the selecting half. The larger half evaluates.
+    candidates(members, non_members) -> thresholds[k], from the choosing half. The larger half judges.
     """
-    alpha = checked_alpha(delta, confidence)
-    choosing_in, judging_in = halves(members, seed)
-    choosing_out, judging_out = halves(non_members, seed)
-
-    def rates(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray) -> Rates:
-        return estimated(decide(inside, thresholds), decide(outside, thresholds), thresholds, alpha / 2)
-
-    tried = candidates(choosing_in, choosing_out)
-    chosen = rates(choosing_in, choosing_out, tried)
-    return best_bounds(chosen, lambda index: rates(judging_in, judging_out, tried[index]), delta)
+    inside, outside = halves(members, seed), halves(non_members, seed)
+    tried = candidates(inside[0], outside[0])
+    choosing, judging = ((decide(own, tried), decide(other, tried)) for own, other in zip(inside, outside, strict=True))
+    return tried, choosing, judging
 
 
 def best_bounds(chosen: Rates, judge: Callable[[list[int]], Rates], delta: float) -> LowerBounds:
@@ -146,12 +151,20 @@ def best_bounds(chosen: Rates, judge: Callable[[list[int]], Rates], delta: float
 
 def _bound_of(rates: Rates, above: bool, method: Method, delta: float) -> Bound:
     """The bound that the limits at one threshold give."""
+    decision = decision_of(rates, above)
+    limits = decision.tpr_lower, decision.fpr_upper
+    mu = max(0.0, float(mu_lower(*limits)))
+    epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(epsilon_of_rates(*limits, delta))
+    return Bound(epsilon, mu, decision)
+
+
+def decision_of(rates: Rates, above: bool) -> Decision:
+    """The rule with one threshold that takes scores above it, or those at most it, for members."""
     tpr, in_low, in_high = (float(each[0]) for each in rates.members)
     fpr, out_low, out_high = (float(each[0]) for each in rates.others)
     if not above:
         tpr, in_low, fpr, out_high = 1 - tpr, 1 - in_high, 1 - fpr, 1 - out_low
-    mu = max(0.0, float(mu_lower(in_low, out_high)))
-    decision = Decision(
+    return Decision(
         threshold=float(rates.thresholds[0]),
         side="above" if above else "below",
         tpr=tpr,
@@ -161,8 +174,6 @@ def _bound_of(rates: Rates, above: bool, method: Method, delta: float) -> Bound:
         trials_in=rates.trials_in,
         trials_out=rates.trials_out,
     )
-    epsilon = epsilon_of_mu(mu, delta) if method == "gdp" else float(epsilon_of_rates(in_low, out_high, delta))
-    return Bound(epsilon, mu, decision)
 
 
 def shares_above(scores: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
@@ -199,7 +210,7 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
 
 def estimated(inside: np.ndarray, outside: np.ndarray, thresholds: np.ndarray, alpha: float) -> Rates:
     """Rates from decisions or probabilities [n, k] of both sides, every limit one-sided at level alpha."""
-    members, others = ((side.mean(axis=0), *rate_limits(side, alpha)) for side in (inside, outside))
+    members, others = (np.stack([side.mean(axis=0), *rate_limits(side, alpha)]) for side in (inside, outside))
     return Rates(thresholds, members, others, len(inside), len(outside))
 
 

@@ -20,6 +20,7 @@ from dpicl.harness.core.vocabulary import Partition, Query, Record
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.options import fixed_epsilon
+from dpicl.harness.mechanism.outputs import skip_reason
 
 #: What a candidate is asked about: one or more texts of queries.
 Questions = Callable[[Record], Sequence[str]]
@@ -82,9 +83,8 @@ def membership_finding(
     The intervals take candidates as independent; those of one release are not, so they are descriptive. The bound
     assumes only that the coins are independent. bound: False where no coins decide membership (``notes`` say so).
     """
-    values = np.concatenate([each.values for each in releases])
-    inside = np.concatenate([each.inside for each in releases])
-    canary = np.concatenate([each.canary for each in releases])
+    sides = [(each.values, each.inside, each.canary) for each in releases]
+    values, inside, canary = map(np.concatenate, zip(*sides, strict=True))
     notes, details = list(notes), {}
     lower: LowerBound | None = None
     if bound:
@@ -219,7 +219,7 @@ def _check(values: np.ndarray, setup: AttackSetup) -> None:
 
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
     """Why a mechanism does not do the task, or (an answer mechanism) does not answer what is asked in its place."""
-    reason = mechanism.skip(task)
+    reason = skip_reason(mechanism, task)
     if reason is None and seen is not None and isinstance(mechanism, AnswerMechanism):
-        reason = mechanism.skip(seen)
+        reason = skip_reason(mechanism, seen)
     return reason

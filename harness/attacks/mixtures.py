@@ -95,8 +95,8 @@ def exact_bound(members_clean: ArrayLike, non_members_clean: ArrayLike, sd: floa
     inside, outside = _clean(members_clean), _clean(non_members_clean)
     check_delta(delta)
     thresholds = _grid(inside, outside, sd)
-    tpr, fpr = (exceedance(clean, sd, thresholds).mean(axis=0) for clean in (inside, outside))
-    rates = Rates(thresholds, (tpr, tpr, tpr), (fpr, fpr, fpr), len(inside), len(outside))
+    tpr, fpr = (np.tile(exceedance(clean, sd, thresholds).mean(axis=0), (3, 1)) for clean in (inside, outside))
+    rates = Rates(thresholds, tpr, fpr, len(inside), len(outside))
     if sd == 0:
         return best_bounds(rates, rates.at, delta)
     moderate, usable = _within(rates, max(delta, SMALLEST_MU_RATE)), _within(rates, SMALLEST_RATE)
@@ -192,7 +192,7 @@ def _resampled(
     for scores in (inside, outside):
         above = len(scores) - np.searchsorted(scores, thresholds, side="right")
         limits = _interpolated_lower(len(scores), alpha / 2)
-        sides.append((above / len(scores), limits[above], 1 - limits[len(scores) - above]))
+        sides.append(np.stack([above / len(scores), limits[above], 1 - limits[len(scores) - above]]))
     chosen = Rates(thresholds, sides[0], sides[1], len(inside), len(outside))
 
     def judge(index: list[int]) -> Rates:

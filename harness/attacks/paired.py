@@ -18,15 +18,22 @@ slope come from the choosing runs; the bound comes from the others alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from dpicl.harness.attacks.limits import mean_lower, mean_upper
-from dpicl.harness.attacks.lower_bounds import Bound, LowerBounds, checked_alpha, halves
+from dpicl.harness.attacks.limits import mean_lower
+from dpicl.harness.attacks.lower_bounds import (
+    Bound,
+    Decide,
+    LowerBounds,
+    checked_alpha,
+    decision_of,
+    decisions,
+    estimated,
+)
 from dpicl.harness.attacks.results import Decision
 from dpicl.harness.attacks.trade_offs import delta_of_mu, epsilon_of_mu
 from dpicl.harness.core.errors import UsageError
@@ -42,8 +49,6 @@ _STEEPEST = 8.0
 _CAUTION = 3.0
 #: mu beyond this is one that no run can show.
 _LARGEST_MU = 40.0
-
-Decide = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -62,39 +67,26 @@ def paired_bounds(
     members: np.ndarray,
     others: np.ndarray,
     decide: Decide,
-    candidates: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    candidates: Decide,
     delta: float,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> LowerBounds:
     """Bounds from runs members[i], others[i] that belong together; the pairs are independent of each other.
 
-    decide(runs, thresholds[k]) -> [n, k] probabilities of "in". candidates(members, others) -> thresholds[k], called
-    with the choosing runs, a random half by ``seed``. Raises UsageError where the sides differ in length, and as
-    `lower_bounds.split_bounds` does.
+    decide, candidates: see `lower_bounds.decisions`; decisions are probabilities. Raises UsageError where the sides
+    differ in length, and as `lower_bounds.split_bounds` does.
     """
     if len(members) != len(others):
         raise UsageError("Paired runs need as many runs with the canary as without.")
     alpha = checked_alpha(delta, confidence)
-    choosing_in, judging_in = halves(members, seed)
-    choosing_out, judging_out = halves(others, seed)
-    tried = candidates(choosing_in, choosing_out)
-    p, q = (decide(runs, tried).astype(np.float64) for runs in (choosing_in, choosing_out))
+    tried, choosing, judging = decisions(members, others, decide, candidates, seed)
+    p, q = (side.astype(np.float64) for side in choosing)
 
     def judged(index: int, above: bool) -> tuple[np.ndarray, np.ndarray, Decision]:
-        inside, outside = (decide(runs, tried[[index]]).astype(np.float64)[:, 0] for runs in (judging_in, judging_out))
-        p, q = (inside, outside) if above else (1 - inside, 1 - outside)
-        decision = Decision(
-            threshold=float(tried[index]),
-            side="above" if above else "below",
-            tpr=float(p.mean()),
-            tpr_lower=float(mean_lower(p, alpha / 2)),
-            fpr=float(q.mean()),
-            fpr_upper=float(mean_upper(q, alpha / 2)),
-            trials_in=len(p),
-            trials_out=len(q),
-        )
-        return p, q, decision
+        p, q = (side[:, [index]].astype(np.float64) for side in judging)
+        decision = decision_of(estimated(p, q, tried[[index]], alpha / 2), above)
+        return (p[:, 0], q[:, 0], decision) if above else (1 - p[:, 0], 1 - q[:, 0], decision)
 
     index, above, slope = _gdp_rule(p, q)
     inside, outside, decision = judged(index, above)

@@ -29,6 +29,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration, Query
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.models.base import LanguageModel
 
@@ -63,7 +64,7 @@ class Pii(Attack):
         if task.kind != "json":
             return f"{task.name} does not ask for new texts; use the task enron"
         if isinstance(mechanism, AnswerMechanism):
-            return mechanism.skip(free_text(task, self.room))
+            return skip_reason(mechanism, free_text(task, self.room))
         return cannot_answer(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:

@@ -16,7 +16,7 @@ from dpicl.harness.attacks import rates
 from dpicl.harness.attacks.answer_evidence import AnswerEvidence
 from dpicl.harness.attacks.audit import bounds_of, release_of
 from dpicl.harness.attacks.audit_rules import AuditEvidence, reference_vector
-from dpicl.harness.attacks.audit_settings import AuditSettings
+from dpicl.harness.attacks.audit_settings import AuditSettings, AuditSetup
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.lower_bounds import halves
 from dpicl.harness.attacks.membership import CONFIDENCE
@@ -24,6 +24,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.releasing import calibrated
 
 
@@ -47,7 +48,7 @@ class ReferenceVector(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if not isinstance(mechanism, AnswerMechanism):
             return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
-        return mechanism.skip(task)
+        return skip_reason(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:
         assert isinstance(setup.mechanism, AnswerMechanism)
@@ -56,8 +57,7 @@ class ReferenceVector(Attack):
         size = sum(setup.sizes.values()) if setup.sizes else len(setup.members)
         if len(pool) <= size:
             raise UsageError("The reference vector needs one record beside the private set; raise --others.")
-        private, other = pool[:size], pool[size]
-        target = setup.make_target(private)
+        target = setup.make_target(pool[:size])
         settings = AuditSettings(
             question=self.question,
             runs=self.runs,
@@ -67,14 +67,14 @@ class ReferenceVector(Attack):
             seed=config.seed,
             words=self.words,
         )
-        runs = AnswerEvidence(
-            setup.mechanism, setup.task, private, other, setup.model, settings, target.outputs(), setup.report
-        )
-        calibration = calibrated(setup.mechanism, runs.sizes, config.epsilon, config.delta)
+        drawn, outputs = (pool[:size], pool[size]), target.outputs()
+        audited = AuditSetup(setup.mechanism, setup.task, *drawn, setup.model, settings, outputs, setup.report)
+        runs = AnswerEvidence(setup.mechanism, audited)
+        calibration = calibrated(setup.mechanism, audited.sizes, config.epsilon, config.delta)
         evidence = runs.evidence(calibration)
         evidence.rule.fits = {"reference vector": reference_vector}
         bound, _ = bounds_of(evidence, settings)
-        target.releases.append(release_of(target.mechanism, calibration, runs.sizes, evidence))
+        target.releases.append(release_of(target.mechanism, calibration, audited.sizes, evidence))
         inside, outside = _projected(evidence, config.seed)
         return AttackFinding(
             target=target,

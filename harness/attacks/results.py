@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.field_types import Count, Delta, Epsilon, Finite, Positive, Real, Share
@@ -46,6 +47,25 @@ class Subject(Part):
     def release(self) -> ReleaseConfig:
         """What its releases are made for: seeded noise, proved, as many queries as are asked."""
         return ReleaseConfig.model_validate(self)
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """An attack or audit on a subject: what determines the numbers, so that its id says whether its result is there.
+
+    settings: the attack's own options.
+    """
+
+    attack: str
+    access: Access
+    settings: dict[str, Any]
+    subject: Subject
+
+    @property
+    def id(self) -> str:
+        """16 hexadecimal digits of a sha256."""
+        content = [self.attack, self.access, self.settings, self.subject.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Estimate(Part):
@@ -120,18 +140,12 @@ class AttackResult(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> AttackResult:
-        if self.id != attack_id(self.attack, self.access, self.settings, self.subject):
+        if self.id != Attempt(self.attack, self.access, self.settings, self.subject).id:
             raise ValueError("id does not fit the settings; the file was edited")
         return self
 
 
-def _short(text: str) -> str:
-    if len(text) > 2000:
-        raise ValueError("text is longer than 2000 characters")
-    return text
-
-
-Short = Annotated[str, AfterValidator(_short)]
+Short = Annotated[str, Field(max_length=2000)]
 
 
 class External(Part):
@@ -160,12 +174,6 @@ class External(Part):
     code: Short = ""
     date: date
     note: Short = ""
-
-
-def attack_id(attack: str, access: str, settings: dict[str, Any], subject: Subject) -> str:
-    """16 hexadecimal digits of a sha256 over what determines the numbers."""
-    content = [attack, access, settings, subject.model_dump(mode="json")]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def to_text(result: AttackResult) -> str:

@@ -9,14 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dpicl.harness.attacks.results import (
-    AttackResult,
-    External,
-    Subject,
-    attack_from_text,
-    external_from_text,
-    to_text,
-)
+from dpicl.harness.attacks.results import AttackResult, Attempt, External, attack_from_text, external_from_text, to_text
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
 from dpicl.harness.run.store import ASIDE, Damaged, Store, read_file, readable
@@ -26,20 +19,16 @@ EXTERNAL = "external"
 T = TypeVar("T")
 
 
-def path_for(results: Path, attack: str, subject: Subject, id: str) -> Path:
-    """Where the result of an attack on a subject is, or will be."""
-    folder = results / ATTACKS / slug(attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
-    return folder / f"{id}.json"
-
-
-def path_of(results: Path, result: AttackResult) -> Path:
+def path_of(results: Path, made: Attempt | AttackResult) -> Path:
     """Where a result is, or will be."""
-    return path_for(results, result.attack, result.subject, result.id)
+    subject = made.subject
+    folder = results / ATTACKS / slug(made.attack) / slug(subject.model) / slug(subject.mechanism) / subject.task
+    return folder / f"{made.id}.json"
 
 
-def stored(results: Path, attack: str, subject: Subject, id: str, say: Callable[[str], None]) -> AttackResult | None:
+def stored(results: Path, wanted: Attempt, say: Callable[[str], None]) -> AttackResult | None:
     """The result that is there. A file in its place that is no result is moved aside, and ``say`` tells."""
-    found = read_file(path_for(results, attack, subject, id), attack_from_text)
+    found = read_file(path_of(results, wanted), attack_from_text)
     if isinstance(found, Damaged):
         Store(results, ATTACKS).set_aside([found])
         say(f"dpicl: {found.path} is no result and was set aside: {found.reason}.")

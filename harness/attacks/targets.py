@@ -17,6 +17,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration, Query, Report, silent
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
@@ -79,7 +80,7 @@ class Target:
         if self.answers_queries:
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
-            if reason := self.mechanism.skip(seen.public_view()):
+            if reason := skip_reason(self.mechanism, seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
             return dict(self._release(seen, queries).answers or {})
         if seen.kind == "classification":

@@ -5,12 +5,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import math
+import re
 from typing import Any
 
 from dpicl.harness.api.functions import account
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, delta, one_of, positive, rate, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, delta, one_of, positive, rate
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Setting
+
+#: Flag, metavar, type and help of the numbers that only some families have.
+_NUMBERS = (
+    ("--noise", "S", positive, "multiplier of a Gaussian: deviation / L2 sensitivity"),
+    ("--epsilon0", "E", positive, "nominal epsilon, range or epsilon of a release"),
+    ("--temperature", "T", positive, "bounded-range: softmax of scores / T"),
+    ("--delta0", "D", delta, "delta of one release"),
+    ("--sensitivity", "X", positive, "what one record moves in the code that runs (default: 1)"),
+    ("--claimed-sensitivity", "X", positive, "what the noise was set for (default: 1)"),
+)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -24,45 +36,26 @@ def add(subparsers: Subparsers) -> None:
         metavar="F",
         help=f"what one release is: {', '.join(FAMILIES)} (default: gaussian)",
     )
-    parser.add_argument(
-        "--noise", type=positive, metavar="S", help="multiplier of a Gaussian: deviation / L2 sensitivity"
-    )
-    parser.add_argument("--epsilon0", type=positive, metavar="E", help="nominal epsilon, range or epsilon of a release")
-    parser.add_argument("--temperature", type=positive, metavar="T", help="bounded-range: softmax of scores / T")
-    parser.add_argument("--delta0", type=delta, metavar="D", help="delta of one release")
-    parser.add_argument(
-        "--sensitivity", type=positive, metavar="X", help="what one record moves in the code that runs (default: 1)"
-    )
-    parser.add_argument(
-        "--claimed-sensitivity", type=positive, metavar="X", help="what the noise was set for (default: 1)"
-    )
+    for flag, metavar, kind, what in _NUMBERS:
+        parser.add_argument(flag, type=kind, metavar=metavar, help=what)
     parser.choice("--noise-on", NOISE_ON, "where noise of that size is drawn (default: sum)", kind="place of noise")
-    parser.add_argument("--slots", type=whole(1), metavar="M", help="rows of the sum, for --noise-on slot or mean")
-    parser.add_argument(
-        "--rate",
-        type=rate,
-        default=1.0,
-        metavar="Q",
-        help="sampling rate, decimal or fraction (default: 1, no sampling)",
-    )
-    parser.choice(
-        "--sample",
-        SAMPLES,
-        "a new sample for each step (default), or once for all steps",
-        kind="way of sampling",
-        default="each",
-    )
-    parser.add_argument("--steps", type=whole(1), default=1, metavar="T", help="how many releases (default: 1)")
+    parser.count("--slots", "M", "rows of the sum, for --noise-on slot or mean")
+    sampling = "sampling rate, decimal or fraction (default: 1, no sampling)"
+    parser.add_argument("--rate", type=rate, default=1.0, metavar="Q", help=sampling)
+    sample = "a new sample for each step (default), or once for all steps"
+    parser.choice("--sample", SAMPLES, sample, kind="way of sampling", default="each")
+    parser.count("--steps", "T", "how many releases (default: 1)", default=1)
     parser.add_argument("--delta", type=delta, required=True, metavar="D", help="delta, decimal or fraction")
 
 
 def _account(arguments: argparse.Namespace) -> int:
     names = [field.name for field in dataclasses.fields(Setting)]
-    answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
-    if arguments.json:
-        output.emit_json(answer)
-    else:
-        _show(answer)
+    try:
+        answer = account(**{name: value for name in names if (value := getattr(arguments, name)) is not None})
+    except UsageError as error:  # which names the arguments of the function
+        flags = {f"'{name}'": f"--{name.replace('_', '-')}" for name in names}
+        raise UsageError(re.sub("|".join(flags), lambda found: flags[found[0]], str(error))) from None
+    output.answer(arguments, answer, lambda: _show(answer))
     return 0
 
 

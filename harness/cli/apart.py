@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from dpicl.harness.cli import output
 from dpicl.harness.core.errors import DpiclError, PluginError, told
-from dpicl.harness.core.plugins import place_in_plugin
+from dpicl.harness.core.plugins import plugin_failure
 
 #: Seconds without a sign of life, by the clock: many times what one check of the kit takes.
 SILENCE_SECONDS = 600.0
@@ -66,9 +66,9 @@ def _child(work: Callable[[Alive], int], pipe: int, key: str) -> None:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if not (place := place_in_plugin(error)):
+            verdict = plugin_failure(error)
+            if not verdict:
                 raise
-            verdict = f"The plugin fails ({place}): {type(error).__name__}: {told(error, 500)}"
         sys.stdout.flush()
         sys.stderr.flush()
         _send(pipe, json.dumps([key, verdict]).encode() + b"\n")

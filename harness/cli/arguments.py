@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dpicl.harness.core import strict_yaml
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.paths import DEFAULT_RESULTS
@@ -63,6 +63,10 @@ class Parser(argparse.ArgumentParser):
         """Adds flags that several commands have. changes: what is other about them here."""
         for flag in flags:
             self.add_argument(flag, **{**_SHARED[flag], **changes})
+
+    def count(self, flag: str, metavar: str, what: str, least: int = 1, default: int | None = None) -> None:
+        """Adds a flag that is a whole number."""
+        self.add_argument(flag, type=whole(least), default=default, metavar=metavar, help=what)
 
     def repeated(self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str) -> None:
         """Adds a flag whose values are collected in a list."""
@@ -151,8 +155,7 @@ def one_of(kind: str, choices: Sequence[str]) -> Callable[[str], str]:
     """One of a few words, with a suggestion for any other."""
 
     def read(text: str) -> str:
-        if text not in choices:
-            raise unknown(kind, text, choices)
+        require_known(kind, [text], choices)
         return text
 
     return read
@@ -171,54 +174,43 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
-_SHARED: dict[str, dict[str, Any]] = {
-    "--results": {
-        "type": Path,
-        "default": DEFAULT_RESULTS,
-        "metavar": "DIR",
-        "help": "results folder (default: results)",
-    },
-    "--source": {
-        "type": one_of("source", SOURCES),
-        "default": "auto",
-        "metavar": "|".join(SOURCES),
-        "help": "where records come from",
-    },
-    "--model": {"default": "embedded", "metavar": "X", "help": "model as in a suite (default: embedded)"},
-    "--delta": {"type": delta, "default": 1e-5, "metavar": "D", "help": "delta (default: 1e-5)"},
-    "--seed": {"type": whole(0), "default": 0, "metavar": "S", "help": "root seed (default: 0)"},
-    "--shots": {"type": whole(1), "default": 4, "metavar": "K", "help": "demonstrations (default: 4)"},
-    "--noise": {
-        "type": one_of("noise", ("seeded", "secure")),
-        "default": "seeded",
-        "metavar": "seeded|secure",
-        "help": "secure: for private records, from the operating system's entropy; needs --size",
-    },
-    "--reveal-records": {
-        "action": "store_true",
-        "help": "with secure noise: also run what has epsilon = inf, and publish what follows from the records",
-    },
-    "--plugin": {
-        "action": "append",
-        "default": [],
-        "type": Path,
-        "metavar": "PATH",
-        "help": "Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
-    },
-    "--option": {
-        "action": "append",
-        "default": [],
-        "type": option,
-        "metavar": "K=V",
-        "help": "option of the mechanisms that have it (or MECHANISM.K=V); may be repeated",
-    },
-    "--epsilon": {
-        "action": "append",
-        "default": [],
-        "type": epsilon,
-        "metavar": "E",
-        "help": "target epsilon ('inf' too); may be repeated",
-    },
+def _flag(**settings: Any) -> dict[str, Any]:
+    """What `add_argument` is given for a flag."""
+    return settings
+
+
+def _several(**settings: Any) -> dict[str, Any]:
+    """The same for a flag that may be repeated."""
+    return {"action": "append", "default": [], **settings}
+
+
+_SOURCES, _NOISES = "|".join(SOURCES), ("seeded", "secure")
+_SHARED = {
+    "--results": _flag(type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"),
+    "--source": _flag(type=one_of("source", SOURCES), default="auto", metavar=_SOURCES, help="where records come from"),
+    "--model": _flag(default="embedded", metavar="X", help="model as in a suite (default: embedded)"),
+    "--delta": _flag(type=delta, default=1e-5, metavar="D", help="delta (default: 1e-5)"),
+    "--seed": _flag(type=whole(0), default=0, metavar="S", help="root seed (default: 0)"),
+    "--shots": _flag(type=whole(1), default=4, metavar="K", help="demonstrations (default: 4)"),
+    "--noise": _flag(
+        type=one_of("noise", _NOISES),
+        default="seeded",
+        metavar="|".join(_NOISES),
+        help="secure: for private records, from the operating system's entropy; needs --size",
+    ),
+    "--reveal-records": _flag(
+        action="store_true",
+        help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    ),
+    "--plugin": _several(
+        type=Path,
+        metavar="PATH",
+        help="Python file with a mechanism, attack or model, or folder with a task.yaml; may be repeated",
+    ),
+    "--option": _several(
+        type=option, metavar="K=V", help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated"
+    ),
+    "--epsilon": _several(type=epsilon, metavar="E", help="target epsilon ('inf' too); may be repeated"),
 }
 
 
@@ -227,7 +219,7 @@ def add_results_flags(parser: Parser) -> None:
     parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
     parser.share("--results", "--plugin")
     parser.share("--source", default=None)
-    parser.add_argument("--limit", type=whole(1), metavar="N", help="test records of each task")
+    parser.count("--limit", "N", "test records of each task")
     parser.repeated("--model", "X", "model")
 
 
@@ -263,9 +255,7 @@ def passed(function: Callable[..., Any], arguments: argparse.Namespace) -> dict[
 
 def options_of(mechanism: str, options: Sequence[tuple[str | None, str, Any]]) -> dict[str, Any]:
     """The options given to the one mechanism of a command. Raises UsageError for one that names another mechanism."""
-    for target, _, _ in options:
-        if target not in (None, mechanism):
-            raise unknown("mechanism", str(target), [mechanism])
+    require_known("mechanism", [target for target, _, _ in options if target is not None], [mechanism])
     return {name: value for _, name, value in options}
 
 

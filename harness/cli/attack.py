@@ -10,15 +10,15 @@ from typing import Any
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.base import Attack
 from dpicl.harness.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, jobs_of, run_attack
-from dpicl.harness.attacks.registry import attack_of, find_attack, load_attacks
+from dpicl.harness.attacks.registry import attack_of, load_attacks
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, option, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, option
 from dpicl.harness.cli.attack_table import emit_results, headline
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.options import option_types
+from dpicl.harness.mechanism.options import option_types, shared_out
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.run.progress import counting
 from dpicl.harness.run.workbench import Workbench
@@ -37,8 +37,8 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--task", metavar="T", help="see `dpicl list tasks`")
     parser.repeated("--mechanism", "M", "see `dpicl list mechanisms`")
     parser.share("--epsilon", "--model", "--source", "--seed", "--delta", "--results", "--option", "--plugin")
-    parser.add_argument("--members", type=whole(1), metavar="N", help="private records to be expected (default: 50)")
-    parser.add_argument("--others", type=whole(1), metavar="N", help="records that are not members (default: 50)")
+    parser.count("--members", "N", "private records to be expected (default: 50)")
+    parser.count("--others", "N", "records that are not members (default: 50)")
     parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
     parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option)
     parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
@@ -46,8 +46,10 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _attack(arguments: argparse.Namespace) -> int:
-    registered = find_attack(arguments.attack, load_attacks(arguments.plugin))
-    attack = attack_of(registered, _own_options(arguments))
+    attacks = load_attacks(arguments.plugin)
+    require_known("attack", [arguments.attack], attacks)
+    registered = attacks[arguments.attack]
+    attack = attack_of(registered.cls, _own_options(arguments))
     if arguments.show:
         _emit(arguments, _stored(arguments), {}, 0)
         return 0
@@ -72,17 +74,9 @@ def _setting(arguments: argparse.Namespace, attack: Attack, plugin: str | None) 
         raise UsageError("Name a task and a mechanism, for example --task dbpedia --mechanism tang --epsilon 1.")
     if arguments.others is not None and not attack.membership:
         raise UsageError(f"The attack {attack.name} compares no members with others; leave --others out.")
-    return AttackSettings(
-        attack=attack,
-        task=Task.load(arguments.task, arguments.source),
-        model=arguments.model,
-        delta=arguments.delta,
-        seed=arguments.seed,
-        shots=arguments.shots,
-        members=arguments.members or MEMBERS,
-        others=arguments.others or MEMBERS,
-        plugin=plugin,
-    )
+    given = {name: getattr(arguments, name) for name in ("model", "delta", "seed", "shots")}
+    given |= {"members": arguments.members or MEMBERS, "others": arguments.others or MEMBERS}
+    return AttackSettings(attack, Task.load(arguments.task, arguments.source), **given, plugin=plugin)
 
 
 def _selected(
@@ -90,7 +84,7 @@ def _selected(
 ) -> tuple[list[AttackJob], Skipped]:
     """The jobs in the order of the table, with the reference baselines first and last; and who is left out, and why."""
     names = list(dict.fromkeys(arguments.mechanism))
-    given = {name: _options_for(arguments, name, names, mechanisms) for name in names}
+    given = shared_out({name: option_types(find_mechanism(name, mechanisms)) for name in names}, arguments.option)
     first, last = BASELINES
     if not arguments.no_ends:
         names = [first, *(name for name in names if name not in BASELINES), last]
@@ -109,22 +103,6 @@ def _selected(
     return jobs, skipped
 
 
-def _options_for(
-    arguments: argparse.Namespace, name: str, names: Sequence[str], mechanisms: dict[str, Registered]
-) -> dict[str, Any]:
-    """The options that are for this mechanism. Raises UsageError for one that no asked mechanism has."""
-    types = {each: option_types(find_mechanism(each, mechanisms)) for each in names}
-    given = {}
-    for owner, key, value in arguments.option:
-        if owner is not None and owner not in types:
-            raise unknown("mechanism", owner, types)
-        if not any(key in types[each] for each in ([owner] if owner else names)):
-            raise unknown("option", key, {each for own in types.values() for each in own})
-        if owner == name or (owner is None and key in types[name]):
-            given[key] = value
-    return given
-
-
 def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:
     for owner, key, _ in arguments.set:
         if owner not in (None, arguments.attack):
@@ -141,7 +119,7 @@ def _made(
     results: list[AttackResult] = []
     failed: list[str] = []
     for number, job in enumerate(jobs, 1):
-        found = store.stored(folder, job.common.attack.name, job.subject, job.id, output.message)
+        found = store.stored(folder, job, output.message)
         if found is not None:
             results.append(found)
             output.message(f"[{number}/{len(jobs)}] {job}: already there")
@@ -179,18 +157,11 @@ def _stored(arguments: argparse.Namespace) -> list[AttackResult]:
 
 
 def _emit(arguments: argparse.Namespace, results: Sequence[AttackResult], skipped: Skipped, made: int) -> None:
-    if arguments.json:
-        output.emit_json(
-            {
-                "attack": arguments.attack,
-                "made": made,
-                "skipped": skipped,
-                "results": [
-                    {**result.model_dump(mode="json"), "path": store.path_of(arguments.results, result)}
-                    for result in results
-                ],
-            }
-        )
-        return
-    emit_results(results)
-    output.emit(f"{output.count(len(results), 'result')} in {arguments.results / store.ATTACKS}")
+    rows = [{**each.model_dump(mode="json"), "path": store.path_of(arguments.results, each)} for each in results]
+    document = {"attack": arguments.attack, "made": made, "skipped": skipped, "results": rows}
+
+    def show() -> None:
+        emit_results(results)
+        output.emit(f"{output.count(len(results), 'result')} in {arguments.results / store.ATTACKS}")
+
+    output.answer(arguments, document, show)

@@ -9,7 +9,7 @@ from dpicl.harness.api.functions import audit
 from dpicl.harness.api.tables import failure
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed
 
 
 def add(subparsers: Subparsers) -> None:
@@ -29,17 +29,9 @@ def add(subparsers: Subparsers) -> None:
         "'is this text in your examples?' (default), or the canary's own input; for answer mechanisms",
         default="inquiry",
     )
-    parser.add_argument("--runs", type=whole(8), default=200, metavar="N", help="runs on each side (default: 200)")
-    parser.add_argument(
-        "--noise-resamples",
-        type=whole(1),
-        default=50,
-        metavar="R",
-        help="noise resamples of a run that has no formula (default: 50)",
-    )
-    parser.add_argument(
-        "--records", type=whole(2), metavar="N", help="private records (default: as many as a sample expects, so q = 1)"
-    )
+    parser.count("--runs", "N", "runs on each side (default: 200)", least=8, default=200)
+    parser.count("--noise-resamples", "R", "noise resamples of a run that has no formula (default: 50)", default=50)
+    parser.count("--records", "N", "private records (default: as many as a sample expects, so q = 1)", least=2)
     parser.add_argument("--confidence", type=confidence, default=0.95, metavar="C", help="of the bound (default: 0.95)")
     parser.share("--delta", "--model", "--source", "--seed", "--results", "--option", "--plugin")
 
@@ -47,10 +39,7 @@ def add(subparsers: Subparsers) -> None:
 def _audit(arguments: argparse.Namespace) -> int:
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
-    if arguments.json:
-        output.emit_json([result.model_dump(mode="json") for result in results])
-    else:
-        _show(results.items)
+    output.answer(arguments, [result.model_dump(mode="json") for result in results], lambda: _show(results.items))
     return 1 if any(failure(result) for result in results) else 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.errors import ResultError, unknown
+from dpicl.harness.core.errors import ResultError, require_known
 from dpicl.harness.core.locks import abandoned, folder_bytes, remove_abandoned
 from dpicl.harness.core.paths import calibration_folder, models_folder
 from dpicl.harness.data.task import list_tasks
@@ -26,9 +27,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _cache(arguments: argparse.Namespace) -> int:
-    for task in arguments.task:
-        if task not in list_tasks():
-            raise unknown("task", task, list_tasks())
+    require_known("task", arguments.task, list_tasks())
     return _clear(arguments) if arguments.clear else _list(arguments)
 
 
@@ -38,24 +37,15 @@ def _list(arguments: argparse.Namespace) -> int:
         for one in collections()
         if (not arguments.task or one.task in arguments.task) and (not arguments.model or one.model in arguments.model)
     ]
-    left = _abandoned()
-    if arguments.json:
-        found = [{"path": path, "bytes": size} for path, size in left.items()]
-        output.emit_json({"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found})
-        return 0
-    _table(held)
-    if left:
-        output.emit(
-            f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
-            f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
-        )
+    with _readable():
+        left = {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
+    found = [{"path": path, "bytes": size} for path, size in left.items()]
+    document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found}
+    output.answer(arguments, document, lambda: _show(held, left))
     return 0
 
 
-def _table(held: Sequence[Collection]) -> None:
-    if not held:
-        output.emit("The cache of model outputs is empty.")
-        return
+def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:
     rows = [
         [
             one.model,
@@ -67,10 +57,17 @@ def _table(held: Sequence[Collection]) -> None:
         ]
         for one in held
     ]
-    output.emit_table(["model", "task", "what", "outputs", "size", "newest"], rows)
-    output.emit(
-        f"In {outputs_folder()}, readable by you alone; derived from private records. Clear: dpicl cache --clear"
-    )
+    if held:
+        output.emit_table(["model", "task", "what", "outputs", "size", "newest"], rows)
+        about = "readable by you alone; derived from private records. Clear: dpicl cache --clear"
+        output.emit(f"In {outputs_folder()}, {about}")
+    else:
+        output.emit("The cache of model outputs is empty.")
+    if left:
+        output.emit(
+            f"Killed processes left {output.count(len(left), 'folder')} of {sum(left.values()) / 1e6:.1f} MB:"
+            f" {', '.join(map(str, left))}. Remove: dpicl cache --clear"
+        )
 
 
 def _clear(arguments: argparse.Namespace) -> int:
@@ -78,10 +75,8 @@ def _clear(arguments: argparse.Namespace) -> int:
     removed = clear(tasks=arguments.task, models=arguments.model)
     freed = 0
     if not arguments.task and not arguments.model:
-        try:
+        with _readable():
             freed = sum(map(remove_abandoned, _places()))
-        except OSError as error:
-            raise _unreadable(error) from error
     if arguments.json:
         output.emit_json({"removed": removed, "abandoned_bytes": freed})
         return 0
@@ -91,18 +86,15 @@ def _clear(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _abandoned() -> dict[Path, int]:
-    """What killed processes left in the cache, in bytes."""
-    try:
-        return {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
-    except OSError as error:
-        raise _unreadable(error) from error
-
-
 def _places() -> list[Path]:
     """Where temporary folders are made."""
     return [models_folder(), calibration_folder()]
 
 
-def _unreadable(error: OSError) -> ResultError:
-    return ResultError(f"The cache folder {error.filename} cannot be read ({error.strerror}); fix its rights.")
+@contextmanager
+def _readable() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        said = f"The cache folder {error.filename} cannot be read ({error.strerror}); fix its rights."
+        raise ResultError(said) from error

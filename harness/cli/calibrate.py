@@ -7,7 +7,7 @@ from typing import Any
 
 from dpicl.harness.api.functions import calibrate
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, passed, whole
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, passed
 
 
 def add(subparsers: Subparsers) -> None:
@@ -18,25 +18,15 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--task", required=True, metavar="T", help="its published options are used")
     parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="target epsilon")
     parser.share("--delta", "--noise", "--shots", "--source", "--option", "--plugin")
-    parser.add_argument(
-        "--size",
-        type=whole(1),
-        metavar="N",
-        help="private records a class (answer mechanisms: in all; default: the task's own)",
-    )
-    parser.add_argument(
-        "--queries", type=whole(1), metavar="Q", help="Q that the epsilon of an answer mechanism covers (default: 1)"
-    )
+    parser.count("--size", "N", "private records a class (answer mechanisms: in all; default: the task's own)")
+    parser.count("--queries", "Q", "Q that the epsilon of an answer mechanism covers (default: 1)")
     parser.choice("--mode", ("proved", "paper"), "proved (default), or the accounting of the authors", default="proved")
 
 
 def _calibrate(arguments: argparse.Namespace) -> int:
     options = options_of(arguments.mechanism, arguments.option)
     answer = calibrate(**passed(calibrate, arguments), options=options, plugins=arguments.plugin)
-    if arguments.json:
-        output.emit_json(answer)
-    else:
-        _show(answer)
+    output.answer(arguments, answer, lambda: _show(answer))
     return 0
 
 

@@ -20,18 +20,11 @@ def add(subparsers: Subparsers) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     plugins = arguments.plugin
-    rows: list[dict[str, Any]] = {
-        "tasks": lambda: lists.list_tasks(plugins),
-        "mechanisms": lambda: lists.list_mechanisms(plugins),
-        "attacks": lambda: lists.list_attacks(plugins),
-        "models": lambda: lists.list_models(plugins),
-        "suites": lists.list_suites,
-    }[arguments.kind]()
-    if arguments.json:
-        output.emit_json(rows)
-        return 0
+    listed = getattr(lists, f"list_{arguments.kind}")
+    rows: list[dict[str, Any]] = listed() if arguments.kind == "suites" else listed(plugins)
     columns = list(rows[0]) if rows else ["name"]
-    output.emit_table(columns, [[_text(row[column]) for column in columns] for row in rows])
+    table = [[_text(row[column]) for column in columns] for row in rows]
+    output.answer(arguments, rows, lambda: output.emit_table(columns, table))
     return 0
 
 

@@ -12,8 +12,8 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, whole
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.data.config import load_config, task_folders
 from dpicl.harness.run import lm_eval_model
 
@@ -46,12 +46,7 @@ def add(subparsers: Subparsers) -> None:
     parser.share(
         "--delta", "--model", "--seed", "--shots", "--noise", "--reveal-records", "--source", "--option", "--plugin"
     )
-    parser.add_argument(
-        "--size",
-        type=whole(1),
-        metavar="N",
-        help="declared number of private records a class (without classes: in all)",
-    )
+    parser.count("--size", "N", "declared number of private records a class (without classes: in all)")
 
 
 def _lm_eval(arguments: argparse.Namespace) -> int:
@@ -105,8 +100,6 @@ def _check(alone: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     asked = wanted.get("tasks") or []
     tasks = [task for text in ([asked] if isinstance(asked, str) else asked) for task in text.split(",") if task]
     known = [load_config(name)["task"] for name, folder in task_folders().items() if folder.built_in]
-    for task in tasks:
-        if task not in known:
-            raise unknown("task", task, known)
+    require_known("task", tasks, known)
     if not tasks:
         raise UsageError("Name the tasks, for example --tasks dpicl_agnews; see `dpicl list tasks`.")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -31,6 +32,14 @@ def emit(text: str, styled: bool = False) -> None:
 def emit_json(document: Any) -> None:
     """The answer as one JSON document; infinity and NaN are texts, as in result files."""
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
+
+
+def answer(arguments: argparse.Namespace, document: Any, show: Callable[[], None]) -> None:
+    """The answer of a command: as one JSON document with --json, else as ``show`` writes it for people."""
+    if arguments.json:
+        emit_json(document)
+    else:
+        show()
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:

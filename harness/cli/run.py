@@ -18,7 +18,6 @@ from dpicl.harness.cli.arguments import (
     add_selection_flags,
     board_command,
     selected,
-    whole,
 )
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
@@ -59,7 +58,7 @@ def add(
         help="run again what has results of other records; the old files are set aside and kept",
     )
     run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
-    run.add_argument("--workers", type=whole(1), metavar="N", help="workers of the engine (default: one for two cores)")
+    run.count("--workers", "N", "workers of the engine (default: one for two cores)")
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
         run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
@@ -162,8 +161,9 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     if not found.stale:
         return found.missing
     if not arguments.again:
+        verb = "is" if len(found.stale) == 1 else "are"
         raise UsageError(
-            f"{output.count(len(found.stale), 'result')} under {arguments.results} {_are(found)} of other records than"
+            f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} of other records than"
             f" those at hand ({why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
@@ -171,10 +171,6 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     missing = {cell.id for cell in found.missing}
     output.message(f"{output.count(len(stale), 'result')} of other records set aside (kept in folders set_aside).")
     return [cell for cell in selection.cells if cell.id in stale | missing]
-
-
-def _are(found: Presence) -> str:
-    return "is" if len(found.stale) == 1 else "are"
 
 
 def _stale_advice(arguments: argparse.Namespace) -> str:

@@ -145,7 +145,7 @@ class Bench:
             sizes=dict(self.sizes(how.single).records),
             sampling=sampling,
             noise=noise,
-            observer=SampleNotes(given, [record.label for record in records], sampling, transcript, ward, how.presence),
+            observer=SampleNotes(records[-1].label if records else None, sampling, ward, how.presence),
         )
         ward.observing = True
 

@@ -4,7 +4,7 @@ fuzzer calls a dictionary)."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import CodeType, FunctionType, ModuleType
 
 from dpicl.harness.mechanism.bases import Mechanism
@@ -73,27 +73,29 @@ def _own(holder: ModuleType | type) -> list[object]:
 
 
 def _strings(value: object, module: str, depth: int = 4) -> Iterator[str]:
+    """The strings in a value; code does not count as a level."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, CodeType):
-        for constant in value.co_consts:
-            yield from _strings(constant, module, depth)
-    elif depth == 0:
-        return
-    elif isinstance(value, FunctionType):
-        if value.__module__ == module and value.__code__.co_filename != "<string>":  # which a dataclass writes
-            yield from _strings(value.__code__, module, depth)
-    elif isinstance(value, property):
-        yield from _strings(value.fget, module, depth - 1)
-    elif isinstance(value, classmethod | staticmethod):
-        yield from _strings(value.__func__, module, depth - 1)
-    elif isinstance(value, type):
-        if value.__module__ == module:
-            yield from _strings(_own(value), module, depth - 1)
-    elif isinstance(value, Mapping):
-        for key, item in list(value.items()):
-            yield from _strings(key, module, depth - 1)
-            yield from _strings(item, module, depth - 1)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in list(value):
-            yield from _strings(item, module, depth - 1)
+    elif depth or isinstance(value, CodeType):
+        for part in _parts(value, module):
+            yield from _strings(part, module, depth - (not isinstance(value, CodeType | FunctionType)))
+
+
+def _parts(value: object, module: str) -> Iterable[object]:
+    """What a value is made of, of the module's own making."""
+    match value:
+        case CodeType():
+            return value.co_consts
+        case FunctionType() if value.__module__ == module and value.__code__.co_filename != "<string>":
+            return [value.__code__]  # not one that a dataclass writes
+        case property():
+            return [value.fget]
+        case classmethod() | staticmethod():
+            return [value.__func__]
+        case type() if value.__module__ == module:
+            return _own(value)
+        case Mapping():
+            return [part for item in list(value.items()) for part in item]
+        case list() | tuple() | set() | frozenset():
+            return list(value)
+    return []

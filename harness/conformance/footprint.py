@@ -43,6 +43,7 @@ _ACTS = {
     }.items()
     for name in names.split()
 }
+_ACTING = tuple(_ACTS)
 #: Events by which code can find records that no sample gave it.
 _REACHING = {
     "gc.get_objects": "asks the interpreter for all of its objects",
@@ -89,7 +90,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
         _installed = True
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
-        out, err = (stack.enter_context(redirect(_text())) for redirect in (redirect_stdout, redirect_stderr))
+        out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
         stack.enter_context(_logs(footprint))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
@@ -110,9 +111,8 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
 class _Text(io.TextIOWrapper):
     buffer: io.BytesIO
 
-
-def _text() -> _Text:
-    return _Text(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
+    def __init__(self) -> None:
+        super().__init__(io.BytesIO(), encoding="utf-8", errors="backslashreplace", write_through=True)
 
 
 class _Log(logging.Handler):
@@ -168,17 +168,13 @@ def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:
     elif event in _REACHING or (event == "object.__getattr__" and arguments[1] in _FRAMES):
         if _by_plugin(watch, event):
             footprint.reaching.append(_REACHING.get(event, _REACHING["sys._getframe"]))
-    elif (said := _act(event)) and not _allowed(arguments[0] if arguments else None):
+    elif (
+        event.startswith(_ACTING)
+        and event != "sqlite3.connect/handle"
+        and not _allowed(arguments[0] if arguments else None)
+    ):
+        said = next(said for name, said in _ACTS.items() if event.startswith(name))
         footprint.acts.append(f"{said} ({event})")
-
-
-def _act(event: str) -> str | None:
-    if event in _ACTS:
-        return _ACTS[event]
-    start = event.partition(".")[0] + "."
-    if start in _ACTS:
-        return _ACTS[start]
-    return next((said for name, said in _ACTS.items() if event.startswith(name)), None) if start == "os." else None
 
 
 def _opened(footprint: Footprint, path: object, mode: object = None, flags: object = 0) -> None:

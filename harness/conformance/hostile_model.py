@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -27,9 +26,6 @@ SAID, HEARD = 4, 60
 #: Encoded prompts and answers that are kept, since many runs use the same prompts.
 _KEPT = 4096
 
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
-
 
 def marked(text: str) -> bool:
     """Whether the text holds a marker that changes how the model answers."""
@@ -42,14 +38,13 @@ class HostileModel(SimulatedLM):
     def __init__(self) -> None:
         super().__init__()
         self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, rows_alone=True)
-        self._encoded: OrderedDict[str | ChatPrompt, list[int]] = OrderedDict()
-        self._answers: OrderedDict[bytes, np.ndarray] = OrderedDict()
+        self._encoded = lru_cache(_KEPT)(super().encode)
+        self._answers = lru_cache(_KEPT)(self._answer)
         self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """See LanguageModel."""
-        tokens: list[int] = _kept(self._encoded, prompt, lambda: super(HostileModel, self).encode(prompt))
-        return tokens.copy()
+        return self._encoded(prompt).copy()
 
     def generate(
         self,
@@ -88,11 +83,10 @@ class HostileModel(SimulatedLM):
 
     def log_probs_after(self, prompt: Tokens) -> np.ndarray:
         """float64[V] after one prompt."""
-        key = _bytes(prompt)
-        return _kept(self._answers, key, lambda: self._answer(prompt, key)).copy()
+        return self._answers(_bytes(prompt)).copy()
 
-    def _answer(self, prompt: Tokens, key: bytes) -> np.ndarray:
-        said = self._marked(key)
+    def _answer(self, key: bytes) -> np.ndarray:
+        said, prompt = self._marked(key), array("H", key)
         if NAN in said:
             return np.full(self.vocab_size, np.nan)
         logits = super().log_probs_after(prompt)
@@ -119,12 +113,3 @@ def _bytes(tokens: Tokens) -> bytes:
 
 def _seed(key: bytes) -> int:
     return int.from_bytes(hashlib.sha256(key).digest()[:8], "big")
-
-
-def _kept(store: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
-    """The value of a key, made when it is missing; the oldest ones are dropped."""
-    if key not in store:
-        store[key] = make()
-        if len(store) > _KEPT:
-            store.popitem(last=False)
-    return store[key]

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dpicl.harness.conformance.bench import Bench, set_up
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence, Status, Verdict, failed, not_applicable, raised
 from dpicl.harness.conformance.checks.accounting import budget, ledger
 from dpicl.harness.conformance.checks.audit import audit
 from dpicl.harness.conformance.checks.effects import side_effects
@@ -22,15 +23,14 @@ from dpicl.harness.conformance.checks.noise import noise
 from dpicl.harness.conformance.checks.replay import no_crash, post_processing, public_labels
 from dpicl.harness.conformance.checks.reproducible import non_private, seeds
 from dpicl.harness.conformance.checks.sampling import sampling
-from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
 from dpicl.harness.conformance.guard import RUN_SECONDS, attempt, interruptible
 from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.conformance.variants import Variant, variants
-from dpicl.harness.conformance.verdicts import Status, Verdict, failed, not_applicable, raised
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError, UsageError
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, resolve_options
+from dpicl.harness.mechanism.outputs import skip_reason
 
 Check = Callable[[CheckEvidence], Verdict]
 
@@ -71,7 +71,7 @@ class CheckFinding:
 def tasks_of(cls: type[Mechanism], task: str | None, options: Mapping[str, Any]) -> list[str]:
     """The tasks that a mechanism is checked on. Raises UsageError where it can do none, or not the given one."""
     mechanism = build(cls, resolve_options(cls, task or "", dict(options)))
-    reasons = {name: mechanism.skip(Task.without_records(name)) for name in ((task,) if task else TASKS)}
+    reasons = {name: skip_reason(mechanism, Task.without_records(name)) for name in ((task,) if task else TASKS)}
     done = [name for name, reason in reasons.items() if reason is None]
     if not done:
         name, reason = next(iter(reasons.items()))

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
-from dpicl.harness.core.seeds import NoiseSource, SecureNoise, SeededNoise
+from dpicl.harness.core.seeds import NoiseSource, SecureNoise
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.privacy.private_set import Assigned
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
@@ -39,7 +40,7 @@ class Ward:
     """Knows which records samples have given out; notes which are read, while ``observing``."""
 
     def __init__(self, transcript: Transcript) -> None:
-        self._transcript = transcript
+        self.transcript = transcript
         self._handed: set[int] = set()
         self.observing = False
 
@@ -50,25 +51,18 @@ class Ward:
         if not self.observing:
             return
         if text:
-            self._transcript.texts_read.setdefault(len(self._transcript.samples), set()).add(number)
-        if number not in self._handed and not self._transcript.revealed:
-            self._transcript.strangers.add(number)
+            self.transcript.texts_read.setdefault(len(self.transcript.samples), set()).add(number)
+        if number not in self._handed and not self.transcript.revealed:
+            self.transcript.strangers.add(number)
 
 
-class StableSampling(SeededNoise):
-    """Sampling randomness that every record keeps when another one is added at the end of the set.
+class StableSampling(CoupledSampling):
+    """``last`` replaces the uniform draw of the last record at the next call, unless it is None."""
 
-    ``last`` replaces the uniform draw of the last record at the next call, unless it is None.
-    """
-
-    def __init__(self, seed: int) -> None:
-        super().__init__(lambda shot: np.random.default_rng(seed))
-        self._seed, self._calls = seed, 0
-        self.last: float | None = None
+    last: float | None = None
 
     def uniform(self, size: int) -> np.ndarray:
-        self._calls += 1
-        sampling = np.random.default_rng((self._seed, self._calls)).random(size)
+        sampling = super().uniform(size)
         if self.last is not None:
             sampling[-1], self.last = self.last, None
         return sampling
@@ -77,23 +71,15 @@ class StableSampling(SeededNoise):
 class SampleNotes:
     """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
 
-    records: observed ones; neighbours differ by the last one.
+    last: the label of the last record, by which neighbours differ; None without records.
     """
 
-    def __init__(
-        self,
-        records: Sequence[ObservedRecord],
-        labels: Sequence[str],
-        sampling: StableSampling,
-        transcript: Transcript,
-        ward: Ward,
-        presence: Presence | None,
-    ) -> None:
-        self._last = (len(records) - 1, labels[-1]) if records else None
-        self._sampling, self._transcript, self._ward, self._presence = sampling, transcript, ward, presence
+    def __init__(self, last: str | None, sampling: StableSampling, ward: Ward, presence: Presence | None) -> None:
+        self._last, self._sampling, self._ward, self._presence = last, sampling, ward, presence
+        self._transcript = ward.transcript
 
     def drawing(self, partition: Partition) -> None:
-        if self._presence is not None and self._last is not None and partition in (None, self._last[1]):
+        if self._presence is not None and self._last is not None and partition in (None, self._last):
             at = len(self._transcript.samples)
             self._sampling.last = 0.0 if self._presence(at) else float(np.nextafter(1.0, 0.0))
 

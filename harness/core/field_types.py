@@ -11,12 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dpicl.harness.core.json_text import WHOLE
 
 
-def _infinity(value: Any) -> Any:
-    return math.inf if value == "Infinity" else value
-
-
 def _infinities(value: Any) -> Any:
-    return -math.inf if value == "-Infinity" else _infinity(value)
+    return float(value) if value in ("Infinity", "-Infinity") else value
 
 
 def _a_number(value: float) -> float:
@@ -26,7 +22,7 @@ def _a_number(value: float) -> float:
 
 
 #: Epsilon >= 0; "Infinity" in a file, since JSON has no number for it. Never NaN.
-Epsilon = Annotated[float, BeforeValidator(_infinity), Field(ge=0)]
+Epsilon = Annotated[float, BeforeValidator(_infinities), Field(ge=0)]
 Delta = Annotated[float, Field(gt=0, lt=1)]
 #: A score or a rate in [0, 1].
 Share = Annotated[float, Field(ge=0, le=1)]

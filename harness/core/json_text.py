@@ -29,10 +29,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
     if len(text) > largest:
         raise ValueError(f"it has {len(text):,} bytes, {largest:,} is the most")
     if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError:
-            raise ValueError("it is not text in UTF-8") from None
+        text = _decoded(text)
     try:
         value = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant if plain else None)
     except _Refused as error:
@@ -63,6 +60,10 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
         content = file.read(largest + 1)
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
+    return _decoded(content)
+
+
+def _decoded(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

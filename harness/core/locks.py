@@ -55,21 +55,15 @@ def abandoned(parent: Path) -> list[Path]:
 
     Raises OSError.
     """
-    found = []
-    for path in _temporary(parent):
-        with _taken(path) as mine:
-            found += [path] if mine else []
-    return found
+    return list(_ownerless(parent))
 
 
 def remove_abandoned(parent: Path) -> int:
     """Removes the temporary folders whose process is gone; returns how many bytes they held. Raises OSError."""
     freed = 0
-    for path in _temporary(parent):
-        with _taken(path) as mine:  # held while it is removed, so that nobody begins to fill it
-            if mine:
-                freed += folder_bytes(path)
-                shutil.rmtree(path, ignore_errors=True)
+    for path in _ownerless(parent):
+        freed += folder_bytes(path)
+        shutil.rmtree(path, ignore_errors=True)
     return freed
 
 
@@ -82,11 +76,13 @@ def folder_bytes(folder: Path) -> int:
     return total
 
 
-def _temporary(parent: Path) -> list[Path]:
-    if not parent.is_dir():
-        return []
-    hidden = (path for path in parent.iterdir() if path.name.startswith("."))
-    return sorted(path for path in hidden if path.is_dir() and not path.is_symlink())
+def _ownerless(parent: Path) -> Iterator[Path]:
+    """The hidden folders that nobody holds; each is held while the caller has it, so that nobody begins to fill it."""
+    for path in sorted(parent.iterdir()) if parent.is_dir() else ():
+        if path.name.startswith(".") and path.is_dir() and not path.is_symlink():
+            with _taken(path) as mine:
+                if mine:
+                    yield path
 
 
 @contextmanager

@@ -14,14 +14,10 @@ from dpicl.harness.core.errors import UsageError, unknown
 DEFAULT_RESULTS = Path("results")
 
 
-def suites_folder() -> Path:
-    """The folder of the suites that ship with the package."""
-    return Path(str(resources.files("dpicl.harness"))) / "suites"
-
-
 def shipped_suites() -> dict[str, Path]:
     """Bare name -> file of every suite that ships with the package."""
-    return {path.stem: path for path in sorted(suites_folder().glob("*.yaml"))}
+    folder = Path(str(resources.files("dpicl.harness"))) / "suites"
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
 def find_suite(name: str) -> Path:

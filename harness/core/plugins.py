@@ -249,11 +249,11 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {told(error, 500)}".rstrip(".")
 
 
-def place_in_plugin(error: BaseException) -> str:
-    """'my_method.py, line 12': the innermost place in a plugin file that an error came through, or ""."""
+def plugin_failure(error: BaseException) -> str:
+    """One sentence about an error that came through a plugin file, with the innermost place there, or ""."""
     places = [
         f"{Path(frame.f_code.co_filename).name}, line {line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__", "")).startswith(MODULE)
     ]
-    return places[-1] if places else ""
+    return f"The plugin fails ({places[-1]}): {type(error).__name__}: {told(error, 500)}" if places else ""

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.json_text import WHOLE, text_of
 
 #: Keys and list positions from the top of a document to a value.
 Place = tuple[str | int, ...]
@@ -70,15 +70,10 @@ def read(path: Path, functions: bool = False) -> Document:
     Raises UsageError, with the line, when it is no YAML, names a key twice, or is more than plain data.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        text = content.decode("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        return parse(text_of(path, _LARGEST), path, functions)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"Cannot read {path}: {reason}.") from error
-    if len(content) > _LARGEST:
-        raise UsageError(f"{path} has more than {_LARGEST:,} bytes; no file of this kind is so large.")
-    return parse(text, path, functions)
 
 
 def parse(text: str, path: Path, functions: bool = False) -> Document:

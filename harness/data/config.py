@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.harness.core import plugins
-from dpicl.harness.core.errors import DataError, PluginError, unknown
+from dpicl.harness.core.errors import DataError, PluginError, require_known
 from dpicl.harness.data.sources import SourceSpec
 from dpicl.harness.data.task_file import read_task_file
 
@@ -99,11 +99,7 @@ def load_config(name: str) -> Mapping[str, Any]:
 def _read(folder: Path, file_hash: str) -> Mapping[str, Any]:
     """The file of one version of a task; file_hash: '' for a built-in one, whose version is a number of its own."""
     place = f"tasks/{folder.name}/task.yaml" if not file_hash else f"task.yaml of task {folder.name}"
-    try:
-        text = (folder / "task.yaml").read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The {place} cannot be read ({type(error).__name__}); repair it.") from error
-    config = read_task_file(text, place, folder.name, built_in=not file_hash)
+    config = read_task_file(_text(folder / "task.yaml", place), place, folder.name, built_in=not file_hash)
     if config["metadata"]["kind"] == "extraction":
         _keywords(folder)
     if file_hash:
@@ -116,14 +112,18 @@ def _keywords(folder: Path) -> tuple[str, ...]:
     path = folder / "keywords.txt"
     if not path.is_file():
         raise DataError(f"Task {folder.name} has no keywords.txt; put the public list of phrases there, one a line.")
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"keywords.txt of task {folder.name} cannot be read ({type(error).__name__}).") from error
-    found = tuple(line for line in text.splitlines() if line.strip() and not line.startswith("#"))
+    lines = _text(path, f"keywords.txt of task {folder.name}").splitlines()
+    found = tuple(line for line in lines if line.strip() and not line.startswith("#"))
     if not found or len(set(found)) < len(found):
         raise DataError(f"keywords.txt of task {folder.name} needs at least one phrase, and each of them once.")
     return found
+
+
+def _text(path: Path, what: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
 
 
 def keywords(name: str) -> tuple[str, ...]:
@@ -154,17 +154,8 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
 
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     """What the file says about the task's data."""
-    data = config["metadata"]["data"]
-    return SourceSpec(
-        name=config["metadata"]["name"],
-        labels=tuple(config.get("doc_to_choice", ())),
-        local=data["local"],
-        hub=data["hub"],
-        synthetic=data["synthetic"],
-        public=data.get("public", {}),
-        max_words=data.get("max_words", {}),
-        line_separator=data.get("line_separator", " "),
-    )
+    data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
+    return SourceSpec(config["metadata"]["name"], tuple(config.get("doc_to_choice", ())), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:
@@ -181,8 +172,7 @@ def folder_of(name: str) -> TaskFolder:
     if name.isidentifier() and (TASKS / name / "task.yaml").is_file():
         return TaskFolder(TASKS / name, "built in")
     folders = task_folders()
-    if name not in folders:
-        raise unknown("task", name, folders)
+    require_known("task", [name], folders)
     return folders[name]
 
 

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -51,9 +51,9 @@ class SourceSpec:
     local: Mapping[str, Any]
     hub: Mapping[str, Any]
     synthetic: Mapping[str, Any]
-    public: Mapping[str, int]
-    max_words: Mapping[str, int]
-    line_separator: str
+    public: Mapping[str, int] = field(default_factory=dict)
+    max_words: Mapping[str, int] = field(default_factory=dict)
+    line_separator: str = " "
 
 
 def resolve(source: str, name: str) -> str:
@@ -87,9 +87,7 @@ def read(
             return read_hub(spec)
         case "local":
             return read_local(spec)
-        case "synthetic":
-            return read_synthetic(spec, limit_train, limit_test, seed)
-    raise UsageError(f"Unknown source '{source}'; use one of {', '.join(SOURCES)}.")
+    return read_synthetic(spec, limit_train, limit_test, seed)
 
 
 def check_there(spec: SourceSpec, source: str) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from dpicl.harness.core.errors import DataError, UsageError, unknown
+from dpicl.harness.core.errors import DataError, UsageError, require_known
 from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Sizes
 from dpicl.harness.core.vocabulary import Record as Record
 from dpicl.harness.data import sources as data_sources
@@ -69,15 +69,7 @@ class PublicTask:
     def without_records(name: str) -> PublicTask:
         """What task.yaml says of a task: enough for `Mechanism.skip`, and no data is needed. Raises UsageError."""
         config = load_config(name)
-        return PublicTask(
-            name=name,
-            kind=config["metadata"]["kind"],
-            labels=public_labels(config),
-            partitioned="doc_to_choice" in config,
-            source="none",
-            test=(),
-            config=config,
-        )
+        return PublicTask(**_told(config), source="none", test=())
 
     def public_records(self, kind: str = "in") -> tuple[Record, ...]:
         """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
@@ -85,8 +77,7 @@ class PublicTask:
 
         Raises DataError where the task names no other data set, or that one is not another one in this source.
         """
-        if kind not in ("in", "out"):
-            raise unknown("kind of public records", kind, ("in", "out"))
+        require_known("kind of public records", [kind], ("in", "out"))
         return self.public if kind == "in" else self._other_records
 
     @cached_property
@@ -173,8 +164,7 @@ class PublicTask:
         examples: the records of one slot; none gives the public prompt. Each is shown with its own label.
         style: 'completion' (Tang et al. 2024, run_exp_*.py) or 'chat' (PRISM, Bhusal et al. 2025, section 3.1).
         """
-        if style not in STYLES:
-            raise unknown("prompt style", style, STYLES)
+        require_known("prompt style", [style], STYLES)
         if self.kind == "generation":
             raise UsageError(f"Task {self.name} has no prompt that asks for more records; use an answer mechanism.")
         prompts = self.config["metadata"]["prompts"][style]
@@ -279,16 +269,12 @@ class Task(PublicTask):
         train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None)
         return cls(
-            name=name,
-            kind=config["metadata"]["kind"],
-            labels=public_labels(config),
-            partitioned=bool(spec.labels),
+            **_told(config),
             source=source,
             fingerprint=record_sets.fingerprint(train, test, public),
             dropped=dropped,
             train=tuple(train),
             test=tuple(test),
-            config=config,
             public=tuple(public),
             seed=seed,
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
@@ -313,9 +299,7 @@ class Task(PublicTask):
         Raises DataError for a group without records.
         """
         wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
-        for label in wanted:
-            if label is not None and label not in self.labels:
-                raise unknown("label", label, self.labels)
+        require_known("label", [label for label in wanted if label is not None], self.labels)
         sizes = self.group_sizes
         if missing := [label for label in wanted if not sizes.get(label)]:
             raise DataError(
@@ -323,6 +307,13 @@ class Task(PublicTask):
                 " raise --members), or declare the size of the group."
             )
         return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
+
+
+def _told(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a task that its file alone decides."""
+    metadata = config["metadata"]
+    own = {"name": metadata["name"], "kind": metadata["kind"], "labels": public_labels(config), "config": config}
+    return {**own, "partitioned": "doc_to_choice" in config}
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:

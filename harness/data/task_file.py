@@ -7,8 +7,9 @@ read as a name here, and lm-eval imports it when the task is evaluated. Template
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import jinja2
 import jinja2.nodes
@@ -143,8 +144,22 @@ class Splits(_Keys):
     test: Text
 
 
-class Hub(_Keys):
+class _Source(_Keys):
+    """One source of records, or why there is none."""
+
     missing: Text | None = None
+    needed: ClassVar[tuple[str, ...]]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.missing is None and None in [getattr(self, name) for name in self.needed]:
+            names = [f"`{name}`" for name in self.needed]
+            raise ValueError(f"needs {', '.join(names[:-1])} and {names[-1]}, or `missing: REASON`")
+        return self
+
+
+class Hub(_Source):
+    needed = ("path", "text", "label")
     path: Text | None = None
     name: Text | None = None
     revision: Text | None = None
@@ -153,24 +168,12 @@ class Hub(_Keys):
     label: Text | None = None
     labels: list[str] | None = None
 
-    @model_validator(mode="after")
-    def _whole(self) -> Hub:
-        if self.missing is None and None in (self.path, self.text, self.label):
-            raise ValueError("needs `path`, `text` and `label`, or `missing: REASON`")
-        return self
 
-
-class Synthetic(_Keys):
-    missing: Text | None = None
+class Synthetic(_Source):
+    needed = ("module", "train", "test")
     module: Dotted | None = None
     train: Number | None = None
     test: Number | None = None
-
-    @model_validator(mode="after")
-    def _whole(self) -> Synthetic:
-        if self.missing is None and None in (self.module, self.train, self.test):
-            raise ValueError("needs `module`, `train` and `test`, or `missing: REASON`")
-        return self
 
 
 class MaxWords(_Keys):
@@ -263,67 +266,53 @@ def read_task_file(text: str, place: str, name: str, built_in: bool) -> dict[str
         found = TaskFile.model_validate(keys)
     except ValidationError as error:
         raise refused(_explain(error, document)) from None
-    where, said = _contradiction(found, name)
-    if said:
+    for where, said in _contradictions(found, name):
         raise refused(str(document.error(where, said)))
     data: dict[str, Any] = document.data
     return data
 
 
-def _contradiction(file: TaskFile, name: str) -> tuple[Place, str]:
-    """Where keys do not fit each other, and how; ((), "") where they do."""
+def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
+    """Where keys do not fit each other, and how. Whoever goes on after the first may see what only follows from it."""
     metadata, kind = file.metadata, file.metadata.kind
-    metrics = [metric.metric for metric in file.metric_list]
+    metrics, aggregates = [metric.metric for metric in file.metric_list], metadata.aggregates
     if metadata.name != name or file.task != f"dpicl_{name}":
         said = f"the file in the folder {name} must say `task: dpicl_{name}` and, under `metadata`, `name: {name}`."
-        return ("task",), said
+        yield ("task",), said
     if kind not in KINDS:
-        return ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
+        yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
     if (kind == "classification") is (file.doc_to_choice is None):
-        return ("doc_to_choice",), "a classification task, and no other, lists its label words in doc_to_choice."
+        yield ("doc_to_choice",), "a classification task, and no other, lists its label words in doc_to_choice."
     labels = file.doc_to_choice or []
     if len(set(labels)) < len(labels):
-        return ("doc_to_choice",), "a label word is given twice; keep one."
+        yield ("doc_to_choice",), "a label word is given twice; keep one."
     wanted = ("multiple_choice", "gold") if kind == "classification" else ("generate_until", "label")
     if (file.output_type, file.doc_to_target) != wanted:
-        return ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
+        yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
     if kind != "classification" and file.generation_kwargs is None:
-        return (), "generation_kwargs with max_gen_toks is missing: how much may be written."
+        yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
     if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
-        return ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
+        yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
-        return ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
+        yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
     computed = COMPUTED.get(kind, metrics)
     if metadata.main_metric not in computed:
-        return ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
-    place, said = _direction_contradiction(file)
-    return (place, said) if said else _data_contradiction(file, kind, labels)
-
-
-def _direction_contradiction(file: TaskFile) -> tuple[Place, str]:
-    """Where a metric is told twice, or its direction is that of another number."""
-    metrics, aggregates = [metric.metric for metric in file.metric_list], file.metadata.aggregates
+        yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
     for number, metric in enumerate(file.metric_list):
-        name, place = metric.metric, ("metric_list", number)
-        if name in metrics[:number] or name in aggregates:
-            return (*place, "metric"), f"the metric '{name[:40]}' is named twice; keep one."
-        if name in COMPUTED.get(file.metadata.kind, ()) and not metric.higher_is_better:
-            return (*place, "higher_is_better"), f"the harness computes {name}, of which higher is better."
-    if strangers := sorted(set(file.metadata.lower_is_better) - set(aggregates)):
-        return ("metadata", "lower_is_better"), (
-            f"'{strangers[0][:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
-        )
-    return (), ""
-
-
-def _data_contradiction(file: TaskFile, kind: str, labels: list[str]) -> tuple[Place, str]:
-    data = file.metadata.data
+        if metric.metric in metrics[:number] or metric.metric in aggregates:
+            yield ("metric_list", number, "metric"), f"the metric '{metric.metric[:40]}' is named twice; keep one."
+        if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
+            said = f"the harness computes {metric.metric}, of which higher is better."
+            yield ("metric_list", number, "higher_is_better"), said
+    for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
+        said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
+        yield ("metadata", "lower_is_better"), said
+    data = metadata.data
     for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels or [])):
-        if strangers := sorted(set(words) - set(labels)):
-            return ("metadata", "data", source, "labels"), f"'{strangers[0][:40]}' is none of doc_to_choice."
+        for stranger in sorted(set(words) - set(labels)):
+            yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."
     if kind == "json" and data.local.label is None:
-        return ("metadata", "data", "local"), "a json task says under `label` what its records are called."
-    return (), ""
+        yield ("metadata", "data", "local"), "a json task says under `label` what its records are called."
 
 
 def _explain(error: ValidationError, document: Document) -> str:

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,19 +16,20 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Options
 from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
+from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
 
 
-def option_types(cls: type[Mechanism]) -> dict[str, Any]:
-    """Option name -> annotated type of every option (dataclass field) of a mechanism."""
+def option_types(cls: type[Pluggable]) -> dict[str, Any]:
+    """Option name -> annotated type of every option (dataclass field) of a mechanism or an attack."""
     if not dataclasses.is_dataclass(cls):
         return {}
     try:
         hints = typing.get_type_hints(cls)
     except Exception as error:  # annotations are evaluated
         raise PluginError(
-            f"Mechanism '{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
+            f"'{cls.name}' annotates an option with a type that is not imported: {told(error, 500)}."
         ) from error
     return {field.name: hints[field.name] for field in dataclasses.fields(cls) if field.init}
 
@@ -54,6 +55,25 @@ def sized_options(cls: type[Mechanism], task: str, sizes: Mapping[str, int], giv
     types = option_types(cls)
     fitting = {name: value for name, value in sizes.items() if types.get(name) in (int, int | None)}
     return resolve_options(cls, task, {**fitting, **given})
+
+
+def shared_out(
+    types: Mapping[str, Mapping[str, Any]], given: Iterable[tuple[str | None, str, Any]]
+) -> dict[str, Options]:
+    """Mechanism -> what it gets of options (owner, name, value); without an owner they are for all that have them.
+
+    types: mechanism -> its options. Raises UsageError for an owner that is none of these, and an option of nobody.
+    """
+    found: dict[str, Options] = {mechanism: {} for mechanism in types}
+    for owner, name, value in given:
+        if owner is not None and owner not in types:
+            raise unknown("mechanism", owner, types)
+        takers = [each for each in ([owner] if owner else types) if name in types[each]]
+        if not takers:
+            raise unknown("option", name, {known for own in types.values() for known in own})
+        for each in takers:
+            found[each][name] = value
+    return found
 
 
 def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) -> Options:

@@ -47,6 +47,14 @@ def checked_demonstrations(
     return [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
 
 
+def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
+    """Why a mechanism cannot do a task, in its own words; None where it can. Raises PluginError."""
+    reason: object = mechanism.skip(task)
+    if reason is None or (isinstance(reason, str) and reason.strip()):
+        return reason
+    raise _wrong(mechanism, f"answers {reason!r:.60} to `skip`", "return the reason as a text, or None")
+
+
 def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
     """An answer, or the prompt that the model will answer. Raises PluginError."""
     if isinstance(given, FinalPrompt):
@@ -78,7 +86,7 @@ def require_noise(mechanism: Mechanism, texts: Sequence[str], releases: int) -> 
         raise _wrong(
             mechanism,
             f"released {sum(map(bool, texts))} texts and drew no noise",
-            "release through a primitive of dpicl.harness.privacy, or with the permit that `sample.spend` gives",
+            "release through a primitive such as dpicl.GaussianSum, or with the permit that `sample.spend` gives",
         )
 
 

@@ -7,13 +7,13 @@ dpicl.harness.attacks.registry). The package `mechanisms` is named here alone, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import PluginError, unknown
-from dpicl.harness.core.plugins import Pluggable, Registered, classes_of, module_of, registered, source_hash, theirs
+from dpicl.harness.core.plugins import P, Pluggable, Registered, classes_of, module_of, registered, source_hash, theirs
 from dpicl.harness.core.vocabulary import Knob
 from dpicl.harness.data import config as task_config
 from dpicl.harness.mechanism.bases import Mechanism
@@ -66,25 +66,15 @@ def load_plugin(path: Path) -> list[Registered[Mechanism]]:
 
     Raises PluginError naming the file and the reason.
     """
-    opened = open_plugin(path)
-    if opened is None:
-        return []
-    module, digest = opened
-    with theirs(f"Plugin {path} cannot be used"):
-        classes = mechanisms_of(module)
-        if not classes_of(module, Pluggable) and not models.loaders_of(module):
-            raise PluginError(
-                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-method.md."
-            )
-        return [Registered(cls, f"plugin {path}", digest) for cls in classes]
+    return classes_in(path, mechanisms_of)
 
 
-def open_plugin(path: Path) -> tuple[ModuleType, str] | None:
-    """(the file as a module, sha256 of its content), its models made known; None for a folder with tasks, made known as
-    well. Raises PluginError."""
+def classes_in(path: Path, of_module: Callable[[ModuleType], list[type[P]]]) -> list[Registered[P]]:
+    """What ``of_module`` finds in a Python file, whose models are made known; none in a folder with tasks, which are
+    made known as well. Raises PluginError."""
     if path.is_dir():
         task_config.add_task_folder(path)
-        return None
+        return []
     if not path.is_file():
         raise PluginError(
             f"Plugin {path} is not there; give the path of a Python file with a mechanism, an attack or a model, or of"
@@ -93,7 +83,12 @@ def open_plugin(path: Path) -> tuple[ModuleType, str] | None:
     module, digest = module_of(path)
     with theirs(f"Plugin {path} cannot be used"):
         models.add(module, f"plugin {path}", digest)
-    return module, digest
+        classes = of_module(module)
+        if not classes_of(module, Pluggable) and not models.loaders_of(module):
+            raise PluginError(
+                f"Plugin {path} defines no mechanism, attack or model{_nearly(module)}; see docs/add-a-method.md."
+            )
+    return [Registered(cls, f"plugin {path}", digest) for cls in classes]
 
 
 def mechanisms_of(module: ModuleType) -> list[type[Mechanism]]:
@@ -113,7 +108,7 @@ def _lacking(cls: type[Mechanism]) -> str:
     if type(name) is not str or not _NAME.fullmatch(name):
         return "needs a `name` of at most 100 letters, digits and . _ + = -, as suites and folders have it"
     if not isinstance(cls.knob, Knob | None):
-        return "needs `knob`: a dpicl.harness.mechanism.bases.Knob, or None"
+        return "needs `knob`: a dpicl.Knob, or None"
     if type(cls.source) is not str:
         return "needs a text as its `source`"
     published = cls.published
@@ -127,4 +122,4 @@ def _nearly(module: ModuleType) -> str:
     for cls in classes_of(module, Mechanism, abstract=True):  # type: ignore[type-abstract]
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
         return f": class {cls.__name__} lacks {missing}"
-    return ": it needs a subclass of dpicl.harness.mechanism.bases.DemonstrationMechanism"
+    return ": it needs a subclass of dpicl.DemonstrationMechanism or dpicl.AnswerMechanism"

@@ -109,8 +109,8 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
     pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
-    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so; `readers.reader_of`
-    takes any.
+    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so (`readers.reader_of`
+    takes any).
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Final
 
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import UsageError, require_known
 
 #: The fields that each family reads besides rate, sample, steps and delta. The first one is needed (bounded-range: one
 #: of the first two).
@@ -34,12 +34,21 @@ NOISE_ON: Final = ("sum", "slot", "mean")
 SAMPLES: Final = ("each", "once")
 #: Noise, sensitivities and epsilons of a setting: beyond, floating-point numbers say nothing.
 SMALLEST, LARGEST = 1e-9, 1e9
+_AMOUNT, _BETWEEN = f"a number from {SMALLEST:g} to {LARGEST:g}", "a number between 0 and 1"
+#: Fields -> their type, the smallest and largest value, and both in words.
+_NUMBERS: Final = {
+    ("noise", "epsilon0", "temperature"): (Real, SMALLEST, LARGEST, _AMOUNT),
+    ("sensitivity", "claimed_sensitivity"): (Real, SMALLEST, LARGEST, _AMOUNT),
+    ("slots", "steps"): (Integral, 1, LARGEST, "a whole number of 1 or more"),
+    ("delta", "delta0"): (Real, 5e-324, 1 - 1e-15, _BETWEEN),
+    ("rate",): (Real, 5e-324, 1, _BETWEEN),
+}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting; fields that are None are not given. Raises UsageError, in the words of `dpicl account`'s flags, for
-    fields that do not fit together.
+    """One setting; fields that are None are not given. Raises UsageError, with
+    the names of fields in quotes, for those that do not fit together.
 
     sensitivity, claimed_sensitivity: what one record moves in the code that runs, and what the noise was set for; 1 by
         default.
@@ -64,45 +73,38 @@ class Setting:
     sample: str = "each"
 
     def __post_init__(self) -> None:
-        for kind, value, known in (("family", self.family, tuple(FAMILIES)), ("sample", self.sample, SAMPLES)):
-            if value not in known:
-                raise unknown(kind, str(value), known)
-        if self.noise_on is not None and self.noise_on not in NOISE_ON:
-            raise unknown("place of noise", str(self.noise_on), NOISE_ON)
+        require_known("family", [str(self.family)], FAMILIES)
+        require_known("sample", [str(self.sample)], SAMPLES)
+        require_known("place of noise", [] if self.noise_on is None else [str(self.noise_on)], NOISE_ON)
         self._check_numbers()
         given = [name for names in FAMILIES.values() for name in names if getattr(self, name) is not None]
         for name in given:
             if name not in FAMILIES[self.family]:
                 fits = ", ".join(family for family, names in FAMILIES.items() if name in names)
-                raise UsageError(f"{_flag(name)} says nothing about --family {self.family}; it goes with {fits}.")
+                raise UsageError(f"'{name}' says nothing about the family {self.family}; it goes with {fits}.")
         if self.family == "bounded-range":
             self._check_choice()
         elif (needed := FAMILIES[self.family][:1]) and needed[0] not in given:
-            raise UsageError(f"--family {self.family} needs {_flag(needed[0])}.")
+            raise UsageError(f"The family {self.family} needs '{needed[0]}'.")
         if (self.slots is not None) != (self.noise_on in ("slot", "mean")):
-            raise UsageError("--noise-on slot or mean needs --slots, and nothing else does.")
+            raise UsageError("'noise_on' as slot or mean needs 'slots', and nothing else does.")
 
     def _check_numbers(self) -> None:
-        for name in ("noise", "epsilon0", "temperature", "sensitivity", "claimed_sensitivity"):
-            value = getattr(self, name)
-            if value is not None and not (_is_real(value) and SMALLEST <= value <= LARGEST):
-                raise UsageError(f"{_flag(name)} must be a number from {SMALLEST:g} to {LARGEST:g}, not {value!r:.60}.")
-        for name in ("slots", "steps"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Integral) and 1 <= int(value) <= LARGEST):
-                raise UsageError(f"{_flag(name)} must be a whole number of 1 or more, not {value!r:.60}.")
-        for name in ("delta", "delta0", "rate"):
-            value = getattr(self, name)
-            if value is not None and not (_is_real(value) and 0 < value <= (1 if name == "rate" else 1 - 1e-15)):
-                raise UsageError(f"{_flag(name)} must be a number between 0 and 1, not {value!r:.60}.")
+        for names, (kind, low, high, said) in _NUMBERS.items():
+            for name in names:
+                value = getattr(self, name)
+                if value is not None and not (
+                    isinstance(value, kind) and not isinstance(value, bool) and low <= float(value) <= high
+                ):
+                    raise UsageError(f"'{name}' must be {said}, not {value!r:.60}.")
 
     def _check_choice(self) -> None:
         if (self.epsilon0 is None) == (self.temperature is None):
-            raise UsageError("--family bounded-range needs either --epsilon0 or --temperature.")
+            raise UsageError("The family bounded-range needs either 'epsilon0' or 'temperature'.")
         if self.temperature is not None and (self.noise is not None or self.claimed_sensitivity is not None):
             raise UsageError(
-                "--temperature is on the scale of the scores; leave --claimed-sensitivity and --noise out, "
-                "or give --epsilon0 instead."
+                "'temperature' is on the scale of the scores; leave 'claimed_sensitivity' and 'noise' out, or give"
+                " 'epsilon0' instead."
             )
 
     @property
@@ -143,11 +145,3 @@ def classical_multiplier(epsilon: float, delta: float) -> float:
     Dwork & Roth 2014, theorem A.1, proves it for epsilon < 1 only and it is wasteful there; it is in use beyond.
     """
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
-
-
-def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -17,7 +17,6 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.accountants import account_subsampled_gaussian, epsilon
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
 from dpicl.harness.reaccounting import published
-from dpicl.harness.reaccounting.renyi import LARGEST, sampled_exponential_epsilon
 from dpicl.harness.reaccounting.settings import Setting
 
 ADD_REMOVE = "add or remove one record"
@@ -112,7 +111,7 @@ def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Ite
         yield "prism_formula", value, "no bound", "PRISM: advanced composition without its second term, no theorem"
         value = published.advanced_composition(epsilon0, steps, delta)
         yield "advanced_composition", value, "upper", "Dwork, Rothblum & Vadhan 2010, theorem III.3"
-    if setting.sample == "once" or epsilon0 > LARGEST:
+    if setting.sample == "once" or epsilon0 > published.LARGEST:
         return
     try:
         if setting.noise is not None:
@@ -123,7 +122,7 @@ def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Ite
             value = published.dp_opt_epsilon(epsilon0, delta0, rate, steps, delta)
             yield "dp_opt", value, "estimate", "autodp's Renyi DP with every failure charged, as DP-OPT's code"
         else:
-            value = sampled_exponential_epsilon(epsilon0, rate, steps, delta)
+            value = published.sampled_exponential_epsilon(epsilon0, rate, steps, delta)
             theorem = "autodp's Renyi DP of Poisson samples of epsilon0-DP choices (Zhu & Wang 2019)"
             yield "autodp", value, "estimate", theorem
     except UsageError as error:

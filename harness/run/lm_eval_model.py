@@ -28,6 +28,7 @@ from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM, ReleasingLM
 from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.mechanism.options import build, resolve_options
+from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
 from dpicl.harness.run.releasing import Release, release
 from dpicl.harness.run.results import first_problem
@@ -70,7 +71,7 @@ class MechanismRun:
         classes = source_spec(load_config(name)).labels or ("",)
         sizes = None if self.size is None else dict.fromkeys(classes, self.size)
         task = load_task(name, self.source, self.config.secure, sizes=sizes)
-        if reason := mechanism.skip(task):
+        if reason := skip_reason(mechanism, task):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
         self.releases[lm_eval_name] = made = release(
             mechanism,

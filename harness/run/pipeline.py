@@ -25,7 +25,7 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.statistics import bootstrap_interval
 from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Mechanism
-from dpicl.harness.mechanism.outputs import named_failure
+from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.run import manifest
@@ -74,7 +74,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     mechanism = bench.mechanism(cell)
     with clock.phase("load"):
         task = bench.task(cell)
-        if reason := named_failure(mechanism, lambda: mechanism.skip(task.public_view())):
+        if reason := named_failure(mechanism, lambda: skip_reason(mechanism, task.public_view())):
             raise Skipped(reason)
         model = bench.model(cell.model, cell.secure)
     made_with = manifest_of(task, model, cell.secure, cell.plugin)  # before a mechanism gets hold of the model

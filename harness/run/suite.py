@@ -13,6 +13,7 @@
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
     sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
+    superseded: {1: why}         # earlier versions whose results no longer hold; boards show the reason with them
     tasks: [agnews, dbpedia]
     mechanisms:
       - name: tang
@@ -111,6 +112,8 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_lengt
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
 Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
 
+Reason = Annotated[str, Field(min_length=1, max_length=300)]
+
 #: Folders beside those of suites (dpicl.harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
@@ -152,6 +155,7 @@ class Suite(BaseModel):
     queries: Number | None = None
     task_shots: dict[str, Shots] = {}
     sizes: dict[str, DeclaredSize] = {}
+    superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
+from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.core.plugins import Registered
@@ -21,15 +22,15 @@ from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, facts_of
 from dpicl.harness.run.store import Store
-from dpicl.harness.run.suite import Source, Suite, load_suite
-from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.comparability import is_retired, may_stand
 from dpicl.leaderboards.model.submissions import Submission
+from dpicl.leaderboards.render import page as pages
 from dpicl.leaderboards.render.as_json import attacks_json
-from dpicl.leaderboards.render.html import suites_json, write_all, write_attacks_html
-from dpicl.leaderboards.render.terminal_attacks import render_attacks
+from dpicl.leaderboards.render.html import attacks_page, suites_json, write_all
+from dpicl.leaderboards.render.terminal import render_attacks
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
@@ -46,14 +47,13 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     records = Fingerprints(download=False)
     for path in shipped_suites().values():
         suite = load_suite(path)
-        kept, retired, selections = _results(arguments, suite, mechanisms)
+        kept, retired, selection = _results(arguments, suite, mechanisms)
         kept, notes = at_hand(kept, records)
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
-            board = build_board(kept, suite.name, known, own, retired)
+            board = build_board(kept, suite.name, known, own, retired, suite.superseded)
             found[suite.name] = replace(board, notes=(*notes, *board.notes))
-            reasons = [reason for selection in selections for reason in skip_reasons(selection, kept)]
-            skipped[suite.name] = list({(one["label"], one["task"]): one for one in reasons}.values())
+            skipped[suite.name] = skip_reasons(selection, kept)
     if not found:
         raise ResultError(
             f"There is no result of a shipped suite under {arguments.results}; make some with `dpicl run quick`."
@@ -73,28 +73,20 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
 
 def _results(
     arguments: argparse.Namespace, suite: Suite, mechanisms: Mapping[str, Registered[Mechanism]]
-) -> tuple[list[Result], list[Result], list[Selection]]:
-    """(results of the suite as it is now, results of retired versions, a selection for every source of records)."""
+) -> tuple[list[Result], list[Result], Selection]:
+    """(results of the suite as it is now, results of retired versions, the cells of every source of records)."""
     store = Store(arguments.results, suite.name)
     results, damaged = store.load_all()
     output.report_damaged(damaged, moved=False)
     current = [result for result in results if result.suite.hash == suite.hash]
     models = sorted({result.cell.model for result in current})
-    sources: tuple[Source, ...] = ("hub", "local", "synthetic")
-    selections = []
-    for source in sources:
-        if any(result.cell.source == source for result in current):
-            chosen = suite.model_copy(update={"models": models, "source": source})
-            facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
-            cells = expand(chosen, mechanisms, facts, reveal=True)  # whether the records are here or not
-            selections.append(Selection(suite.name, chosen, dict(mechanisms), cells, store))
-    kept = [one for one in current if any(may_stand(one, suite, selection.cells) for selection in selections)]
-    retired = [result for result in results if is_retired(result, suite)]
-    if left_out := len(results) - len(kept) - len(retired):
-        output.message(
-            f"{suite.name}: {output.count(left_out, 'result')} with other suite settings or options left out."
-        )
-    return kept, retired, selections
+    cells: list[Cell] = []
+    for source in sorted({result.cell.source for result in current}):
+        chosen = suite.model_copy(update={"models": models, "source": source})
+        facts = {name: lambda _, name=name, source=source: facts_of(name, source) for name in list_tasks()}
+        cells += expand(chosen, mechanisms, facts, reveal=True)  # whether the records are here or not
+    selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
+    return *standing(results, selection, output.message), selection
 
 
 def _best(line: Mapping[str, Any]) -> str:
@@ -109,7 +101,7 @@ def show_attacks(arguments: argparse.Namespace) -> int:
     attacks, external = read_evidence(arguments.results, output.message)
     chosen = [one for one in attacks if _chosen(one, arguments)]
     board = build_attacks(chosen, external)
-    page = write_attacks_html(board, arguments.html) if arguments.html else None
+    page = pages.write({"index.html": attacks_page(board)}, arguments.html) if arguments.html else None
     if arguments.json:
         output.emit_json({**attacks_json(board), "page": page})
         return 0

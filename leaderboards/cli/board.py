@@ -9,7 +9,7 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, add_results_flags, board_command, selected
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
 from dpicl.leaderboards.cli import all_boards
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 from dpicl.harness.cli import output
-from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, number
+from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, numeric, passed
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
 from dpicl.leaderboards.render import comparison_text
-from dpicl.leaderboards.render.comparison_json import comparison_json
+from dpicl.leaderboards.render.as_json import comparison_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
@@ -38,14 +37,14 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--alpha",
-        type=partial(_below_one, zero=False),
+        type=numeric(lambda value: 0 < value < 1, "it must lie between 0 and 1, both excluded"),
         default=0.05,
         metavar="A",
         help="family-wise error over all cells (default: 0.05)",
     )
     parser.add_argument(
         "--min-effect",
-        type=partial(_below_one, zero=True),
+        type=numeric(lambda value: 0 <= value < 1, "it must lie between 0 and 1"),
         default=0.01,
         metavar="X",
         help="smallest change that counts (default: 0.01)",
@@ -65,20 +64,14 @@ def add_cell_flags(parser: Parser) -> None:
     """Which cells of result files; each may be repeated."""
     parser.repeated("--task", "T", "task")
     parser.repeated("--mechanism", "M", "row or mechanism")
-    parser.repeated("--epsilon", "E", "target epsilon", _target)
+    parser.repeated("--epsilon", "E", "target epsilon", numeric(lambda value: value >= 0, "epsilon is 0 or above"))
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     if arguments.json and arguments.markdown == _STDOUT:
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
     base, candidate = read_side("base", arguments.base), read_side("candidate", arguments.candidate)
-    settings = Settings(
-        alpha=arguments.alpha,
-        min_effect=arguments.min_effect,
-        metric=arguments.metric,
-        method=arguments.test,
-        allow_missing=arguments.allow_missing,
-    )
+    settings = Settings(method=arguments.test, **passed(Settings, arguments))
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
     for side in (base, candidate):
@@ -103,16 +96,3 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
-
-
-def _below_one(text: str, zero: bool) -> float:
-    """A number from 0 to below 1. zero: whether it may be 0."""
-    value = number(text)
-    if not 0 <= value < 1 or (value == 0 and not zero):
-        raise argparse.ArgumentTypeError(f"it must lie between 0 and 1{'' if zero else ', both excluded'}, not {text}")
-    return value
-
-
-def _target(text: str) -> float:
-    """An epsilon; 0 is that of zero-shot."""
-    return 0.0 if number(text) == 0 else epsilon(text)

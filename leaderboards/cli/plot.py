@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
-from dpicl.harness.core.errors import require_known
+from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.leaderboards.cli import board
-from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.board_charts import printed
 from dpicl.leaderboards.render.charts import in_print
 from dpicl.leaderboards.render.page import write_file
@@ -30,10 +28,12 @@ def add(subparsers: Subparsers) -> None:
         _plot,
     )
     board.add_flags(parser)
-    parser.repeated("--task", "T", "task")
-    parser.add_argument(
-        "--mechanism", action="append", default=[], dest="labels", metavar="M", help="row of the board; may be repeated"
-    )
+    for flag, kept, letter, what in (
+        ("--task", "tasks", "T", "task"),
+        ("--mechanism", "labels", "M", "row of the board"),
+    ):
+        help = f"{what}; may be repeated"  # another `dest` than those of `selected`: the board is the whole suite's
+        parser.add_argument(flag, action="append", default=[], dest=kept, metavar=letter, help=help)
     parser.add_argument(
         "--out", type=_figure, required=True, metavar="FILE", help=f"figure to write: {', '.join(ENDINGS)}"
     )
@@ -47,15 +47,16 @@ def _figure(text: str) -> Path:
 
 
 def _plot(arguments: argparse.Namespace) -> int:
-    sections = board.view(arguments).board.sections
-    tables = [(section.group, table) for section in sections for table in section.tables]
-    require_known("task", arguments.task, {table.task for _, table in tables})
-    require_known("mechanism", arguments.labels, {row.label for _, table in tables for row in table.rows})
-    differs = [name for name in _NAMES if len({vars(section.group)[name] for section in sections}) > 1]
+    found = [(one.group, table) for one in board.view(arguments).board.sections for table in one.tables]
+    there = list(dict.fromkeys(table.task for _, table in found))
+    if absent := [task for task in arguments.tasks if task not in there]:
+        raise UsageError(f"Task '{absent[0]}' is not on this board, which has {names_text(there)}.")
+    require_known("mechanism", arguments.labels, {row.label for _, table in found for row in table.rows})
+    tables = [pair for pair in found if pair[1].task in (arguments.tasks or there)]
+    differs = [name for name in _NAMES if len({vars(group)[name] for group, _ in tables}) > 1]
     panels = [
-        (", ".join([table.task, *(str(vars(group)[name]) for name in differs)]), _only(table, arguments.labels))
+        (", ".join([table.task, *(str(vars(group)[name]) for name in differs)]), table.only(arguments.labels))
         for group, table in tables
-        if not arguments.task or table.task in arguments.task
     ]
     write_file(arguments.out, in_print(printed(panels).file)(arguments.out.suffix.removeprefix(".")))
     if arguments.json:
@@ -63,7 +64,3 @@ def _plot(arguments: argparse.Namespace) -> int:
     else:
         output.emit(f"Figure: {arguments.out} ({output.count(len(panels), 'panel')})")
     return 0
-
-
-def _only(table: TaskTable, labels: Sequence[str]) -> TaskTable:
-    return replace(table, rows=tuple(row for row in table.rows if not labels or row.label in labels))

@@ -14,21 +14,12 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, whole
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run import manifest
-from dpicl.leaderboards.gate import beginning, card, code, history, report
-from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.examination import (
-    ROOT,
-    Examination,
-    Request,
-    examine,
-    find_submissions,
-    known_suites,
-    places_check,
-    read_all,
-    read_contents,
-)
+from dpicl.leaderboards.gate import card, code, examination, history, report
+from dpicl.leaderboards.gate.contents import Contents, read_contents
+from dpicl.leaderboards.gate.examination import ROOT, Request, examine, known_suites
 from dpicl.leaderboards.gate.findings import Finding
 from dpicl.leaderboards.gate.folder import repository_mark
+from dpicl.leaderboards.gate.report import Examination
 from dpicl.leaderboards.model import text
 
 #: The suite of a new submission: everybody has its records, and it has five seeds.
@@ -86,7 +77,7 @@ def _submit(arguments: argparse.Namespace) -> int:
         rerun_seed=arguments.rerun_seed,
         announce=output.message,
     )
-    others = contents if arguments.all else [*contents, *read_all(ROOT)]
+    others = contents if arguments.all else [*contents, *map(read_contents, examination.find_submissions(ROOT))]
     if arguments.rerun and not closed:
         _require_runnable(arguments, contents)
     found = [examine(one, request, others) for one in contents]
@@ -140,7 +131,7 @@ def _folders(arguments: argparse.Namespace) -> list[Path]:
         if below and not (folder / "submission.yaml").exists():
             raise UsageError(f"{folder} holds submissions; name one of them, such as {below[0]}, or add --all.")
         return [folder.absolute()]
-    found = find_submissions(folder or ROOT)
+    found = examination.find_submissions(folder or ROOT)
     if not found and folder is not None:
         raise UsageError(f"There is no submission below {folder}; they are folders <team>/<method>.")
     return [one.absolute() for one in found]
@@ -150,7 +141,7 @@ def _of_the_whole(
     arguments: argparse.Namespace, request: Request, root: Path, folders: list[Path], closed: bool
 ) -> list[Finding]:
     """With --all: no submission is gone, and the results of record of retired suite versions are unchanged."""
-    found = [places_check(root)]
+    found = [examination.places_check(root)]
     if isinstance(request.base, history.FolderBase):
         return found  # an earlier copy of submissions says nothing about the rest
     found.append(history.removed_check(root, folders, request.base))
@@ -184,7 +175,7 @@ def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
 def _new(arguments: argparse.Namespace) -> int:
     root = arguments.folder or ROOT
     suite = known_suites(arguments.suite)[_FIRST_SUITE]
-    written = beginning.begin(root, arguments.new, suite, datetime.now(UTC).year)
+    written = card.begin(root, arguments.new, suite, datetime.now(UTC).year)
     folder = written[0].parent
     file = folder / f"{folder.name}.py"
     commands = [

@@ -11,19 +11,8 @@ import numpy as np
 from scipy import stats
 
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
-from dpicl.leaderboards.compare.paired_tests import (
-    NO_PRIOR,
-    Prior,
-    bootstrap_test,
-    crossed,
-    crossed_test,
-    fewest_documents,
-    mcnemar_detectable,
-    mcnemar_test,
-    seeds_prior,
-    sign_flip_test,
-    t_detectable,
-)
+from dpicl.leaderboards.compare import paired_tests as tests
+from dpicl.leaderboards.compare.paired_tests import NO_PRIOR, Prior, crossed
 
 Method = Literal["calibrated", "bootstrap"]
 Name = Literal["McNemar", "sign flips", "seeds × documents", "paired bootstrap"]
@@ -79,7 +68,7 @@ class Family:
 def family_of(tables: Sequence[np.ndarray]) -> Family:
     """The family of these cells, each differences[S, D]."""
     several = [table for table in map(_without_copies, tables) if len(table) > 1]
-    return Family(len(tables), seeds_prior([crossed(table) for table in several]))
+    return Family(len(tables), tests.seeds_prior([crossed(table) for table in several]))
 
 
 def name_of_test(differences: np.ndarray, method: Method) -> Name:
@@ -103,13 +92,13 @@ def p_value(differences: np.ndarray, family: Family, method: Method, draws: int)
     table = _without_copies(differences)
     match name_of_test(differences, method):
         case "paired bootstrap":
-            return bootstrap_test(table, draws)
+            return tests.bootstrap_test(table, draws)
         case "seeds × documents":
-            return crossed_test(table, draws, family.prior)
+            return tests.crossed_test(table, draws, family.prior)
         case "McNemar":
-            return mcnemar_test(*_lost_and_won(table))
+            return tests.mcnemar_test(*_lost_and_won(table))
         case "sign flips":
-            return sign_flip_test(table[0], draws)
+            return tests.sign_flip_test(table[0], draws)
 
 
 def paired_test(differences: np.ndarray, family: Family, settings: Settings = DEFAULTS) -> CellTest:
@@ -132,15 +121,15 @@ def _detectable(table: np.ndarray, family: Family, name: Name, level: float) -> 
     """The smallest drop that would be shown at a level; at least as large as a test of few documents needs."""
     documents = table.shape[1]
     if name == "McNemar":
-        return mcnemar_detectable(sum(_lost_and_won(table)), documents, level)
+        return tests.mcnemar_detectable(sum(_lost_and_won(table)), documents, level)
     if name == "seeds × documents":
         analysis = crossed(table, family.prior)
-        drop = t_detectable(analysis.standard_error, analysis.half_width(1 - level))
+        drop = tests.t_detectable(analysis.standard_error, analysis.half_width(1 - level))
     else:
         low, high = seeds_documents_interval(table, _ONE_SIGMA)
         error = (high - low) / 2
-        drop = t_detectable(error, float(stats.norm.isf(level / 2)) * error)
-    fewest = 1 / documents if name == "paired bootstrap" else fewest_documents(level, documents)
+        drop = tests.t_detectable(error, float(stats.norm.isf(level / 2)) * error)
+    fewest = 1 / documents if name == "paired bootstrap" else tests.fewest_documents(level, documents)
     return None if fewest is None or drop > 1 else max(drop, fewest)
 
 

@@ -18,6 +18,7 @@ from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, listed
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
+from dpicl.leaderboards.model.rows import outcomes_of
 
 
 @dataclass(frozen=True, order=True)
@@ -50,9 +51,8 @@ class PairedCell:
         results = (*self.base, *self.candidate)
         if any(metric not in result.documents for result in results):
             return None
-        ids = sorted(self.base[0].documents[metric].ids)
         base, candidate = (
-            np.array([_in_order(result, metric, ids) for result in side]) for side in (self.base, self.candidate)
+            np.array([outcomes_of(one, metric)[1] for one in side]) for side in (self.base, self.candidate)
         )
         return base, candidate
 
@@ -195,12 +195,6 @@ def _nothing_in_common(base: Side, candidate: Side) -> str:
 
 def _short(text: str) -> str:
     return text if len(text) <= 200 else text[:200] + "…"
-
-
-def _in_order(result: Result, metric: str, ids: Sequence[str]) -> list[float]:
-    documents = result.documents[metric]
-    outcomes = dict(zip(documents.ids, documents.outcomes, strict=True))
-    return [outcomes[name] for name in ids]
 
 
 def _mean(results: Sequence[Result], metric: str) -> float | None:

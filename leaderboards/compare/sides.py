@@ -7,7 +7,7 @@ that cannot be read stops the comparison, since a missing cell may be the one th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -63,40 +63,27 @@ def read_results(path: Path) -> tuple[list[Result], list[Path]]:
             raise ResultError(
                 f"Cannot read {file}: {reason}; move it away or make it again with `dpicl run`."
             ) from error
-        found = parse(text, str(file))
-        if found is not None:
-            results.append(found)
-        elif not _is_evidence(text):
-            foreign.append(file)
+        try:
+            results.append(from_text(text))
+        except ValueError as error:
+            is_evidence = _is_evidence(text)
+            if not is_evidence and not str(error).startswith("foreign"):
+                raise ResultError(
+                    f"{file} cannot be compared: {error}; move it away or make it again with `dpicl run`."
+                ) from None
+            if not is_evidence:
+                foreign.append(file)
     return results, foreign
-
-
-def parse(text: str, place: str) -> Result | None:
-    """The result in a text, or None for JSON that is no result. Raises ResultError, naming the place, for a bad one."""
-    try:
-        return from_text(text)
-    except ValueError as error:
-        if str(error).startswith("foreign") or _is_evidence(text):
-            return None
-        raise ResultError(
-            f"{place} cannot be compared: {error}; move it away or make it again with `dpicl run`."
-        ) from None
 
 
 def check_one_model(side: Side) -> None:
     """Raises UsageError when a side mixes models, weights or dtypes."""
-    kinds: tuple[tuple[str, Callable[[Result], str]], ...] = (
-        ("models", lambda result: result.cell.model),
-        ("models", lambda result: result.manifest.model.name),
-        ("weights", weights),
-        ("dtypes", lambda result: result.manifest.dtype),
-    )
-    for what, of in kinds:
-        found = sorted({of(result) for result in side.results})
+    for name, kinds in (("model", "models"), ("model name", "models"), ("weights", "weights"), ("dtype", "dtypes")):
+        found = sorted({_MADE_WITH[name](result) for result in side.results})
         if len(found) > 1:
             raise UsageError(
-                f"{side.path} holds results of {len(found)} {what} ({listed(found)}), and a side of a comparison is one"
-                f" release; give the folder of one of them as {side.name.upper()}."
+                f"{side.path} holds results of {len(found)} {kinds} ({listed(found)}), and a side of a comparison is"
+                f" one release; give the folder of one of them as {side.name.upper()}."
             )
 
 
@@ -121,6 +108,20 @@ def listed(names: Iterable[str], most: int = 3) -> str:
     return ", ".join(cut) + (f" and {len(shown) - most} more" if len(shown) > most else "")
 
 
+#: What the results of a side were made with; one side has one model, with one set of weights and one dtype.
+_MADE_WITH: Mapping[str, Callable[[Result], str]] = {
+    "model": lambda r: r.cell.model,
+    "model name": lambda r: r.manifest.model.name,
+    "weights": weights,
+    "dtype": lambda r: r.manifest.dtype,
+    "device": lambda r: r.manifest.device,
+    "commit": lambda r: (r.manifest.commit or "not a checkout") + (" with changes" if r.manifest.dirty else ""),
+    "Python": lambda r: r.manifest.python,
+    "plug-in files": lambda r: r.cell.plugin or "",
+    "suite": lambda r: f"{r.suite.name}, version {r.suite.version}",
+}
+
+
 @dataclass(frozen=True)
 class Change:
     """Something that may differ: its values on either side, sorted; equal where nothing changed."""
@@ -136,20 +137,11 @@ class Change:
 
 def changes(base: Sequence[Result], candidate: Sequence[Result]) -> tuple[Change, ...]:
     """What the two sides were made with: model, weights, dtype, device, commit, packages, plug-ins, noise."""
-    named: tuple[tuple[str, Callable[[Result], str]], ...] = (
-        ("model", lambda r: r.cell.model),
-        ("model name", lambda r: r.manifest.model.name),
-        ("weights", weights),
-        ("dtype", lambda r: r.manifest.dtype),
-        ("device", lambda r: r.manifest.device),
-        ("commit", lambda r: (r.manifest.commit or "not a checkout") + (" with changes" if r.manifest.dirty else "")),
-        ("Python", lambda r: r.manifest.python),
-        ("plug-in files", lambda r: r.cell.plugin or ""),
-        ("suite", lambda r: f"{r.suite.name}, version {r.suite.version}"),
-    )
     packages = sorted({name for result in (*base, *candidate) for name in result.manifest.packages})
     versions = [(name, lambda r, name=name: r.manifest.packages.get(name, "")) for name in packages]
-    return tuple(Change(name, _values(base, of), _values(candidate, of)) for name, of in (*named, *versions))
+    return tuple(
+        Change(name, _values(base, of), _values(candidate, of)) for name, of in (*_MADE_WITH.items(), *versions)
+    )
 
 
 def _values(results: Sequence[Result], of: Callable[[Result], str]) -> tuple[str, ...]:

@@ -78,6 +78,11 @@ class Point:
     step: ScoreStep | None
     results: tuple[Result, ...] = field(repr=False)
 
+    @property
+    def sign(self) -> str:
+        """▲ or ▼ for a significant step, else nothing."""
+        return ("▲" if self.step.gain > 0 else "▼") if self.step and self.step.significant else ""
+
 
 @dataclass(frozen=True)
 class Track:

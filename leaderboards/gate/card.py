@@ -1,4 +1,5 @@
-"""submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly.
+"""submission.yaml, the card of a submission, and reproduced.json, what a re-run of it found. Both are read strictly;
+a card and a README to fill in are written, and the gate refuses what still says TODO.
 
 Reading a card runs nothing: YAML tags that stand for Python objects, aliases (they can grow without limit) and unknown
 keys are errors with file and line.
@@ -20,11 +21,11 @@ from dpicl.harness.core.errors import ResultError, UsageError, unknown
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.strict_yaml import Document, Place, parse, read
 from dpicl.harness.run.results import lines, read_part
-from dpicl.harness.run.suite import number
+from dpicl.harness.run.suite import Suite, number
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import names_text
 
-CARD = "submission.yaml"
+CARD, README = "submission.yaml", "README.md"
 REPRODUCED = "reproduced.json"
 #: Characters of one text of a card.
 LONGEST = 2000
@@ -34,6 +35,38 @@ _TO_DO = f"still says {PLACEHOLDER}"
 #: Names of teams and methods, which are folders and parts of a row's name on every system.
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
+
+
+_CARD = """\
+# What a reader must know about this submission; docs/add-a-method.md explains every key.
+schema_version: 1
+version: 1                # raise it when scores move
+team: {team}
+method: {method}
+suite: {suite}
+suite_version: {version}
+authors: [TODO names]
+licence: Apache-2.0       # of code and results, an SPDX id
+paper: TODO the address of the paper, or its citation, or none
+code: ""                  # https://..., if there is a repository
+mechanism: {method}.py  # the file beside this card; leave the key out for a mechanism of the package
+public_data: TODO what public data or models the method uses besides the suite's model, or none
+tuning: TODO how the options were chosen, on which records, how many settings were tried, or none
+contact: ""
+# Scores that the paper prints, if it has this task. They stand beside the measured ones.
+# reported:
+#   - {{task: agnews, epsilon: 1, score: 0.81, where: "table 2; another model"}}
+"""
+
+_README = """\
+# {method}
+
+TODO: the method in a few sentences, and what a reader should know about these results.
+
+| version | year | what changed |
+|---|---|---|
+| 1 | {year} | first |
+"""
 
 
 def is_name(name: str) -> bool:
@@ -201,3 +234,21 @@ def write_reproduced(path: Path, cells: Sequence[Reproduction]) -> None:
     kept = {(one.cell_id, one.by): one for one in (*read_reproduced(path), *cells)}
     document = {"schema_version": 1, "cells": [asdict(one) for one in kept.values()]}
     write_whole(path, lines(document) + "\n", path.parent)
+
+
+def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
+    """Writes <team>/<method>/submission.yaml, for this suite, and README.md below the root; returns both.
+
+    Raises UsageError for a bad name, and where there is a submission already.
+    """
+    team, _, method = name.partition("/")
+    if not is_name(team) or not is_name(method):
+        raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
+    folder = root / team / method
+    if (folder / CARD).exists():
+        raise UsageError(f"{folder / CARD} is there already; choose another name, or edit it.")
+    keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}
+    files = {folder / CARD: _CARD, folder / README: _README}
+    for path, text in files.items():
+        write_whole(path, text.format(**keys), root)
+    return list(files)

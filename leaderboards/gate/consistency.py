@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
-from dpicl.leaderboards.gate.paid import missing_texts
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
@@ -61,6 +62,25 @@ def contradiction(result: Result, now: datetime) -> str:
     if single is not None and not single <= privacy.epsilon_proved * (1 + _ROUNDING):
         return f"its epsilon for one query, {single:g}, is above that of all; {_RESEND}"
     return ""
+
+
+def missing_texts(result: Result) -> str:
+    """Why released texts are missing, or "". A task may forbid texts that retell real records."""
+    count = result.released_count
+    if not result.cell.epsilon > 0 or result.released or result.answers:
+        return ""
+    if not count:
+        return f"it has an epsilon and released nothing; {_RESEND}"
+    return "" if _is_restricted(result) else f"it counts {count} released texts and holds none; {_RESEND}"
+
+
+def _is_restricted(result: Result) -> bool:
+    """Whether `dpicl run` withholds the texts of this task and source (dpicl.harness.run.pipeline)."""
+    try:
+        metadata = Task.without_records(result.cell.task).config["metadata"]
+    except DpiclError:
+        return False
+    return result.cell.source != "synthetic" and bool(metadata.get("restricted", False))
 
 
 def duplicates_check(contents: Contents, reference: Sequence[Result], others: Iterable[Contents]) -> Finding:

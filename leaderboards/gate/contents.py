@@ -19,9 +19,9 @@ from pathlib import Path
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.run.results import Result, from_text
 from dpicl.harness.run.store import Store
-from dpicl.leaderboards.gate.card import CARD, REPRODUCED, Card, is_name, read_card, read_reproduced
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, Card, is_name, read_card, read_reproduced
 from dpicl.leaderboards.gate.findings import fault
-from dpicl.leaderboards.gate.folder import README, survey
+from dpicl.leaderboards.gate.folder import survey
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import visible
 

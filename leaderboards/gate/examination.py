@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.git import GitError
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite, load_suite
-from dpicl.leaderboards.gate import code, history, ledgers, paid, records
-from dpicl.leaderboards.gate.card import PLACEHOLDER, Card
+from dpicl.leaderboards.gate import code, history, ledgers, records
+from dpicl.leaderboards.gate.card import PLACEHOLDER, README, Card
 from dpicl.leaderboards.gate.consistency import consistency_check, duplicates_check
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.leaderboards.gate.findings import Finding, fault, not_checked, verdict
-from dpicl.leaderboards.gate.folder import README, repository_mark
-from dpicl.leaderboards.gate.references import data_check, load_reference
+from dpicl.leaderboards.gate.folder import repository_mark
+from dpicl.leaderboards.gate.report import Examination, lines_of
 from dpicl.leaderboards.gate.rerun import RerunCell, reproduced_check, rerun, rerun_check, sample
-from dpicl.leaderboards.gate.settings import seeds_check, suite_check
-from dpicl.leaderboards.gate.table import Line, lines_of
+from dpicl.leaderboards.gate.settings import data_check, load_reference, seeds_check, suite_check
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.model.text import visible
 
@@ -48,33 +47,6 @@ class Request:
     rerun: int = 0
     rerun_seed: int | None = None
     announce: Callable[[str], None] = field(default=lambda line: None)
-
-
-@dataclass(frozen=True)
-class Examination:
-    """What the gate found. seed: of the sample of re-run cells."""
-
-    contents: Contents
-    findings: tuple[Finding, ...]
-    lines: tuple[Line, ...]
-    reruns: tuple[RerunCell, ...] = ()
-    seed: int | None = None
-
-    @property
-    def good(self) -> bool:
-        return all(finding.status != "failed" for finding in self.findings)
-
-    def as_json(self) -> dict[str, Any]:
-        """Names, sentences and numbers; no text of the results."""
-        return {
-            "submission": self.contents.name,
-            "ok": self.good,
-            "hash": self.contents.hash,
-            "plugin": self.contents.plugin_hash,
-            "checks": [asdict(finding) for finding in self.findings],
-            "rows": [asdict(line) for line in self.lines],
-            "rerun_seed": self.seed,
-        }
 
 
 def examine(contents: Contents, request: Request, others: Sequence[Contents] = ()) -> Examination:
@@ -113,7 +85,11 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         past,
         *_by_running(contents, request, reference, suite),
     ]
-    seed, cells = _rerun(contents, request, findings) if request.rerun else (None, [])
+    seed: int | None = None
+    cells: list[RerunCell] = []
+    if request.rerun:
+        again, seed, cells = _rerun(contents, request, findings)
+        findings.append(again)
     shown = not cheap_problem(contents, request.suites)
     made = [one.reproduction("this run") for one in cells]
     lines = lines_of(contents, reference, before, made) if shown else []
@@ -128,7 +104,7 @@ def _reference(request: Request, card: Card) -> list[Result]:
 
 
 def _card_problems(contents: Contents) -> list[str]:
-    problems = [contents.card_problem] if contents.card is None else []
+    problems = [contents.card_problem] if contents.card_problem else []
     readme = contents.content.get(README, b"").decode("utf-8", "replace")
     if any(line.startswith(PLACEHOLDER) for line in readme.splitlines()):
         problems.append(f"README.md still says {PLACEHOLDER}; write what a reader should know, or remove the file.")
@@ -165,23 +141,21 @@ def _by_running(contents: Contents, request: Request, reference: Sequence[Result
     return found
 
 
-def _rerun(contents: Contents, request: Request, findings: list[Finding]) -> tuple[int | None, list[RerunCell]]:
-    """(seed of the sample, cells that were run again); adds the finding."""
-    if any(finding.status == "failed" for finding in findings):
-        findings.append(not_checked("rerun", "another check failed; fix that first"))
-        return None, []
-    if reason := code.may_run(contents, request.run_code):
-        findings.append(not_checked("rerun", reason))
-        return None, []
+def _rerun(
+    contents: Contents, request: Request, findings: Sequence[Finding]
+) -> tuple[Finding, int | None, list[RerunCell]]:
+    """(finding, seed of the sample, cells that were run again)."""
+    failed = any(finding.status == "failed" for finding in findings)
+    reason = "another check failed; fix that first" if failed else code.may_run(contents, request.run_code)
+    if reason:
+        return not_checked("rerun", reason), None, []
     seed, chosen = sample(contents, request.rerun, request.rerun_seed)
     request.announce(f"{contents.name}: running {len(chosen)} of {len(contents.results)} cells again, seed {seed}.")
     try:
         cells = rerun(contents, chosen, request.run_code)
     except DpiclError as error:
-        findings.append(verdict("rerun", [str(error)]))
-        return seed, []
-    findings.append(rerun_check(contents, cells, seed))
-    return seed, cells
+        return verdict("rerun", [str(error)]), seed, []
+    return rerun_check(contents, cells, seed), seed, cells
 
 
 def find_submissions(root: Path) -> list[Path]:
@@ -231,28 +205,18 @@ def cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
 
 
 def _cheap_problem(contents: Contents, suites: Mapping[str, Suite]) -> str:
-    card = contents.card
-    for problems in (contents.size, [contents.card_problem] if card is None else [], contents.schema):
-        if problems:
-            return problems[0]
-    shipped = suites.get(card.suite) if card else None
-    retired = shipped is not None and card is not None and str(shipped.version) != str(card.suite_version)
-    for check in (
-        lambda: suite_check(contents, suites, frozen=retired),
-        lambda: consistency_check(contents),
-        lambda: reproduced_check(contents),
-    ):
-        if (found := check()).status == "failed":
+    unread = next(filter(None, (*contents.size, contents.card_problem, *contents.schema)), "")
+    if unread or contents.card is None:
+        return unread
+    shipped = suites.get(contents.card.suite)
+    retired = shipped is not None and str(shipped.version) != str(contents.card.suite_version)
+    for check in (partial(suite_check, suites=suites, frozen=retired), consistency_check, reproduced_check):
+        if (found := check(contents)).status == "failed":
             return found.why
     for name, result in contents.results.items():
-        if problem := ledgers.ledger_problem(result) or paid.unspent(result):
+        if problem := ledgers.ledger_problem(result) or ledgers.unspent(result):
             return f"{name}: {problem}"
     return ""
-
-
-def read_all(root: Path) -> list[Contents]:
-    """Every submission below a root."""
-    return [read_contents(folder) for folder in find_submissions(root)]
 
 
 def known_suites(more: Iterable[Path] = ()) -> dict[str, Suite]:
@@ -272,7 +236,7 @@ def load_submissions(
     """
     suites = known_suites() if suites is None else suites
     found, problems = [], []
-    for contents in read_all(root):
+    for contents in map(read_contents, find_submissions(root)):
         if of is not None and contents.card is not None and contents.card.suite != of:
             continue
         if problem := cheap_problem(contents, suites):

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from dpicl.leaderboards.gate.card import CARD, REPRODUCED, reserved
+from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
 LARGEST_FILE = 200_000
 LARGEST = 2_000_000
 MOST_FILES = 2000
 KINDS = (".yaml", ".json", ".py", ".md")
-README = "README.md"
 _DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
 _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_SAID = 50
@@ -38,18 +37,6 @@ class Survey:
 
     problems: tuple[str, ...]
     files: dict[str, bytes]
-
-
-@dataclass(frozen=True)
-class _Entry:
-    """name: path below the folder, with slashes."""
-
-    name: str
-    info: os.stat_result
-
-    @property
-    def is_folder(self) -> bool:
-        return stat.S_ISDIR(self.info.st_mode)
 
 
 def repository_mark(folder: Path) -> str:
@@ -80,14 +67,14 @@ def survey(folder: Path) -> Survey:
             return Survey((f"{whose} is a git repository ({mark}); remove that, a submission is plain files.",), {})
     problems: list[str] = []
     sizes: dict[str, int] = {}
-    for number, entry in enumerate(_walk(folder)):
+    for number, (name, info) in enumerate(_walk(folder)):
         if number >= _MOST_ENTRIES:
             problems.insert(0, f"It has more than {_MOST_ENTRIES:,} files and folders; send fewer tasks or seeds.")
             break
-        if problem := _refused(folder, entry):
+        if problem := _refused(folder, name, info):
             problems.append(problem)
-        elif not entry.is_folder:
-            sizes[entry.name] = entry.info.st_size
+        elif not stat.S_ISDIR(info.st_mode):
+            sizes[name] = info.st_size
     problems += _alike(sizes)
     if len(sizes) > MOST_FILES:
         problems.append(f"It has {len(sizes):,} files; {MOST_FILES:,} is the most, so send fewer tasks or seeds.")
@@ -124,17 +111,17 @@ def read_plain(path: Path, largest: int) -> bytes | None:
     return content if len(content) <= largest else None
 
 
-def _walk(folder: Path) -> Iterator[_Entry]:
-    """Every entry, by name; a refused folder is not entered."""
+def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """(path below the folder, with slashes; what it is) of every entry; a refused folder is not entered."""
     waiting = [folder]
     while waiting:
         place = waiting.pop()
         for path, info in _entries(place):
-            entry = _Entry(path.relative_to(folder).as_posix(), info)
-            if entry.is_folder and _LOCKS_PLACE.fullmatch(entry.name) and _only_locks(path):
+            name, is_folder = path.relative_to(folder).as_posix(), stat.S_ISDIR(info.st_mode)
+            if is_folder and _LOCKS_PLACE.fullmatch(name) and _only_locks(path):
                 continue
-            yield entry
-            if entry.is_folder and not _refused(folder, entry):
+            yield name, info
+            if is_folder and not _refused(folder, name, info):
                 waiting.append(path)
 
 
@@ -157,9 +144,9 @@ def _only_locks(folder: Path) -> bool:
     return True
 
 
-def _refused(folder: Path, entry: _Entry) -> str:
+def _refused(folder: Path, name: str, info: os.stat_result) -> str:
     """Why a file or folder may not be in a submission, or ""."""
-    name, info, parts = entry.name, entry.info, entry.name.split("/")
+    parts = name.split("/")
     if stat.S_ISLNK(info.st_mode):
         return f"{name} is a link; send the file itself."
     if parts[-1] == "set_aside":
@@ -170,7 +157,7 @@ def _refused(folder: Path, entry: _Entry) -> str:
         return f"{name} is hidden; remove it."
     if not all(map(_PART.fullmatch, parts)) or any(map(reserved, parts)) or name.endswith("."):
         return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
-    if entry.is_folder:
+    if stat.S_ISDIR(info.st_mode):
         return _refused_folder(folder, parts)
     return _refused_file(name, info, parts)
 

@@ -20,7 +20,7 @@ from dpicl.leaderboards.gate.card import CARD, REPRODUCED, keys_of
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, not_checked, verdict
 from dpicl.leaderboards.gate.folder import read_plain
-from dpicl.leaderboards.gate.settings import is_retired
+from dpicl.leaderboards.model.comparability import is_retired
 
 #: A score may move by this much without a new version.
 TOLERANCE = 1e-3
@@ -30,6 +30,11 @@ _RESULTS = "results/"
 _LARGEST = 50_000_000  # bytes of a result of record
 _NO_BASE = "there is no commit of the project's repository that could have it; give an earlier copy with --base DIR"
 _PLAIN_FILES = ("100644", "100755")  # modes in a tree: no links, no submodules
+
+
+def hash_of(content: bytes) -> str:
+    """As git hashes a file."""
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 class FolderBase:
@@ -42,15 +47,11 @@ class FolderBase:
     def _of(self, folder: Path) -> Path:
         return self._folder if (self._folder / CARD).is_file() else self._folder / folder.parent.name / folder.name
 
-    @staticmethod
-    def hash_of(content: bytes) -> str:
-        return hashlib.sha256(content).hexdigest()
-
     def files(self, folder: Path) -> dict[str, str]:
         """Path below the folder -> `hash_of` its content."""
         root = self._of(folder)
         paths = sorted(path for path in root.rglob("*") if path.is_file() and not path.is_symlink())
-        return {path.relative_to(root).as_posix(): self.hash_of(path.read_bytes()) for path in paths}
+        return {path.relative_to(root).as_posix(): hash_of(path.read_bytes()) for path in paths}
 
     def read(self, folder: Path, name: str) -> bytes:
         """The content of one of the files."""
@@ -58,7 +59,7 @@ class FolderBase:
 
 
 class GitBase:
-    """A commit of the project's repository, used as `FolderBase` is. Contents are hashed as git hashes them."""
+    """A commit of the project's repository, used as `FolderBase` is."""
 
     def __init__(self, revision: str) -> None:
         """Raises UsageError where there is no such commit, GitError where git does not list its files."""
@@ -87,10 +88,6 @@ class GitBase:
 
     def read(self, folder: Path, name: str) -> bytes:
         return git.git("cat-file", "blob", self._blobs[f"{self._place(folder)}/{name}"])
-
-    @staticmethod
-    def hash_of(content: bytes) -> str:
-        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 Base = FolderBase | GitBase
@@ -127,7 +124,7 @@ def frozen(contents: Contents, base: Base | None) -> bool:
     before = base.files(contents.folder)
     names = {CARD, *contents.results}
     then = {name for name in before if name == CARD or name.startswith(_RESULTS)}
-    return names == then and all(base.hash_of(contents.content[name]) == before[name] for name in names)
+    return names == then and all(hash_of(contents.content[name]) == before[name] for name in names)
 
 
 def history_check(contents: Contents, base: Base | None, suites: Mapping[str, Suite]) -> Finding:
@@ -163,7 +160,7 @@ def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tupl
         now = contents.results.get(name)
         if then is now:
             continue
-        if is_retired(then, suites):
+        if is_retired(then, suites.values()):
             retired[name] = "disappeared" if now is None else "changed"
         elif now is None:
             moved[name] = "disappeared"
@@ -172,7 +169,7 @@ def changes(contents: Contents, base: Base, suites: Mapping[str, Suite]) -> tupl
         elif abs(difference := now.scores[then.main_metric].value - then.scores[then.main_metric].value) > TOLERANCE:
             moved[name] = f"moved its score by {difference:+.4f}"
     for name, result in contents.results.items():
-        if before and name not in before and is_retired(result, suites):
+        if before and name not in before and is_retired(result, suites.values()):
             retired[name] = "been added"
     return moved, retired
 
@@ -190,11 +187,11 @@ def retired_records_check(results: Path, base: Base | None, suites: Mapping[str,
             if not file.endswith(".json") or re.search(r"(^|/)(\.|set_aside/)", file):
                 continue
             content = read_plain(there[file], _LARGEST) if file in there else None  # links come with pull requests too
-            if content is not None and before.get(file) == base.hash_of(content):
+            if content is not None and before.get(file) == hash_of(content):
                 continue
             states = (base.read(folder, file) if file in before else None, content)
             parsed = [_parsed(state) for state in states if state is not None]
-            if any(one is not None and is_retired(one, suites) for one in parsed):
+            if any(one is not None and is_retired(one, suites.values()) for one in parsed):
                 what = "disappeared" if content is None else "changed" if file in before else "been added"
                 said = f"{folder / file} is of a retired version of the suite and has {what}"
                 problems.append(f"{said}; put it back as it was in {base.name}.")
@@ -228,7 +225,7 @@ def _results_before(contents: Contents, base: Base) -> Iterator[tuple[str, Resul
     for name, digest in base.files(contents.folder).items():
         if name.startswith(_RESULTS) and name.endswith(".json"):
             now = contents.results.get(name)
-            same = now is not None and base.hash_of(contents.content[name]) == digest
+            same = now is not None and hash_of(contents.content[name]) == digest
             then = now if same else _parsed(base.read(contents.folder, name))
             if then is not None:
                 yield name, then
@@ -249,7 +246,7 @@ def _parsed(content: bytes) -> Result | None:
 def maintainers_problem(contents: Contents, base: Base) -> str:
     """What somebody else changed since the base although only maintainers write it, or ""."""
     before = base.files(contents.folder)
-    now = base.hash_of(contents.content[REPRODUCED]) if REPRODUCED in contents.content else None
+    now = hash_of(contents.content[REPRODUCED]) if REPRODUCED in contents.content else None
     changed = [REPRODUCED] if now != before.get(REPRODUCED) else []
     then = card_before(contents, base)
     for key in OURS if contents.card is not None else ():

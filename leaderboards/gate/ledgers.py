@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,19 @@ from dpicl.harness.privacy.time_limit import TookTooLong, within
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
-from dpicl.leaderboards.gate.paid import asserted, queries_problem, unpaid, unspent
 from dpicl.leaderboards.model.text import epsilon_text
 
 #: Relative difference between two numbers that are one and the same.
 SAME = 1e-6
 #: Relative difference between two accountants.
 AGREE = 0.01
+#: The least share of its target that a calibrated knob spends.
+SPENT = 0.98
+#: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others, such as `epsilon_delta`, are
+#: assertions without a theorem of ours.
+PRIMITIVES = frozenset(
+    {"none", "non_private", "gaussian", "zcdp", "bounded_range", "poisson", "repeat", "compose", "parallel"}
+)
 _SECONDS = 180.0
 
 
@@ -46,16 +52,6 @@ def add_up(ledger: Sequence[LedgerRow]) -> dp.DpEvent:
     total = Ledger(None, math.inf)
     for row in ledger:
         total.charge(dp.SelfComposedDpEvent(from_json(row.event), row.count), row.partition)
-    return total.event()
-
-
-def declared(events: Callable[[float, Sizes], dp.DpEvent], result: Result, answers: bool) -> dp.DpEvent:
-    """The event that a mechanism declares for this run, in a ledger's form. events: `Mechanism.events`."""
-    knob = 0.0 if result.privacy.knob is None else result.privacy.knob.value
-    event = events(knob, sizes_of(result, answers))
-    total = Ledger(None, math.inf)
-    for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
-        total.charge(branch, group)
     return total.event()
 
 
@@ -70,11 +66,19 @@ def events_of(results: Iterable[Result], plugins: Iterable[Path]) -> list[Any]:
 
 def _declared_by(cls: type[Mechanism], result: Result) -> Any:
     """The JSON of what one mechanism declares. Options and sizes are untrusted: any error they cause is a refusal."""
-    cell = result.cell
+    cell, knob = result.cell, result.privacy.knob
     try:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
-        answers = isinstance(mechanism, AnswerMechanism)
-        return to_json(within(_SECONDS, lambda: declared(mechanism.events, result, answers)))
+
+        def declared() -> dp.DpEvent:  # in a ledger's form
+            sizes = sizes_of(result, isinstance(mechanism, AnswerMechanism))
+            event = mechanism.events(0.0 if knob is None else knob.value, sizes)
+            total = Ledger(None, math.inf)
+            for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
+                total.charge(branch, group)
+            return total.event()
+
+        return to_json(within(_SECONDS, declared))
     except DpiclError:
         raise
     except Exception as error:
@@ -160,6 +164,39 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
     return unpaid(result)
 
 
+def unpaid(result: Result) -> str:
+    """Why a release was not paid for, or ""."""
+    cell, privacy = result.cell, result.privacy
+    stored = len(result.released) + len(result.answers)
+    if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
+        count = max(stored, result.released_count)
+        return f"it released {count} texts and charged nothing; send what `dpicl run` wrote."
+    answers = bool(result.answers) or cell.queries is not None or privacy.queries is not None
+    return queries_problem(result) if answers else ""
+
+
+def queries_problem(result: Result) -> str:
+    """For a result of an answer mechanism: why its Q does not cover its test records, or ""."""
+    queries, wanted = result.privacy.queries, result.cell.queries
+    for count in (result.released_count, result.manifest.data.test_records):
+        if queries is None or queries < count:
+            return f"its epsilon covers {queries or 'no'} queries, and it answered {count}; charge all."
+    if wanted is not None and queries != wanted:
+        return f"its epsilon covers {queries} queries, its cell says {wanted}; send what `dpicl run` wrote."
+    if result.released_count < result.manifest.data.test_records:
+        return "it answered fewer queries than it has test records; send what `dpicl run` wrote."
+    return ""
+
+
+def unspent(result: Result) -> str:
+    """Why the proved epsilon is less than a knob calibrated to the target spends, or ""."""
+    proved, target = result.privacy.epsilon_proved, result.cell.epsilon
+    if not 0 < target < math.inf or proved >= SPENT * target:
+        return ""
+    said = f"its ledger costs epsilon {epsilon_text(proved)}, under {SPENT:g} of the target {target:g}"
+    return f"{said}, which no calibrated knob leaves unspent; send what `dpicl run` wrote."
+
+
 def _asserted_problem(result: Result, run_code: bool) -> str:
     kinds = asserted(result.privacy.event)
     if not kinds or run_code or result.cell.plugin is None:  # then the check `ledger` compares it with the code
@@ -168,6 +205,23 @@ def _asserted_problem(result: Result, run_code: bool) -> str:
         f"its ledger asserts {', '.join(sorted(kinds))}, which no primitive of the project charges; only its code can"
         " say that it is declared, so read the file and give --run-code."
     )
+
+
+def asserted(event: Any) -> set[str]:
+    """The kinds of events, of those in the JSON of one event, that no primitive of the project charges."""
+    return set(_kinds(event)) - PRIMITIVES
+
+
+def _kinds(event: Any) -> Iterator[str]:
+    if isinstance(event, Mapping) and isinstance(event.get("event"), str):
+        yield event["event"]
+        inside = event.get("of", ())
+        yield from _kinds(
+            list(inside.values()) if event["event"] == "parallel" and isinstance(inside, Mapping) else inside
+        )
+    elif isinstance(event, list):
+        for part in event:
+            yield from _kinds(part)
 
 
 def _whole(expected: float) -> bool:

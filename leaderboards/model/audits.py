@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scipy.optimize import brentq
+from scipy.special import rel_entr
 
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
@@ -181,8 +182,4 @@ def _chernoff_upper(mean: float, trials: int, alpha: float) -> float:
 
 def _divergence(p: float, q: float) -> float:
     """KL divergence of two Bernoulli distributions, in nats."""
-    if p <= 0:
-        return -math.log1p(-q)
-    if q <= p:
-        return 0.0
-    return p * math.log(p / q) + (1 - p) * math.log((1 - p) / (1 - q))
+    return float(rel_entr(p, q) + rel_entr(1 - p, 1 - q))

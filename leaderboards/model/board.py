@@ -9,22 +9,23 @@ retired suite version are sections of their own, apart.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD, Result
 from dpicl.leaderboards.model.comparability import ROW, TASK, Group, differing, group_of, values_of
-from dpicl.leaderboards.model.evidence import Evidence, audited, left_out
+from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.section_notes import section_notes
-from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, rankings, ranks, task_table
+from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, absent_kinds, rankings, ranks, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted
+from dpicl.leaderboards.model.text import counted, names_text, queries_words
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,14 @@ def build_board(
     evidence: Evidence | None = None,
     submissions: Sequence[Submission] = (),
     retired: Sequence[Result] = (),
+    superseded: Mapping[int | str, str] = MappingProxyType({}),
 ) -> Board:
     """The board of these results. Never mixes what is not comparable; what it leaves out is in the notes.
 
     asked: the suite as the user wrote it (a file's path, say), for the commands on the board; None: its name.
     evidence: attacks, for the column audited ε; None: no attack was made.
     submissions: submitted methods; only their results in a group that our own results have stand on the board.
-    retired: results of earlier versions of the suite.
+    retired: results of earlier versions of the suite. superseded: version -> why its results no longer hold.
     """
     evidence = evidence or Evidence()
     groups: dict[Group, list[Result]] = defaultdict(list)
@@ -89,9 +91,11 @@ def build_board(
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
     notes.extend(left_out([row for section in sections for row in section.rows], newest, evidence))
-    old = build_board(retired, asked, evidence) if retired else Board((), ())
-    notes.extend(f"Of retired versions: {note}" for note in old.notes)
-    return Board(sections, tuple(notes), old.sections)
+    earlier = build_board(retired, asked, evidence) if retired else Board((), ())
+    notes.extend(f"Of retired versions: {note}" for note in earlier.notes)
+    reasons = {str(version): (f"Superseded: {reason}",) for version, reason in superseded.items()}
+    former = [replace(old, notes=(*reasons.get(old.group.version, ()), *old.notes)) for old in earlier.sections]
+    return Board(sections, tuple(notes), tuple(former))
 
 
 def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners: Mapping[str, Submission]) -> Section:
@@ -105,6 +109,9 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
             " private records is not checked here"
         )
         notes.append(Note(Weight.DOUBT, "", said))
+    if group.up_to_rounding:
+        said = "On the device of these rows a record may change how others are rounded: they are proved up to rounding"
+        notes.append(Note(Weight.DOUBT, "", said))
     kept = _settle(results, lambda cell: (cell.task,), TASK, notes, owners)
     kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode), ROW, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
@@ -114,7 +121,7 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
     tables = audited(own, group, evidence)
     found = rankings(tables)
     places = ranks(found)
-    notes.extend(section_notes(tables, places))
+    notes.extend(_section_notes(tables, places))
     return Section(group, tables, found, gathered(notes), places)
 
 
@@ -178,3 +185,38 @@ def _several(groups: Sequence[Group]) -> str:
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"
         " across sections. The newest comes first."
     )
+
+
+def _section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
+    """What a reader must know beside the numbers: rows without a rank, marks, seeds, shared rankings; in any order."""
+    yield from audit_notes(tables)
+    for table in tables:
+        most = max((len(row.seeds) for row in table.rows), default=0)
+        for row in table.rows:
+            about = f"{row.title} on {table.task}"
+            if why := row.unranked:
+                weight = Weight.REFUTED if row.audit.flag else Weight.UNRANKED
+                yield Note(weight, about, f" is not ranked: {why}", f" are not ranked: {why}")
+            if len(row.seeds) < most:
+                said = f"{len(row.seeds)} of {most} seeds so far"
+                yield Note(Weight.SEEDS, about, f" has {said}", f" have {said}")
+    yield from _uneven_queries(tables, places)
+    for mark, count in Counter(mark for table in tables for row in table.all_rows for mark in row.marks).items():
+        which = "1 row is" if count == 1 else f"{count} rows are"
+        yield Note(Weight.PROOF, "", f"{mark.sign} {which} marked '{mark.name}': {mark.why}")
+    if absent := absent_kinds(tables):
+        lacks = names_text(f"{kind} tasks lack {names_text(labels)}" for kind, labels in absent.items())
+        said = "There is one ranking for each kind of task with a ranked row, since not every row does every kind"
+        yield Note(Weight.RANKING, "", f"{said}: {lacks}")
+
+
+def _uneven_queries(tables: Sequence[TaskTable], places: Places) -> Iterator[Note]:
+    """Where ranked rows cover different numbers of queries; only tasks that count in a ranking."""
+    by_words: dict[str, list[str]] = defaultdict(list)
+    for table in tables:
+        queries = {row.queries for row in table.rows if (row.task, row.label, row.epsilon) in places}
+        if len(queries) > 1:
+            ordered = sorted(queries, key=lambda one: math.inf if one is None else one)
+            by_words[names_text(f"rows for {queries_words(one)}" for one in ordered)].append(table.task)
+    for which, tasks in by_words.items():
+        yield Note(Weight.RANKING, "", f"On {names_text(tasks)} these are ranked together: {which}")

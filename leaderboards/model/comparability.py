@@ -83,6 +83,8 @@ PAIR: Mapping[str, str] = {
 class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
 
+    up_to_rounding: whether a row of the model may change how another is rounded; such results are not ranked beside
+    those that are proved to the last bit.
     asked: the suite as a command names it: its name, or the path of its file.
     """
 
@@ -93,6 +95,7 @@ class Group:
     weights: str | None
     source: str
     delta: float
+    up_to_rounding: bool
     asked: str
 
     @property
@@ -116,6 +119,7 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         weights=weights(result) or None,
         source=result.manifest.data.source,
         delta=result.cell.delta,
+        up_to_rounding=result.manifest.model.rows_alone is False,
         asked=asked or result.suite.name,
     )
 
@@ -164,9 +168,9 @@ def is_simulated(model: str) -> bool:
     return model.partition(":")[0] == "sim"
 
 
-def is_retired(result: Result, suite: Suite) -> bool:
-    """Whether it is of another version of the suite."""
-    return result.suite.name == suite.name and str(result.suite.version) != str(suite.version)
+def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
+    """Whether it is of another version of one of these suites."""
+    return any(result.suite.name == suite.name and str(result.suite.version) != str(suite.version) for suite in suites)
 
 
 def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
@@ -177,10 +181,9 @@ def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
     them.
     """
     cell = result.cell
-    same = [other for other in cells if (other.task, other.model) == (cell.task, cell.model)]
+    data = (cell.task, cell.model, cell.source, cell.task_version, cell.sizes)
+    same = [one for one in cells if (one.task, one.model, one.source, one.task_version, one.sizes) == data]
     if result.suite.hash != suite.hash or not same:
-        return False
-    if (cell.source, cell.task_version, cell.sizes) != (same[0].source, same[0].task_version, same[0].sizes):
         return False
     rows = [other for other in same if other.label == cell.label]
     return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)

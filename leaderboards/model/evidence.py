@@ -18,7 +18,7 @@ from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.run.expand import Cell
-from dpicl.leaderboards.model.attack_text import against_row, differing_options
+from dpicl.leaderboards.model.attacks import against_row, differing_options
 from dpicl.leaderboards.model.audits import audit_of
 from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
 from dpicl.leaderboards.model.notes import Note, Weight

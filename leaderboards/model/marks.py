@@ -28,8 +28,8 @@ class Mark:
 ROUNDING = Mark(
     "≈",
     "proved up to rounding",
-    "the demonstrations were made by a model in less than float32, where one record may change how the prompts of"
-    " other slots are rounded; the proof leaves that out (docs/accounting.md, floating point)",
+    "one record may change how the model rounds the prompts of other slots, and the proof leaves that out"
+    " (docs/accounting.md, floating point)",
 )
 NOT_CHECKED = Mark(
     "‡",
@@ -41,12 +41,14 @@ NOT_CHECKED = Mark(
 def up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them by a visible amount.
 
-    So it is for demonstrations (they serve any number of queries) that cost a private event and a finite ε, where the
-    model's dtype is coarser than float32. Answer mechanisms read every slot alone.
+    So it is for what costs a private event and a finite ε, where the model's rows were not read alone. Results that do
+    not say so are from before this was measured: then slots of answer mechanisms were read one by one, and those of
+    demonstrations (they serve any number of queries) in batches, which matters where the dtype is coarser than float32.
     """
-    privacy = result.privacy
-    finite = math.isfinite(privacy.epsilon_proved)
-    return privacy.queries is None and finite and _private(privacy.event) and result.manifest.dtype not in FINE_DTYPES
+    privacy, alone = result.privacy, result.manifest.model.rows_alone
+    if alone or not math.isfinite(privacy.epsilon_proved) or not _private(privacy.event):
+        return False
+    return alone is False or (privacy.queries is None and result.manifest.dtype not in FINE_DTYPES)
 
 
 def checked(result: Result, vouched: bool | None = None) -> bool | None:

@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-_CLASSIFICATION, _EXTRACTION, _TEXT, _RECOMMENDATION = "classification", "extraction", "text", "recommendation"
-_WRITING = "writing"
-
-#: Metric -> (its name in words, the kind of task that is scored by it).
-_METRICS = {
-    "acc_calibrated": ("calibrated accuracy", _CLASSIFICATION),
-    "acc": ("accuracy", _CLASSIFICATION),
-    "exact_match": ("exact match", _EXTRACTION),
-    "rouge1": ("ROUGE-1", _TEXT),
-    "rouge2": ("ROUGE-2", _TEXT),
-    "rougeL": ("ROUGE-L", _TEXT),
-    "bleu1": ("BLEU-1", _TEXT),
-    "meteor": ("METEOR", _TEXT),
-    "similarity": ("embedding similarity", _TEXT),
-    "parses": ("well-formed answers", _RECOMMENDATION),
-    "valid": ("valid answers", _RECOMMENDATION),
-    "genre_distance": ("genre distance", _RECOMMENDATION),
-    "year_distance": ("year distance", _RECOMMENDATION),
-    "plausible": ("plausible texts", _WRITING),
-    "word_distance": ("word distance", _WRITING),
-    "repeats": ("repeated texts", _WRITING),
+#: Kind of task -> the metrics that score it, with their names in words.
+_KINDS = {
+    "classification": {"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
+    "extraction": {"exact_match": "exact match"},
+    "text": {
+        **{"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu1": "BLEU-1", "meteor": "METEOR"},
+        "similarity": "embedding similarity",
+    },
+    "recommendation": {
+        **{"parses": "well-formed answers", "valid": "valid answers"},
+        **{"genre_distance": "genre distance", "year_distance": "year distance"},
+    },
+    "writing": {"plausible": "plausible texts", "word_distance": "word distance", "repeats": "repeated texts"},
 }
+_NAMES = {metric: name for names in _KINDS.values() for metric, name in names.items()}
 
 
 def metric_name(metric: str) -> str:
     """A metric in words; its own name where it is not known."""
-    return _METRICS[metric][0] if metric in _METRICS else metric
+    return _NAMES.get(metric, metric)
 
 
 def task_kind(main_metric: str) -> str:
     """The kind of task with this main metric; tasks with an unknown one form a kind that bears the metric's name."""
-    return _METRICS[main_metric][1] if main_metric in _METRICS else main_metric
+    return next((kind for kind, names in _KINDS.items() if main_metric in names), main_metric)
 
 
 def scored_things(metric: str) -> str:

@@ -182,9 +182,9 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> Row:
     )
 
 
-def outcomes_of(result: Result) -> tuple[tuple[str, ...], list[float]]:
-    """Ids and outcomes of the main metric, in the order of the ids."""
-    documents = result.documents[result.main_metric]
+def outcomes_of(result: Result, metric: str | None = None) -> tuple[tuple[str, ...], list[float]]:
+    """Ids and outcomes of a metric (None: the main metric), in the order of the ids."""
+    documents = result.documents[metric or result.main_metric]
     pairs = sorted(zip(documents.ids, documents.outcomes, strict=True))
     return tuple(name for name, _ in pairs), [float(outcome) for _, outcome in pairs]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -56,6 +56,13 @@ class TaskTable:
         zero_shot, real_data = (row and change(row) for row in (self.zero_shot, self.real_data))
         rows, paper = (tuple(map(change, rows)) for rows in (self.rows, self.paper))
         return replace(self, zero_shot=zero_shot, real_data=real_data, rows=rows, paper=paper)
+
+    def only(self, labels: Collection[str]) -> TaskTable:
+        """The table with the rows of these labels alone (none: of all); the reference baselines stay, for its plots."""
+        rows, paper = (
+            tuple(row for row in part if not labels or row.label in labels) for part in (self.rows, self.paper)
+        )
+        return replace(self, rows=rows, paper=paper)
 
     @property
     def absent(self) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import numbers
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, ranks
+from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.render.as_json import board_json, submission_json
 
@@ -253,21 +253,18 @@ def published_board(section: Section) -> PublishedBoard:
         alias=f"suite-v{group.version}",
         config={**_group_config(group), "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
         columns=COLUMNS,
-        rows=[line for table in section.tables for line in _table_lines(table, ranks(section.rankings))],
+        rows=[line for table in section.tables for line in _table_lines(section, table)],
         document=board_json(Board((section,), ())),
         files={Store(Path(), one.cell.suite).path(one.cell).as_posix(): to_text(one) for one in results},
     )
 
 
-def _table_lines(
-    table: TaskTable, places: Mapping[tuple[str, str, float], tuple[int, Ranking]]
-) -> Iterator[list[float | str | None]]:
-    """A line a row. places: see `dpicl.leaderboards.model.standings.ranks`."""
+def _table_lines(section: Section, table: TaskTable) -> Iterator[list[float | str | None]]:
+    """A line a row."""
     for row in table.all_rows:
-        place = places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
-        own = {**_row_numbers(row), "rank": None if place is None else place[0]}
+        place = section.place(row)
         known: dict[str, float | str] = {
-            **_finite(own),
+            **_finite({**_row_numbers(row), "rank": None if place is None else place[0]}),
             "task": table.task,
             "row": visible(row.label, _NAME),
             "epsilon_text": epsilon_text(row.epsilon),

@@ -59,7 +59,8 @@ class Live:
     After a first error nothing more is tried: `failure` has the reason, and the results are on disk.
 
     cells: those of this invocation that are not done yet. load: the results that exist now. connect: makes a new sink
-    for every step, so that others may publish while cells run; its error is a failure like any other.
+    for every step, so that others may publish while cells run; its error is a failure like any other. failed: called
+    once, with the first failure.
     """
 
     def __init__(
@@ -69,12 +70,14 @@ class Live:
         evidence: Evidence,
         connect: Callable[[], Sink],
         submissions: Sequence[Submission] = (),
+        failed: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._waiting = {(cell.id, cell.label): cell for cell in cells}
         self._load = load
         self._evidence = evidence
         self._submissions = submissions
         self._connect = connect
+        self._failed = failed
         self.outcomes: Counter[Outcome] = Counter()
         self.advice: list[str] = []
         self.failure = ""
@@ -119,3 +122,5 @@ class Live:
             self.failure = str(error)
         except Exception as error:  # a tracker, or numbers that it cannot digest, must not cost a run its cells
             self.failure = f"Publishing failed ({type(error).__name__}: {error})."
+        if self.failure:
+            self._failed(self.failure)

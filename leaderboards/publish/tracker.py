@@ -22,7 +22,6 @@ from typing import Any, Final, Literal, Self
 
 from filelock import FileLock, Timeout
 
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
 from dpicl.leaderboards.publish.payload import Published, PublishedBoard
@@ -32,6 +31,7 @@ from dpicl.leaderboards.publish.wandb_settings import (
     END_SECONDS,
     Destination,
     SinkError,
+    load,
     load_wandb,
     reason,
     run_settings,
@@ -301,10 +301,8 @@ def _load_trackio(folder: Path | None) -> ModuleType:
         os.environ["TRACKIO_DIR"] = str(folder.resolve())
     for variable in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
         os.environ.pop(variable, None)
-    try:
-        import trackio
-        from huggingface_hub import constants
-    except ModuleNotFoundError:
-        raise UsageError("trackio is not installed; run `pip install 'dpicl-bench[trackio]'`.") from None
+    trackio = load("trackio", "dpicl-bench[trackio]")
+    from huggingface_hub import constants
+
     constants.HF_HUB_OFFLINE = True
     return trackio

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.metrics import metric_name
@@ -17,7 +16,7 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable, recovery_notes
 from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.publish.payload import Published, group_name
-from dpicl.leaderboards.publish.wandb_settings import ASK_SECONDS, Destination, SinkError, load_wandb, reason
+from dpicl.leaderboards.publish.wandb_settings import ASK_SECONDS, Destination, SinkError, load, load_wandb, reason
 from dpicl.leaderboards.render.comparison_text import markdown_table as markdown
 
 #: Columns of a task's table, between the row's name and its marks.
@@ -81,11 +80,7 @@ def saver(boards: Sequence[Board], rows: Sequence[Published], to: Destination) -
     Raises UsageError at once without the package.
     """
     wandb = load_wandb()
-    try:
-        import wandb_workspaces.reports.v2 as reports
-    except ModuleNotFoundError:
-        text = "A report needs wandb-workspaces; run `pip install 'dpicl-bench[wandb-workspaces]'`."
-        raise UsageError(text) from None
+    reports = load("wandb_workspaces.reports.v2", "dpicl-bench[wandb-workspaces]")
 
     def save() -> str:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -36,15 +37,19 @@ class Destination:
     folder: Path
 
 
+def load(module: str, wanted: str) -> ModuleType:
+    """An optional package. Raises UsageError where it is not installed. wanted: what pip installs."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError:
+        raise UsageError(f"{module.partition('.')[0]} is not installed; run `pip install '{wanted}'`.") from None
+
+
 def load_wandb() -> ModuleType:
-    """The package, quiet and without error reports. Raises UsageError where it is not installed."""
+    """wandb, quiet and without error reports."""
     os.environ["WANDB_ERROR_REPORTING"] = "false"
     os.environ["WANDB_SILENT"] = "true"
-    try:
-        import wandb
-    except ModuleNotFoundError:
-        raise UsageError("wandb is not installed; run `pip install wandb`.") from None
-    return wandb
+    return load("wandb", "wandb")
 
 
 def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:

@@ -16,12 +16,11 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import Any
 
-from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import epsilon_text, visible
 from dpicl.leaderboards.publish.payload import content_hash, group_name
-from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, reason
+from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, load, reason
 
 _PROVED = "proved_epsilon"
 #: No code, no machine, no links on the terminal.
@@ -83,10 +82,7 @@ def _summary(row: Row, main_metric: str) -> dict[str, dict[str, float]]:
 def exporter(boards: Sequence[Board], to: Destination) -> Callable[[], str]:
     """A function that publishes the leaderboards and says so. Raises UsageError at once without the package."""
     os.environ.setdefault("WEAVE_PRINT_CALL_LINK", "false")
-    try:
-        import weave
-    except ModuleNotFoundError:
-        raise UsageError("Weave is not installed; run `pip install 'dpicl-bench[weave]'`.") from None
+    weave = load("weave", "dpicl-bench[weave]")
 
     def export() -> str:
         try:

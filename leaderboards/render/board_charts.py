@@ -33,7 +33,6 @@ from dpicl.leaderboards.render.charts import (
     look,
     on_page,
 )
-from dpicl.leaderboards.render.track_text import step_sign
 
 #: Name of the measure of membership attacks that is drawn: area under the ROC curve.
 AUC = "auc"
@@ -171,9 +170,7 @@ def track_plot(tracks: Sequence[Track], styles: Mapping[str, int], title: str) -
 
 def _at_release(track: Track, point: Release) -> ChartPoint:
     words, broken = track_words(track, point), bool(point.broken)
-    return ChartPoint(
-        point.release.number, point.score, point.low, point.high, words, broken, not broken, step_sign(point)
-    )
+    return ChartPoint(point.release.number, point.score, point.low, point.high, words, broken, not broken, point.sign)
 
 
 def track_words(track: Track, point: Release) -> str:

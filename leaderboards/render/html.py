@@ -5,26 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare.track import Track, build_tracks
-from dpicl.leaderboards.model.attack_board import AttackBoard
-from dpicl.leaderboards.model.board import Board
-from dpicl.leaderboards.model.text import PER_QUERY_NOTE
-from dpicl.leaderboards.render import page, track_page
-from dpicl.leaderboards.render.attack_page import attacks_page, write_attacks_html
+from dpicl.leaderboards.model.attacks import AttackBoard
+from dpicl.leaderboards.model.board import Board, Section
+from dpicl.leaderboards.model.columns import columns
+from dpicl.leaderboards.model.comparability import BASELINES
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, recovery_notes
+from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text
+from dpicl.leaderboards.render import board_charts, page, track
+from dpicl.leaderboards.render.board_charts import AUC, numbered, series_styles
+from dpicl.leaderboards.render.charts import key
 from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file
 from dpicl.leaderboards.render.site.comparison import comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
 from dpicl.leaderboards.render.site.mechanism_page import labels_of, mechanism_view
-from dpicl.leaderboards.render.site.row_page import MOST_ANSWERS, row_view
-from dpicl.leaderboards.render.site.sections import filters, section_view
-from dpicl.leaderboards.render.site.suites_page import suites_json, suites_page
-
-__all__ = ["MOST_ANSWERS", "pages", "suites_json", "write_all", "write_attacks_html", "write_html"]
+from dpicl.leaderboards.render.site.row_page import row_view
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]
@@ -104,7 +107,7 @@ def pages(
         views = [section_view(section, addresses) for section in board.retired]
         files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
     if tracks:
-        files["track.html"] = track_page.render_page(tracks, shared["nav"])
+        files["track.html"] = track.render_page(tracks, shared["nav"])
     for label in labels_of(board):
         view = mechanism_view(board, label, addresses, mechanisms or {})
         files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
@@ -124,3 +127,141 @@ def _tracks(board: Board) -> tuple[Track, ...]:
         return ()
     tracks = build_tracks(results, by="model")
     return tracks if any(len(track.points) > 1 for track in tracks) else ()
+
+
+def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
+    """What the template shows of a section. addresses: where the pages of its rows are."""
+    styles = series_styles(section.tables)
+    return {
+        "section": section,
+        "legend": [(label, addresses.mechanism(label), key(style)) for label, style in styles.items()],
+        "plots": {table.task: board_charts.privacy_utility(table, styles) for table in section.tables},
+        "epsilons": {table.task: board_charts.three_epsilons(table) for table in section.tables},
+        "epsilon_key": board_charts.epsilon_key(),
+        "audited_plot": board_charts.audited_proved(list(board_charts.row_points(section.rows)), styles),
+        "auc_plots": list(_auc_plots(section.tables, styles)),
+        "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
+        "columns": columns,
+        "explained": first_per_query(section.tables),
+        "addresses": addresses,
+        "facets": facets,
+    }
+
+
+def facets(row: Row) -> dict[str, str]:
+    """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
+    return {
+        "epsilon": epsilon_text(row.epsilon),
+        "kind": "reference baselines" if row.is_baseline else "demonstrations" if row.queries is None else "answers",
+        "queries": "any" if row.queries is None else "finite",
+        "origin": "ours" if row.submission is None else "submitted",
+    }
+
+
+def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
+    """The filters over these sections: name, label and values that occur, in a sensible order."""
+    tables = [table for section in sections for table in section.tables]
+    rows = sorted((row for section in sections for row in section.rows), key=lambda row: row.epsilon)
+    of_rows = {"epsilon": "target ε", "kind": "Kind of row", "queries": "Q, queries covered", "origin": "From"}
+    found: list[tuple[str, str, Iterable[str]]] = [
+        ("task", "Task", (table.task for table in tables)),
+        ("taskkind", "Kind of task", (table.kind for table in tables)),
+        ("model", "Model", (section.group.model for section in sections)),
+        *((name, label, [facets(row)[name] for row in rows]) for name, label in of_rows.items()),
+    ]
+    return [{"name": name, "label": label, "values": list(dict.fromkeys(values))} for name, label, values in found]
+
+
+def _auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
+    """(task, caption, plot) for every membership attack on every task."""
+    for table in tables:
+        rows = table.all_rows
+        found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
+        for name in dict.fromkeys(one.attack for _, one in found):
+            title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
+            plot = board_charts.auc([pair for pair in found if pair[1].attack == name], styles, title)
+            yield table.task, f"{table.task}: {name}", plot
+
+
+def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:
+    """The page. boards: by the suite's name, which names its folder beside the page. links: (name, address)."""
+    retired = [name for name, board in boards.items() if board.retired]
+    return page.render("suites.html", sections=suites_json(boards), retired=retired, nav=links)
+
+
+def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
+    """A line a section: suite, version, model, source, tasks, rows, and the best at each ε in words."""
+    return [
+        {
+            "suite": name,
+            **{key: getattr(section.group, key) for key in ("version", "model", "source")},
+            **_summary(section),
+        }
+        for name, board in boards.items()
+        for section in board.sections
+    ]
+
+
+def _summary(section: Section) -> dict[str, Any]:
+    """best: the rows that are first at an ε; nobody: where none is, in words. One of them says something."""
+    best = [
+        {
+            "epsilon": epsilon_text(one.epsilon),
+            "label": one.label,
+            "signs": one.signs,
+            "recovery": recovery_text(one.recovery),
+            "of": ranking.scope,
+        }
+        for ranking in section.rankings
+        for one in ranking.standings
+        if one.rank == 1 and (one.recovery or 0) > 0
+    ]
+    nobody = [said for ranking in section.rankings for said in _nobody(ranking)]
+    return {
+        "tasks": [table.task for table in section.tables],
+        "rows": len(list(section.rows)),
+        "best": best,
+        "nobody": nobody if best or nobody else ["no row has a rank"],
+    }
+
+
+def _nobody(ranking: Ranking) -> Iterator[str]:
+    """Where nobody is best: no mean recovery at all, or none above 0% at an ε."""
+    if not ranking.tasks:
+        yield f"{ranking.title}: {ranking.says}"
+        return
+    for epsilon in dict.fromkeys(one.epsilon for one in ranking.standings if not one.is_baseline and one.epsilon > 0):
+        placed = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
+        if not any((one.recovery or 0) > 0 for one in placed):
+            what = "no mean recovery is above 0%" if placed else "no row has a mean recovery"
+            yield f"ε = {epsilon_text(epsilon)}: {what} ({ranking.scope})"
+
+
+def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
+    return page.render(
+        "attacks.html",
+        root,
+        board=board,
+        legend=[(name, key(style)) for name, style in styles.items()],
+        plots=[*_audited_plots(board, styles), *_attack_auc_plots(board, styles)],
+        nav=links,
+    )
+
+
+def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every model: all bounds, whatever the attack and the task."""
+    for name, source in dict.fromkeys((table.model, table.source) for table in board.tables):
+        tables = [table for table in board.tables if (table.model, table.source) == (name, source)]
+        results = [one for table in tables for one in table.results]
+        points = [point for one in results for point in board_charts.attack_points(one.subject.mechanism, [one])]
+        if plot := board_charts.audited_proved(points, styles):
+            yield f"audited against proved ε: {name}, {source} records", plot
+
+
+def _attack_auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    for table in board.tables:
+        if found := [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]:
+            caption = f"{table.title}, {table.source} records, {table.model}"
+            yield caption, board_charts.auc(found, styles, f"{caption}: AUC against ε, with 95% intervals")

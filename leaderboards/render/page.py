@@ -24,21 +24,10 @@ from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import put_whole
-from dpicl.leaderboards.model import attack_text
+from dpicl.leaderboards.model import attacks, text
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.metrics import metric_name, scored_things
-from dpicl.leaderboards.model.text import (
-    bound_text,
-    confidence_text,
-    epsilon_text,
-    interval_text,
-    names_text,
-    queries_text,
-    recovery_text,
-    score_text,
-    seeds_text,
-    visible,
-)
+from dpicl.leaderboards.model.text import visible
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
 #: Template -> (its styles beside page.css, its scripts beside theme.js).
@@ -158,27 +147,15 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
+    texts = {name: of for module in (text, attacks) for name, of in vars(module).items() if name.endswith("_text")}
+    environment.filters |= {name.removesuffix("_text"): of for name, of in texts.items()}
     environment.filters |= {
-        "epsilon": epsilon_text,
-        "bound": bound_text,
-        "confidence": confidence_text,
-        "score": score_text,
-        "recovery": recovery_text,
-        "queries": queries_text,
-        "seeds": seeds_text,
-        "names": names_text,
+        "confidence_of": attacks.confidence_of,
+        "measure": attacks.measure_name,
+        "attack_name": attack_name,
         "metric": _metric,
         "scored": scored_things,
-        "interval": interval_text,
         "sentence": lambda text: text[:1].upper() + text[1:],
-        "attack_name": attack_name,
-        "measure": attack_text.measure_name,
-        "estimate": attack_text.estimate_text,
-        "audited": attack_text.audited_text,
-        "confidence_of": attack_text.confidence_of,
-        "trials": attack_text.trials_text,
-        "rates": attack_text.rates_text,
-        "options": attack_text.options_text,
         "web_address": web_address,
         "key": _key,
         "data": data,

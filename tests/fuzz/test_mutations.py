@@ -31,11 +31,10 @@ from dpicl.harness.run.suite import load_suite
 from dpicl.harness.scaffold.writing import TASK, write_example
 from dpicl.leaderboards.compare.sides import parse
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.leaderboards.render.terminal_attacks import render_attacks
+from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import CARD

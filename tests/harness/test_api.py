@@ -139,8 +139,9 @@ def test_calibrate_and_account_agree_with_the_commands(request):
     assert answer.json["proved"] == mine["proved"]
     wrong = {"nois": 1}, {"noise": 1e300}, {"noise": 1.2, "sensitivity": 0}, {"noise": "1"}, {"noise": 1, "steps": 1.5}
     for setting in wrong:
-        with pytest.raises(dpicl.UsageError):
+        with pytest.raises(dpicl.UsageError) as refused:
             dpicl.account(delta=1e-5, **setting)
+        assert "--" not in str(refused.value) and f"'{[*setting][-1]}'" in str(refused.value)
     for setting in ({"noise": "x"}, {"mode": "x"}, {"source": "x"}, {"size": 0}, {"queries": 3}, {"epsilon": None}):
         with pytest.raises(dpicl.UsageError):
             dpicl.calibrate("tang", **{"task": "agnews", "epsilon": 1, "size": 100, **setting})

@@ -8,8 +8,8 @@ from pathlib import Path
 import nltk
 import pytest
 
-from dpicl.harness.cli import diagnosis as doctor
-from dpicl.harness.cli.diagnosis import Check
+from dpicl.harness.cli import doctor
+from dpicl.harness.cli.doctor import Check
 from dpicl.harness.models import embeddings
 
 

@@ -9,6 +9,7 @@ from lm_eval.tasks import TaskManager
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.task import TASKS
 from dpicl.harness.run.lm_eval_model import make_run
+from tests.harness.helpers import refuse
 
 SETTINGS = {"mechanism": "voting", "epsilon": 2.0, "model": "sim", "source": "synthetic", "options": {"slots": 4}}
 
@@ -113,10 +114,11 @@ def test_flags_that_would_change_what_is_asked_are_refused_however_they_are_spel
 
 
 def test_without_tasks_or_with_a_wrong_one_the_message_says_what_to_do(dpicl):
-    missing = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1)
-    assert missing.code == 2 and "--tasks dpicl_agnews" in missing.err
-    wrong = dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1, "--model", "sim", "--tasks", "dpicl_agnewz")
-    assert wrong.code == 2 and "dpicl_agnewz" in wrong.err
+    refuse(dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1), "--tasks dpicl_agnews")
+    refuse(
+        dpicl("lm-eval", "--mechanism", "voting", "--epsilon", 1, "--model", "sim", "--tasks", "dpicl_agnewz"),
+        "dpicl_agnewz",
+    )
 
 
 def test_the_cache_command_lists_and_clears(dpicl, tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError
 from dpicl.harness.mechanism import registry
 from dpicl.harness.scaffold.writing import ATTACK, MECHANISMS, MODEL, TASK, class_name, write_example
-from tests.harness.helpers import listed
+from tests.harness.helpers import listed, refuse
 
 Package = Callable[..., Path]
 
@@ -157,18 +157,17 @@ def test_a_run_that_does_not_need_a_broken_plugin_goes_on(dpicl, package, sim_su
 )
 def test_a_name_that_is_taken_is_an_error_with_both_origins(dpicl, package, files, groups, kind, both):
     package("theirs_clash", files, groups)
-    answer = dpicl("list", kind)
-    assert answer.code == 2
-    assert both in answer.err
-    assert "rename one of them" in answer.err
+    refuse(dpicl("list", kind), both, "rename one of them")
 
 
 def test_a_folder_and_a_package_cannot_bring_one_task(dpicl, package, tmp_path):
     package("theirs_twice", task_files("their_meals"), {"dpicl.tasks": {"tasks": "theirs_twice.tasks"}})
     write_example(TASK, "task", "their_meals", (), tmp_path)
-    answer = dpicl("list", "tasks", "--plugin", tmp_path / "their_meals")
-    assert answer.code == 2
-    assert "entry point tasks = theirs_twice.tasks" in answer.err and f"plugin {tmp_path}" in answer.err
+    refuse(
+        dpicl("list", "tasks", "--plugin", tmp_path / "their_meals"),
+        "entry point tasks = theirs_twice.tasks",
+        f"plugin {tmp_path}",
+    )
 
 
 @pytest.mark.parametrize("file", ["parts/noise.py", "prompts.json"])

@@ -12,7 +12,7 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PluginError, UsageError
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism import registry
-from tests.harness.helpers import listed
+from tests.harness.helpers import listed, refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -56,15 +56,12 @@ def test_a_task_file_that_cannot_be_used_is_one_sentence(dpicl, meals, old, new,
     text = (meals / "task.yaml").read_text()
     assert old in text
     (meals / "task.yaml").write_text(text.replace(old, new, 1))
-    answer = dpicl("list", "tasks", "--plugin", meals)
-    assert answer.code == 2 and answer.err.count("\n") == 1
-    assert reason in answer.err
+    refuse(dpicl("list", "tasks", "--plugin", meals), reason)
 
 
 def test_a_folder_without_a_task_and_a_path_without_a_file_are_refused(dpicl, tmp_path):
     (tmp_path / "nothing").mkdir()
-    empty = dpicl("list", "tasks", "--plugin", tmp_path / "nothing")
-    assert empty.code == 2 and "holds no task.yaml" in empty.err
+    refuse(dpicl("list", "tasks", "--plugin", tmp_path / "nothing"), "holds no task.yaml")
     missing = dpicl("list", "tasks", "--plugin", tmp_path / "nowhere")
     assert missing.code == 2 and "is not there" in missing.err
 

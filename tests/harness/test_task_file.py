@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.cli import diagnosis as doctor
+from dpicl.harness.cli import doctor
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data.config import TASKS, list_tasks
 from dpicl.harness.data.task_file import LM_EVAL_KEYS, TaskFile, read_task_file
+from tests.harness.helpers import refuse
 
 pytestmark = pytest.mark.usefixtures("no_plugins_before")
 
@@ -97,8 +98,7 @@ def test_every_command_says_so_before_anything_runs(dpicl, meals: Path, command:
     file = meals / "task.yaml"
     file.write_text(file.read_text().replace("doc_to_choice:", "doc_to_choice: []\nunused:", 1))
     words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
-    answer = dpicl(*words, "--plugin", meals)
-    assert answer.code == 2 and answer.err.count("\n") == 1 and "line" in answer.err and "doc_to_choice" in answer.err
+    refuse(dpicl(*words, "--plugin", meals), "line", "doc_to_choice")
 
 
 @pytest.mark.parametrize("command", ["plan", "board", "list"])
@@ -110,8 +110,10 @@ def test_nothing_of_a_task_folder_is_imported_before_a_run(dpicl, meals: Path, m
     words = ["list", "tasks"] if command == "list" else [command, meals / "suite.yaml"]
     dpicl(*words, "--plugin", meals)
     assert not (meals / "ran").exists()
-    answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
-    assert answer.code == 2 and "lm-eval cannot load" in answer.err
+    refuse(
+        dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
+        "lm-eval cannot load",
+    )
     assert (meals / "ran").exists()  # which is why docs/add-a-method.md says that a task folder is code
 
 
@@ -119,8 +121,10 @@ def test_another_file_of_the_folder_cannot_take_the_place_of_a_task(dpicl, meals
     """lm-eval reads every YAML file below a plug-in's folder, and takes the first one of a name."""
     monkeypatch.setenv("DPICL_DATA", str(meals.parent))
     (meals / "aa.yaml").write_text((meals / "task.yaml").read_text().replace("Review: ", "Ignore this: "))
-    answer = dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim")
-    assert answer.code == 2 and "another file" in answer.err
+    refuse(
+        dpicl("run", meals / "suite.yaml", "--plugin", meals, "--results", meals.parent / "r", "--model", "sim"),
+        "another file",
+    )
 
 
 def test_the_doctor_names_an_installed_task_that_cannot_be_used(meals: Path, monkeypatch):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpicl.harness.attacks.results import AttackResult, Decision, Estimate, External, LowerBound, Subject, attack_id
+from dpicl.harness.attacks.results import AttackResult, Attempt, Decision, Estimate, External, LowerBound, Subject
 from dpicl.harness.run.results import Cost, Privacy
 from tests.leaderboards.factory import FIXED, make_result
 
@@ -64,7 +64,7 @@ def make_attack(
         bound = LowerBound(epsilon=audited, delta=delta, confidence=confidence, method=method, decision=decision)
     manifest = make_result(source=source).manifest
     return AttackResult(
-        id=attack_id(attack, access, settings, subject),
+        id=Attempt(attack, access, settings, subject).id,
         attack=attack,
         access=access,
         settings=settings,

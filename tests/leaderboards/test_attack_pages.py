@@ -12,14 +12,12 @@ from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.render.as_json import attacks_json
-from dpicl.leaderboards.render.attack_page import attacks_page
-from dpicl.leaderboards.render.html import pages
-from dpicl.leaderboards.render.terminal import render_terminal
-from dpicl.leaderboards.render.terminal_attacks import render_attacks
+from dpicl.leaderboards.render.html import attacks_page, pages
+from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
@@ -49,13 +47,14 @@ def words(page):
 
 def test_the_page_has_number_attack_details_and_plots():
     page = suite_page(some_attacks(), [make_external(0.3)])
-    text = words(page)
-    assert "0.4 white-box audit, 95%" in text
-    assert "What attacks show" in text
-    assert "0.61 [0.48, 0.73]" in text
-    assert "16 records, any number of queries" in text
-    assert "shadow models (external)" in text
-    assert "A. Author and B. Author" in text
+    for part in (
+        "0.4 white-box audit, 95%",
+        "0.61 [0.48, 0.73]",
+        "16 records",
+        "(external)",
+        "A. Author and B. Author",
+    ):
+        assert part in words(page)
     assert "audited ε against proved ε" in Page(page).texts
     assert "agnews: AUC of inquiry against ε, with 95% intervals" in Page(page).texts
 
@@ -91,21 +90,13 @@ def test_the_board_of_attacks_shows_every_attack_whether_a_suite_has_a_row_or_no
     inquiry = board.tables[1]
     assert [one.subject.mechanism for one in inquiry.results] == ["zero_shot", "tang", "tang", "real_demonstrations"]
     for text in (render_attacks(board, color=False), words(attacks_page(board))):
-        assert "addresses released" in text
-        assert "0.61 [0.48, 0.73]" in text
-        assert "one query" in text
-        assert "nobody" in text
-        assert "A report on attacks, 2026, table 3" in text
+        for part in ("addresses released", "0.61 [0.48, 0.73]", "one query", "nobody", "A report on attacks"):
+            assert part in text
     title = f"inquiry on agnews, synthetic records, {board.tables[1].model}: AUC against ε, with 95% intervals"
     assert title in Page(attacks_page(board)).texts
 
 
-def test_attacks_on_other_weights_never_share_a_table():
-    board = build_attacks([make_attack(), make_attack(weights="0" * 64)], [])
-    assert len(board.tables) == 2
-
-
-def test_attacks_on_a_simulated_model_stand_apart():
+def test_attacks_on_a_simulated_model_or_other_weights_stand_apart():
     def simulated(result):
         model = result.manifest.model.model_copy(update={"name": "sim", "sha256": None})
         return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
@@ -115,20 +106,17 @@ def test_attacks_on_a_simulated_model_stand_apart():
     assert board.notes == ("Left out: 1 attack on a simulated model.",)
     assert len(board.tables) == 1
     assert "simulated" in build_attacks([fake], []).notes[0]
+    assert len(build_attacks([make_attack(), make_attack(weights="0" * 64)], []).tables) == 2
 
 
-def test_attacks_as_json_are_strict_json():
+def test_attacks_as_json_are_strict_json_and_without_any_it_says_what_to_run():
+    empty = build_attacks([], [])
+    assert "dpicl audit" in render_attacks(empty) and "dpicl audit" in attacks_page(empty)
     document = json.loads(json.dumps(attacks_json(build_attacks(some_attacks(), [make_external()])), allow_nan=False))
     assert [one["attack"] for one in document["attacks"]] == ["audit", *["inquiry"] * 4, "pii"]
     assert document["attacks"][-1]["counts"] == COUNTS
     assert document["attacks"][4]["epsilon_proved"] == "Infinity"
     assert document["external"][0]["date"] == "2026-05-01"
-
-
-def test_no_attacks_make_a_board_that_says_what_to_run():
-    empty = build_attacks([], [])
-    assert "dpicl audit" in render_attacks(empty)
-    assert "dpicl audit" in attacks_page(empty)
 
 
 @pytest.fixture

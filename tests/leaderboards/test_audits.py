@@ -17,78 +17,58 @@ def of(*attacks, external=(), proved=0.99):
     return audit_of(attacks, external, proved, DELTA)
 
 
+def bound(audited, attack="inquiry", **more):
+    return make_attack(audited=audited, attack=attack, access="black-box", **more)
+
+
+SMALL = make_attack(audited=3.0)
+SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
+OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
+COUNTS = [make_attack(audited=None, attack=f"count {i}") for i in range(9)]
+NULLS = [make_external(0.0, attack=f"null {i}") for i in range(100)]
+CLEAR, NARROW = rule(0.99, 0.01, trials=500), rule(0.6, 0.3, trials=20)
+#: Case -> (our attacks, those of others, the row's proved ε, is it refuted, are there doubts).
+CASES = {
+    "above": ([make_attack(audited=2.1)], [], 0.99, True, False),
+    "nothing found": ([make_attack(audited=0.0)], [], 0.99, False, False),
+    "at the proved epsilon": ([make_attack(audited=0.99)], [], 0.99, False, False),
+    "below 95%": ([make_attack(audited=5.0, confidence=0.9)], [], 0.99, False, False),
+    "a smaller delta is not the row's": ([SMALL], [], 0.99, False, False),
+    "below what was proved for the audited run": ([make_attack(audited=2.1, proved=2.5)], [], 0.99, False, False),
+    "above what was proved for the audited run": ([make_attack(audited=0.6, proved=0.5)], [], 0.99, True, False),
+    "nothing refutes infinity": ([make_attack("real_demonstrations", audited=9.0)], [], math.inf, False, False),
+    "any bound refutes zero": ([make_attack("zero_shot", audited=0.1)], [], 0.0, True, False),
+    "one of five needs 99%": ([bound(2.1), *OTHERS[:4]], [], 0.99, False, True),
+    "one of five has 99%": ([bound(2.1, confidence=0.99), *OTHERS[:4]], [], 0.99, True, False),
+    "attacks without a bound do not weaken": ([make_attack(audited=2.1), *COUNTS], [], 0.99, True, False),
+    "judged again, clear": ([make_attack(audited=30.0, decision=CLEAR), *OTHERS], [], 0.99, True, False),
+    "judged again, narrow": ([make_attack(audited=1.0, decision=NARROW), *OTHERS], [], 0.99, False, True),
+    "trials that are not independent": ([bound(9.0, decision=CLEAR), *OTHERS], [], 0.99, False, True),
+    "external": ([], [make_external(2.0)], 0.99, True, False),
+    "external, below the row's proved epsilon": ([], [make_external(2.0)], 2.5, False, False),
+    "external, smaller delta": ([], [make_external(2.0, delta=1e-9)], 0.99, False, False),
+    "external, below 95%": ([], [make_external(2.0, confidence=0.9)], 0.99, False, False),
+    "external ones never weaken ours": ([make_attack(audited=2.1)], NULLS, 0.99, True, False),
+    "external, one of two": ([], [make_external(2.0), NULLS[0]], 0.99, False, True),
+    "external, one of two at 97.5%": ([], [make_external(2.0, confidence=0.975), NULLS[0]], 0.99, True, False),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_refutes_a_row_and_what_raises_doubts(case):
+    ours, external, proved, refuted, doubted = CASES[case]
+    audit = of(*ours, external=external, proved=proved)
+    assert (bool(audit.flag), bool(audit.doubts)) == (refuted, doubted)
+    assert ours or audit.epsilon is None
+
+
 def test_audited_epsilon_is_the_largest_bound_at_95_percent():
     weak, strong = make_attack(audited=0.2), make_attack(audited=0.6, access="black-box")
     bold = make_attack(audited=0.9, confidence=0.5, attack="guess")
     assert of(weak, strong, bold).epsilon == 0.6
     assert of(bold).epsilon is None
     assert of(make_attack(audited=None, attack="pii")).epsilon is None
-
-
-def test_a_bound_at_a_smaller_delta_is_not_the_rows():
-    small = make_attack(audited=3.0)
-    small = small.model_copy(update={"bound": small.bound.model_copy(update={"delta": 1e-9})})
-    assert of(small).epsilon is None
-    assert not of(small).flag
-
-
-def test_one_attack_above_the_proved_epsilon_at_95_percent_refutes_the_row():
-    audit = of(make_attack(audited=2.1, confidence=0.95))
-    assert audit.flag == "audited ε 2.1 exceeds proved ε 0.99: white-box audit, 95%"
-    assert audit.doubts == ()
-
-
-@pytest.mark.parametrize("audited", [0.0, 0.98, 0.99])
-def test_bounds_up_to_the_proved_epsilon_refute_nothing(audited):
-    assert not of(make_attack(audited=audited)).flag
-
-
-def test_confidence_below_95_percent_refutes_nothing():
-    audit = of(make_attack(audited=5.0, confidence=0.9))
-    assert (audit.flag, audit.doubts) == ("", ())
-
-
-def test_ours_are_compared_with_what_was_proved_for_the_audited_run():
-    assert not of(make_attack(audited=2.1, proved=2.5), proved=0.99).flag
-    assert of(make_attack(audited=0.6, proved=0.5), proved=0.99).flag
-
-
-def test_nothing_refutes_an_infinite_epsilon_and_any_bound_refutes_zero():
-    assert not of(make_attack("real_demonstrations", audited=9.0), proved=math.inf).flag
-    assert of(make_attack("zero_shot", audited=0.1), proved=0.0).flag
-
-
-def test_of_several_attacks_one_needs_more_confidence_than_its_own_95_percent():
-    others = [make_attack(audited=0.0, attack=f"attack {i}", access="black-box") for i in range(4)]
-    found = make_attack(audited=2.1, attack="inquiry", access="black-box")
-    audit = of(found, *others)
-    assert audit.flag == ""
-    (doubt,) = audit.doubts
-    assert doubt.endswith("one of 5 attacks, and 95% over all of them takes 99%, which it does not reach")
-    sure = make_attack(audited=2.1, attack="inquiry", access="black-box", confidence=0.99)
-    assert of(sure, *others).flag
-
-
-def test_attacks_without_a_bound_do_not_weaken_the_others():
-    counts = [make_attack(audited=None, attack=f"count {i}") for i in range(9)]
-    assert of(make_attack(audited=2.1), *counts).flag
-
-
-def test_an_audit_is_judged_again_at_the_corrected_confidence():
-    others = [make_attack(audited=0.0, attack=f"attack {i}", access="black-box") for i in range(9)]
-    clear = make_attack(audited=30.0, decision=rule(0.99, 0.01, trials=500))
-    audit = of(clear, *others)
-    assert audit.flag.startswith("audited ε 30 exceeds proved ε 0.99: white-box audit, 95%; one of 10 attacks")
-    assert "99.5%, at which it is" in audit.flag
-    narrow = make_attack(audited=1.0, decision=rule(0.6, 0.3, trials=20))
-    assert not of(narrow, *others).flag
-    assert of(narrow, *others).doubts
-
-
-def test_the_trials_of_other_attacks_are_not_taken_as_independent():
-    others = [make_attack(audited=0.0, attack=f"attack {i}", access="black-box") for i in range(9)]
-    inquiry = make_attack(audited=9.0, attack="inquiry", decision=rule(0.99, 0.01, trials=500))
-    assert not of(inquiry, *others).flag
+    assert of(SMALL).epsilon is None
 
 
 def test_bound_at_a_lower_confidence_is_the_one_in_the_file():
@@ -142,29 +122,3 @@ def test_a_sound_row_with_many_attacks_is_flagged_in_5_percent_of_cases_at_most(
         plain += bool(wrong.any())
     assert plain > 0.3 * repetitions
     assert flagged <= stats.binom.ppf(0.9999, repetitions, 0.05)
-
-
-def test_external_bounds_are_compared_with_the_rows_own_proved_epsilon():
-    audit = of(external=[make_external(2.0)], proved=0.99)
-    assert audit.flag.startswith(
-        "audited ε 2 exceeds proved ε 0.99: black-box shadow models by A. Author and B. Author"
-    )
-    assert audit.epsilon is None
-    assert not of(external=[make_external(2.0)], proved=2.5).flag
-
-
-def test_an_external_bound_at_a_smaller_delta_or_a_lower_confidence_refutes_nothing():
-    assert not of(external=[make_external(2.0, delta=1e-9)]).flag
-    assert not of(external=[make_external(2.0, confidence=0.9)]).flag
-
-
-def test_external_evaluations_never_weaken_ours():
-    many = [make_external(0.0, attack=f"null {i}") for i in range(100)]
-    assert of(make_attack(audited=2.1), external=many).flag
-
-
-def test_several_external_evaluations_are_corrected_among_themselves():
-    null = make_external(0.0, attack="null")
-    assert not of(external=[make_external(2.0), null]).flag
-    assert of(external=[make_external(2.0), null]).doubts
-    assert of(external=[make_external(2.0, confidence=0.975), null]).flag

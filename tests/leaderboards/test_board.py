@@ -9,6 +9,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.terminal import render_terminal
 from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import submission
 
 DIFFERENT = {
     "suite": {"suite": "other"},
@@ -41,26 +42,20 @@ def test_the_ends_of_one_section_never_serve_another():
 
 def test_simulated_models_never_stand_beside_real_ones():
     simulated = [*ends(model="sim"), make_result("tang", 0.99, model="sim")]
-    board = build_board([*ends(), make_result("tang", 0.6), *simulated])
+    (section,) = build_board(simulated).sections
+    assert any("simulated" in note for note in section.notes)
+    board = build_board([*ends(), make_result("tang", 0.6), *simulated], submissions=[submission()])
     assert [section.group.model for section in board.sections] == ["embedded"]
     assert any("3 results of a simulated model" in note for note in board.notes)
 
 
-def test_a_board_of_a_simulated_model_alone_says_so():
-    (section,) = build_board([*ends(model="sim"), make_result("tang", 0.6, model="sim")]).sections
-    assert any("simulated" in note for note in section.notes)
-
-
-def test_other_records_of_the_same_task_are_left_out_and_named():
-    results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.9, fingerprint="0" * 64)]
-    (section,) = build_board(results).sections
+@pytest.mark.parametrize(
+    ("change", "name"), [({"fingerprint": "0" * 64}, "records"), ({"documents": 10}, "number of test records")]
+)
+def test_other_records_of_the_same_task_are_left_out_and_named(change, name):
+    (section,) = build_board([*ends(), make_result("tang", 0.6), make_result("pta", 0.9, **change)]).sections
     assert {row.label for row in section.tables[0].in_order} == {"zero_shot", "tang", "real_demonstrations"}
-    assert section.notes[1:] == ("agnews: left out 1 result of pta: other records.",)
-
-
-def test_fewer_test_records_are_left_out_and_named():
-    (section,) = build_board([*ends(), make_result("tang", 0.6), make_result("pta", 0.9, documents=10)]).sections
-    assert any("pta" in note and "number of test records" in note for note in section.notes)
+    assert any("left out 1 result of pta" in note and name in note for note in section.notes)
 
 
 def test_of_two_sets_of_options_the_newer_one_stays_where_both_have_as_many_results():
@@ -112,13 +107,6 @@ def test_terminal_is_plain_aligned_and_narrow_when_it_is_no_terminal():
         assert len(rows) == 4
         assert len({line.index("%") for line in rows}) == 1
     assert "\x1b[" in render_terminal(build_board(results), color=True)
-
-
-def test_names_cannot_move_the_cursor_of_a_terminal():
-    text = render_terminal(build_board([*ends(), make_result("tang", 0.6, label="evil\x1b[2J\u202ename[bold]")]))
-    assert "\x1b" not in text
-    assert "\u202e" not in text
-    assert "⟨U+001B⟩" in text
 
 
 def answering(task="samsum", **more):
@@ -185,11 +173,8 @@ def test_other_metrics_stand_in_tables_of_their_own_and_none_is_dropped():
     assert shown == "0.500 0.300 0.400 0.200 0.700 0.250"
     assert "• METEOR has no score in 1 of 4 rows: the word list is not installed." in text
     assert "↓: lower is better." in text
-
-
-def test_two_metrics_need_no_second_table():
     results = [*ends(others={"acc": 0.5}), make_result("tang", 0.6, others={"acc": 0.5})]
-    assert "other metrics" not in render_terminal(build_board(results))
+    assert "other metrics" not in render_terminal(build_board(results))  # two need no second table
 
 
 def test_commands_name_the_suite_as_the_user_wrote_it():
@@ -198,9 +183,9 @@ def test_commands_name_the_suite_as_the_user_wrote_it():
     assert "quick, version 1" in text
 
 
-def test_names_of_metrics_and_reasons_cannot_move_the_cursor_of_a_terminal():
+def test_names_of_rows_metrics_and_reasons_cannot_move_the_cursor_of_a_terminal():
     evil = "evil\x1b[2J\u202e[bold]" + "x" * 10_000
-    results = answering(skipped={evil: evil}, aggregates={evil: 0.5})
+    results = [*answering(skipped={evil: evil}, aggregates={evil: 0.5}), make_result("tang", 0.6, label=evil)]
     text = render_terminal(build_board(results), color=False)
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -291,4 +291,5 @@ def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_
     ):
         answer = dpicl("plot", sim_suite, *place, *flags)
         assert answer.code == 2 and answer.err.count("\n") == 1
+    assert "'nothing'" in answer.err and "agnews" in answer.err and str(sim_suite) not in answer.err
     assert {path.name for path in tmp_path.iterdir()} == {"results", "new", "a.pdf", "a.png", "b.svg"}

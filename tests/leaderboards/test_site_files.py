@@ -9,7 +9,7 @@ import pytest
 
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.evaluation.statistics import seeds_documents_interval
-from dpicl.leaderboards.model.attack_board import build_attacks
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.render import page

@@ -17,21 +17,14 @@ def only_table(results) -> TaskTable:
     return board.sections[0].tables[0]
 
 
-def test_recovery_is_the_share_of_the_gain_of_real_demonstrations():
-    # (0.7 - 0.4) / (0.8 - 0.4)
-    assert recover(0.7, 0.4, 0.8) == (pytest.approx(0.75), "")
-
-
-def test_recovery_may_leave_zero_to_one():
-    assert recover(0.3, 0.4, 0.8)[0] == pytest.approx(-0.25)
-    assert recover(0.9, 0.4, 0.8)[0] == pytest.approx(1.25)
+def test_recovery_is_the_share_of_the_gain_of_real_demonstrations_and_may_leave_zero_to_one():
+    found = [recover(score, 0.4, 0.8)[0] for score in (0.4, 0.7, 0.3, 0.9, 0.8)]
+    assert found == pytest.approx([0, (0.7 - 0.4) / (0.8 - 0.4), -0.25, 1.25, 1])
 
 
 @pytest.mark.parametrize("real_data", [0.4, 0.4 + MINIMUM_GAIN - 0.001, 0.2])
 def test_recovery_is_not_given_when_real_demonstrations_gain_almost_nothing(real_data):
-    recovery, reason = recover(0.5, 0.4, real_data)
-    assert recovery is None
-    assert f"{real_data - 0.4:+.3f}" in reason
+    assert recover(0.5, 0.4, real_data)[0] is None
 
 
 def test_row_is_the_mean_over_seeds_and_recovers_against_the_same_seeds():
@@ -52,12 +45,6 @@ def test_recovery_needs_both_ends_on_every_seed_of_the_row():
     assert "zero_shot has no result for seed 1" in row.recovery_note
 
 
-def test_the_ends_of_the_scale_recover_nothing_and_everything():
-    table = only_table([*ends(), make_result("tang", 0.6)])
-    assert (table.zero_shot.recovery, table.real_data.recovery) == (0.0, 1.0)
-    assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
-
-
 def test_interval_holds_the_score_and_shrinks_with_more_documents():
     few = only_table([*ends(documents=50), make_result("tang", 0.6, documents=50)]).rows[0]
     many = only_table([*ends(documents=800), make_result("tang", 0.6, documents=800)]).rows[0]
@@ -72,11 +59,9 @@ def test_missing_ends_are_named_with_the_command_that_makes_them():
     table = only_table([make_result("tang", 0.6, seed=0), make_result("tang", 0.6, seed=1), ends(seed=0)[0]])
     assert table.real_data is None
     zero_shot, real_data = table.missing
-    assert zero_shot.what == "zero_shot (ε = 0) on agnews, seed 1"
-    assert real_data.what == "real_demonstrations (ε = ∞) on agnews, seeds 0–1"
-    assert real_data.command == (
-        "dpicl run quick --task agnews --mechanism real_demonstrations --model embedded --source synthetic"
-    )
+    assert "zero_shot" in zero_shot.what and "seed 1" in zero_shot.what and "seeds 0–1" in real_data.what
+    words = "dpicl run quick --task agnews --mechanism real_demonstrations --model embedded --source synthetic"
+    assert real_data.command == words
 
 
 def test_overall_is_the_mean_recovery_over_common_tasks_ranked_within_each_epsilon():
@@ -144,28 +129,25 @@ def test_a_kind_of_task_that_nobody_has_done_splits_nothing():
     results = [*ends("agnews"), *ends("mit_d", metric="exact_match"), make_result("tang", 0.6)]
     (ranking,) = build_board(results).sections[0].rankings
     assert ranking.tasks == ("agnews",)
-    assert ranking.left_out == (("mit_d", "tang at ε = 1 has no result"),)
-
-
-def test_one_epsilon_that_is_not_run_yet_does_not_split_the_ranking():
-    results = [*ends("agnews"), *ends("mit_d", metric="exact_match"), make_result("tang", 0.6)]
+    assert [task for task, _ in ranking.left_out] == ["mit_d"]
+    # nor does one ε that is not run yet
     results += [make_result("tang", 0.7, epsilon=8.0), make_result("tang", 0.7, task="mit_d", metric="exact_match")]
     (ranking,) = build_board(results).sections[0].rankings
     assert ranking.left_out == (("mit_d", "tang at ε = 8 has no result"),)
 
 
 def test_rows_for_other_numbers_of_queries_are_ranked_together_and_a_note_says_so():
-    results = [*ends(), make_result("tang", 0.6), make_result("voting", 0.7, queries=30, per_query=0.2)]
-    section = build_board(results).sections[0]
-    assert ranks_of(section.rankings[0])["voting"][0] == 1
-    assert ranks_of(section.rankings[0])["tang"][0] == 2
-    note = "On agnews these are ranked together: rows for 30 queries and rows for any number of queries."
-    assert note in section.notes
-    alone = build_board([*ends(), make_result("voting", 0.7, queries=30)]).sections[0]
-    assert not any("ranked together" in note for note in alone.notes)
+    results = [*ends(), make_result("voting", 0.7, queries=30, per_query=0.2)]
+    assert not any("ranked together" in note for note in build_board(results).sections[0].notes)
+    equal = [make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.5)]
+    section = build_board([*results, *equal]).sections[0]
+    ranked = {label: rank for label, (rank, _) in ranks_of(section.rankings[0]).items() if rank}
+    assert ranked == {"voting": 1, "tang": 2, "pta": 2, "prism": 4}
+    (note,) = [note for note in section.notes if "ranked together" in note]
+    assert "30 queries" in note and "any number of queries" in note
 
 
-def test_metrics_are_means_over_seeds_of_what_every_seed_has():
+def test_metrics_are_means_over_seeds_of_what_every_seed_has_and_per_query_epsilon_is_the_largest():
     reason = "the word list is not installed"
     first = make_result("esa", 0.6, others={"meteor": 0.5, "rouge1": 0.4}, aggregates={"genre_distance": 0.1}, seed=0)
     second = make_result("esa", 0.8, others={"rouge1": 0.5}, aggregates={"genre_distance": 0.4}, seed=1)
@@ -174,19 +156,8 @@ def test_metrics_are_means_over_seeds_of_what_every_seed_has():
     assert row.metrics == {"acc_calibrated": pytest.approx(0.7), "rouge1": pytest.approx(0.45)}
     assert row.aggregates == {"genre_distance": pytest.approx(0.25)}
     assert row.skipped == {"meteor": reason}
-
-
-def test_per_query_epsilon_is_the_largest_over_seeds():
-    results = [make_result("voting", 0.6, seed=seed, queries=5, per_query=0.1 + seed) for seed in (0, 1)]
-    (row,) = only_table(results).rows
+    (row,) = only_table([make_result("voting", 0.6, seed=s, queries=5, per_query=0.1 + s) for s in (0, 1)]).rows
     assert row.epsilon_per_query == pytest.approx(1.1)
-    assert only_table([*ends(), make_result("tang", 0.6)]).rows[0].epsilon_per_query is None
-
-
-def test_equal_recoveries_share_a_rank():
-    results = [*ends(), make_result("tang", 0.6), make_result("pta", 0.6), make_result("prism", 0.5)]
-    ranks = {one.label: one.rank for one in build_board(results).sections[0].rankings[0].standings}
-    assert (ranks["tang"], ranks["pta"], ranks["prism"]) == (1, 1, 3)
 
 
 def test_rows_without_noise_and_rows_over_their_epsilon_are_shown_unranked():

@@ -31,12 +31,9 @@ def shown(*submissions: Submission) -> str:
 def test_a_submitted_row_stands_among_ours_by_score_under_its_own_name():
     text = shown(submitted())
     assert text.index("t/m") < text.index("tang")
-    assert "t/m: submitted by A. Author; a paper." in text
-
-
-def test_a_footnote_is_marked_at_the_row_and_written_below():
-    text = shown(submitted(footnote="It knows the labels."))
-    assert "t/m †" in text and "† t/m: It knows the labels." in text
+    assert "t/m: submitted by A. Author; a paper" in text
+    marked = shown(submitted(footnote="It knows the labels."))
+    assert "t/m †" in marked and "† t/m: It knows the labels" in marked
 
 
 def test_an_unreliable_row_is_shown_with_its_reason_and_has_no_rank():

@@ -1,12 +1,23 @@
-"""How numbers and strange texts are shown."""
+"""How numbers, strange texts and what an attack found are shown."""
 
 import math
 
 import pytest
 
+from dpicl.harness.attacks.results import Estimate
+from dpicl.leaderboards.model.attacks import (
+    against_row,
+    differing_options,
+    estimate_text,
+    measure_name,
+    options_text,
+    rates_text,
+    trials_text,
+)
 from dpicl.leaderboards.model.metrics import metric_name, task_kind
 from dpicl.leaderboards.model.text import (
     bound_text,
+    confidence_text,
     epsilon_text,
     interval_text,
     names_text,
@@ -16,55 +27,58 @@ from dpicl.leaderboards.model.text import (
     seeds_text,
     visible,
 )
-from dpicl.leaderboards.render.events_text import describe
+from dpicl.leaderboards.render.site.row_page import describe
+from tests.leaderboards.attack_factory import make_attack, rule
+
+#: What shows it -> value -> text. An upper bound is rounded up, a lower bound and a confidence are rounded down.
+SHOWN = {
+    epsilon_text: {0.0: "0", 1.0: "1", 0.9991: "1", 0.98: "0.98", 7.9201: "7.921", math.inf: "∞", None: "–"}
+    | {1e308: "1e+308", 5e-324: "0", 1e13: "1e+13"},
+    bound_text: {0.0: "0", 0.0004: "0", 0.9999: "0.999", 2.1: "2.1", math.inf: "∞", None: "–", 1e308: "1e+308"},
+    confidence_text: {0.95: "95%", 0.975: "97.5%", 1 - 0.05 / 3: "98.3%", 0.9999: "99.9%"},
+    recovery_text: {None: "n/a", -0.256: "-26%"},
+    interval_text: {None: "–", (-0.1, 1.052): "-10% to 105%"},
+    queries_text: {None: "any", 1500: "1,500"},
+    queries_words: {None: "any number of queries", 1: "1 query", 1500: "1,500 queries"},
+    seeds_text: {(2, 0, 1, 5): "0–2, 5", (3,): "3"},
+    names_text: {(): "", ("a",): "a", ("a", "b"): "a and b", ("a", "b", "c"): "a, b and c"},
+    metric_name: {"rougeL": "ROUGE-L", "genre_distance": "genre distance", "my_own": "my_own"},
+    task_kind: {"acc_calibrated": "classification", "exact_match": "extraction", "similarity": "text"}
+    | {"valid": "recommendation", "repeats": "writing", "my_own": "my_own"},
+    measure_name: {"auc": "AUC", "tpr_at_fpr_0.01": "TPR at 1% FPR", "tpr_at_fpr_0.001": "TPR at 0.1% FPR"}
+    | {"advantage": "advantage", "rouge_overlap": "ROUGE overlap"},
+}
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "shown"),
-    [(0.0, "0"), (1.0, "1"), (0.9991, "1"), (0.98, "0.98"), (7.9201, "7.921"), (math.inf, "∞"), (None, "–")],
-)
-def test_epsilon_is_rounded_up(epsilon, shown):
-    assert epsilon_text(epsilon) == shown
+@pytest.mark.parametrize("show", SHOWN, ids=lambda show: show.__name__)
+def test_a_value_has_its_text(show):
+    assert {value: show(value) for value in SHOWN[show]} == SHOWN[show]
 
 
-def test_seeds_are_drawn_together():
-    assert seeds_text([2, 0, 1, 5]) == "0–2, 5"
-    assert seeds_text([3]) == "3"
+def test_estimates_with_and_without_interval():
+    assert estimate_text(Estimate(value=0.612, low=0.4, high=0.75)) == "0.61 [0.40, 0.75]"
+    assert estimate_text(Estimate(value=0.612)) == "0.61"
+    assert estimate_text(Estimate(value=-0.001, low=-0.2, high=0.2)) == "0.00 [-0.20, 0.20]"
+    assert estimate_text(None) == "–"
 
 
-def test_small_texts():
-    assert recovery_text(None) == "n/a"
-    assert recovery_text(-0.256) == "-26%"
-    assert queries_text(None) == "any"
-    assert queries_text(1500) == "1,500"
-    assert [names_text(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
-        "",
-        "a",
-        "a and b",
-        "a, b and c",
-    ]
+def test_trials_are_runs_or_canaries():
+    assert trials_text(make_attack(decision=rule(0.9, 0.1, trials=1500))) == "1,500 + 1,500"
+    assert trials_text(make_attack(method="one run", details={"candidates": 64})) == "64 canaries"
+    assert trials_text(make_attack()) == "–"
+    assert trials_text(make_attack(audited=None, details={"candidates": 64})) == "–"
+    assert rates_text(make_attack(decision=rule(0.9, 0.1))) == "0.900 (≥ 0.900), 0.100 (≤ 0.100)"
 
 
-def test_queries_and_intervals_in_words():
-    words = [queries_words(queries) for queries in (None, 1, 1500)]
-    assert words == ["any number of queries", "1 query", "1,500 queries"]
-    assert interval_text(None) == "–"
-    assert interval_text((-0.1, 1.052)) == "-10% to 105%"
-
-
-def test_metrics_in_words_and_the_kind_of_task_that_they_score():
-    assert [metric_name(name) for name in ("rougeL", "genre_distance", "my_own")] == [
-        "ROUGE-L",
-        "genre distance",
-        "my_own",
-    ]
-    assert [task_kind(name) for name in ("acc_calibrated", "exact_match", "similarity", "valid", "my_own")] == [
-        "classification",
-        "extraction",
-        "text",
-        "recommendation",
-        "my_own",
-    ]
+def test_only_options_that_differ_are_named_and_a_missing_one_has_its_default():
+    assert differing_options({"slots": 4}, {"slots": 4, "tokens": 50}, {"tokens": 50}) == {}
+    assert differing_options({"slots": 4, "tokens": 8}, {"slots": 10}, {"tokens": 50}) == {
+        "slots": (4, 10),
+        "tokens": (8, 50),
+    }
+    attack = make_attack(options={"slots": 4}, members=8, queries=1)
+    assert against_row(attack, {}, {}) == "8 records, 1 query, slots = 4 (row: its default)"
+    assert options_text({}) == "defaults"
 
 
 def test_only_strange_characters_are_written_out():
@@ -82,7 +96,3 @@ def test_every_event_of_the_ledger_has_words():
     assert describe(event) == "Poisson sample, rate 0.064, of [30 × [zero-concentrated, ρ = 0.01]]"
     assert describe({"event": "non_private"}) == "records shown as they are"
     assert describe({"event": "from the future"}) == '{"event": "from the future"}'
-
-
-def test_an_epsilon_of_any_size_has_a_text():
-    assert (epsilon_text(1e308), bound_text(1e308), epsilon_text(5e-324)) == ("1e+308", "1e+308", "0")

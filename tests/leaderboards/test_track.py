@@ -78,18 +78,18 @@ def test_steps_need_a_seed_in_common():
     assert track.points[1].step.gain == pytest.approx(-0.2)
 
 
-def test_of_a_seed_that_was_run_twice_the_newest_stays_and_a_note_says_so():
-    (track,) = build_tracks([release(100, 1), release(90, 5), release(80, 3)])
+TWICE = [release(100, 1), release(90, 5), release(80, 3)]
+MIXED = [release(90, 1, seed=0), release(90, 1, seed=1), release(30, 9, seed=2, options={"slots": 5})]
+
+
+@pytest.mark.parametrize(
+    ("results", "seeds", "left_out", "why"), [(TWICE, (0,), 2, "older results"), (MIXED, (0, 1), 1, "other options")]
+)
+def test_of_one_release_the_newest_of_the_larger_part_stays_and_a_note_says_so(results, seeds, left_out, why):
+    (track,) = build_tracks(results)
     (point,) = track.points
-    assert point.score == pytest.approx(0.6)
-    assert track.notes == ("release 1: 2 of 3 results left out: older results of the same seeds",)
-
-
-def test_of_one_release_under_several_conditions_the_larger_part_stays():
-    mixed = [release(90, 1, seed=0), release(90, 1, seed=1), release(30, 9, seed=2, options={"slots": 5})]
-    (track,) = build_tracks(mixed)
-    assert track.points[0].seeds == (0, 1)
-    assert track.notes == ("release 1: 1 of 3 results left out: other options",)
+    assert (point.score, point.seeds) == (pytest.approx(0.6), seeds)
+    assert f"{left_out} of 3 results" in track.notes[0] and why in track.notes[0]
 
 
 def test_rows_tasks_epsilons_and_suites_have_lines_of_their_own():

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from dpicl.harness.core.errors import ResultError
-from dpicl.leaderboards.render.track_page import render_page, write_page
+from dpicl.leaderboards.render.track import render_page, write_page
 from tests.harness.comparison.sides import ones, scored, with_manifest, written
 from tests.leaderboards.site_factory import history
 
@@ -35,17 +35,10 @@ def test_hostile_names_change_no_element(value):
 
 
 def test_the_page_shows_releases_scores_breaks_and_steps():
-    text = render_page(history())
-    assert text.count("<figure>") == 2
-    assert "≠ 0.733" in text
-    assert "other records" in text
-    assert "▼" in text
-    assert "2 significant steps in 2 lines" in " ".join(text.split())
-    assert "default-src 'none'" in html.unescape(text)
-    assert "https://" not in text
-
-
-def test_no_result_is_a_page_that_says_what_to_run():
+    text = html.unescape(render_page(history()))
+    for part in ("≠ 0.733", "other records", "▼", "2 significant", "default-src 'none'"):
+        assert part in text
+    assert text.count("<figure>") == 2 and "https://" not in text
     assert "dpicl run quick" in render_page(())
 
 

@@ -7,8 +7,7 @@ import math
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.bench import DELTA, EPSILON
-from dpicl.harness.conformance.evidence import CheckEvidence
-from dpicl.harness.conformance.verdicts import Verdict, failed, passed
+from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, passed
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten

@@ -24,11 +24,10 @@ from scipy.special import log_softmax
 
 from dpicl.harness.attacks.lower_bounds import audit_bound
 from dpicl.harness.conformance.bench import DELTA
+from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.checks.accounting import charged_rho
 from dpicl.harness.conformance.checks.neighbours import move
-from dpicl.harness.conformance.evidence import CheckEvidence, Pair
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
-from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import compose
 

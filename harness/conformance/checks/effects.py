@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from dpicl.harness.conformance.adversaries import PLANTED, planted
 from dpicl.harness.conformance.bench import Run
-from dpicl.harness.conformance.checks.replay import twins
+from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, passed
 from dpicl.harness.conformance.dictionary import modules_of
-from dpicl.harness.conformance.evidence import CheckEvidence
 from dpicl.harness.conformance.keeping import kept
 from dpicl.harness.conformance.transcript import Transcript
-from dpicl.harness.conformance.verdicts import Verdict, failed, passed
 
 _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 
@@ -20,7 +17,7 @@ _VARYING = re.compile(r"0x[0-9a-f]+|\d+")
 def side_effects(evidence: CheckEvidence) -> Verdict:
     """See above. Where two runs with the same seeds print different things (times, addresses), numbers do not count."""
     bench = evidence.bench
-    for run in _all_runs(evidence):
+    for run in evidence.all_runs():
         if run.footprint.acts:
             return failed(
                 f"A run {run.footprint.acts[0]}; a mechanism may write to no file, process or connection: its release"
@@ -30,7 +27,7 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
         return passed("no file, process or connection; epsilon is infinite, so what it prints and keeps may be private")
     repeats = evidence.plain.footprint.said == bench.run().footprint.said
     plain = (lambda run: run.footprint.said) if repeats else _without_numbers
-    for name, _, expected, run in twins(evidence):
+    for name, _, expected, run in evidence.twins():
         if run.error is None and expected.error is None and plain(run) != plain(expected):
             said = next((s for s in run.footprint.said if s not in expected.footprint.said), "less than before")
             return failed(
@@ -43,14 +40,6 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
     if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
         return failed(f"After a run {place} still holds private text; keep nothing between runs.")
     return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
-
-
-def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
-    yield evidence.plain  # before any other run is made
-    yield from evidence.runs
-    for _, _, expected, run in () if evidence.bench.unbounded else twins(evidence):
-        yield expected
-        yield run
 
 
 def _without_numbers(run: Transcript) -> list[str]:

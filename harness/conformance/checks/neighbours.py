@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from dpicl.harness.conformance.evidence import CheckEvidence, Pair
-from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
-from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.checking import CheckEvidence, Pair, Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.transcript import ObservedRelease
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
@@ -53,7 +50,7 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
     """Records are read only out of samples, and only for the releases that were charged to that sample."""
     if evidence.bench.unbounded:
         return not_applicable("all records are read, at epsilon = infinity")
-    for run in _all_runs(evidence):
+    for run in evidence.all_runs():
         if run.footprint.reaching:
             return failed(
                 f"A run {run.footprint.reaching[0]}; read records out of `sample.slots` alone, and look at nothing else"
@@ -68,14 +65,6 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
         if problem := _moved_from_outside(pair):
             return failed(problem)
     return passed(f"{len(evidence.pairs)} pairs of neighbours; no record matters outside of its sample")
-
-
-def _all_runs(evidence: CheckEvidence) -> Iterator[Transcript]:
-    """The first one before any other is made."""
-    yield evidence.plain
-    yield from evidence.runs
-    yield from (replay.run for replay in evidence.replays)
-    yield from (pair.with_it for pair in evidence.pairs)
 
 
 def _moved_from_outside(pair: Pair) -> str | None:

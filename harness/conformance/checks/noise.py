@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import stats
 
-from dpicl.harness.conformance.evidence import CheckEvidence
+from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
-from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -24,8 +23,8 @@ def noise(evidence: CheckEvidence) -> Verdict:
             return failed(f"{'With secure noise: ' if run.unseeded else ''}{problem}")
     if not any(run.observed_releases for run in evidence.runs):
         return failed(
-            "Epsilon is finite but there was no noisy release: release through the primitives of dpicl.harness.privacy"
-            " (or with permits, dpicl.harness.privacy.release_hooks), so that noise is added where it can be checked."
+            "Epsilon is finite but there was no noisy release: release through a primitive such as dpicl.GaussianSum,"
+            " or with the permit that `sample.spend` gives, so that noise is added where it can be checked."
         )
     return _distribution(evidence)
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 
 from dpicl.harness.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
 from dpicl.harness.conformance.bench import Run
-from dpicl.harness.conformance.evidence import CheckEvidence
+from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed, raised
 from dpicl.harness.conformance.transcript import Transcript
-from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed, raised
 
 
 def post_processing(evidence: CheckEvidence) -> Verdict:
@@ -21,19 +20,11 @@ def post_processing(evidence: CheckEvidence) -> Verdict:
     if evidence.bench.unbounded:
         return not_applicable("epsilon is infinite: the release may depend on records in any way")
     compared = 0
-    for name, kind, expected, run in twins(evidence):
+    for name, kind, expected, run in evidence.twins():
         if run.error is None and expected.error is None and run.public != expected.public:
             return failed(_difference(expected, run, name, kind))
         compared += 1
     return passed(f"{compared} replays on other private sets; nothing but the noisy releases depends on records")
-
-
-def twins(evidence: CheckEvidence) -> Iterator[tuple[str, str, Transcript, Transcript]]:
-    """(the private set of the second run in words, kind of script, two runs with the same scripted releases)."""
-    for replay in evidence.replays:
-        yield replay.records, replay.kind, replay.expected, replay.run
-    for pair in evidence.pairs:
-        yield f"with one record more ({pair.records[-1].text[:40]!r})", "", pair.without, pair.with_it
 
 
 def _difference(expected: Transcript, run: Transcript, name: str, kind: str) -> str:
@@ -104,5 +95,5 @@ def _everything(evidence: CheckEvidence) -> Iterator[tuple[str, Transcript]]:
     """All runs but those on ordinary records; some sets are run with true noise as well."""
     for at, (name, records) in enumerate(list(evidence.sets.items())[: evidence.effort.noisy]):
         yield name, evidence.bench.run(Run(records=records, sampling=at, noise=at))
-    for name, _, _, run in twins(evidence):
+    for name, _, _, run in evidence.twins():
         yield name, run

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dpicl.harness.conformance.bench import Run
-from dpicl.harness.conformance.evidence import CheckEvidence
+from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
-from dpicl.harness.conformance.verdicts import Verdict, failed, not_applicable, passed
 
 
 def seeds(evidence: CheckEvidence) -> Verdict:

@@ -9,9 +9,8 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from dpicl.harness.conformance.evidence import CheckEvidence
+from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import Drawn, Transcript
-from dpicl.harness.conformance.verdicts import FALSE_ALARM, Verdict, failed, not_applicable, passed
 
 #: A chi-square cell needs at least so many expected counts.
 _FEWEST = 5.0

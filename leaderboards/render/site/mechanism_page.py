@@ -6,14 +6,12 @@ import json
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.render.board_charts import epsilon_key, privacy_utility, series_styles, three_epsilons
 from dpicl.leaderboards.render.site.addresses import Addresses
 
@@ -76,7 +74,7 @@ def mechanism_view(
 def _part(section: Section, label: str) -> dict[str, Any] | None:
     """A section's rows of one mechanism with their plots and options; None where it has none."""
     own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
-    tables = [_only(table, label) for table in section.tables if own[table.task]]
+    tables = [table.only([label]) for table in section.tables if own[table.task]]
     if not tables:
         return None
     rows = [row for table in tables for row in own[table.task]]
@@ -91,12 +89,6 @@ def _part(section: Section, label: str) -> dict[str, Any] | None:
         "options": _options({table.task: own[table.task][0] for table in tables}),
         "attacked": [row for row in rows if row.audit.attacks or row.audit.external],
     }
-
-
-def _only(table: TaskTable, label: str) -> TaskTable:
-    """The table with the rows of this label alone; the reference baselines stay, for its plots."""
-    rows, paper = (tuple(row for row in part if row.label == label) for part in (table.rows, table.paper))
-    return replace(table, rows=rows, paper=paper)
 
 
 def _options(by_task: Mapping[str, Row]) -> list[tuple[str, list[str]]]:

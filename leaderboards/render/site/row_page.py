@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from dpicl.harness.run.results import WITHHELD, LedgerRow, Result
 from dpicl.harness.run.store import Store
-from dpicl.leaderboards.model.attack_text import options_text
+from dpicl.leaderboards.model.attacks import options_text
 from dpicl.leaderboards.model.board import Section
 from dpicl.leaderboards.model.columns import words
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import names_text, queries_words
-from dpicl.leaderboards.render.events_text import describe
 from dpicl.leaderboards.render.site.addresses import Addresses
 
 #: Test records whose released answers the page shows of a row; result files hold them all.
@@ -171,3 +171,29 @@ def _manifest(result: Result) -> dict[str, str]:
         "packages": ", ".join(packages),
         "machine": f"{manifest.machine.cpu}, {manifest.machine.cores} cores, Python {manifest.python}",
     }
+
+
+def describe(event: Mapping[str, Any]) -> str:
+    """An event in a few words, from the JSON of dpicl.harness.privacy.events; of an unknown kind as its JSON."""
+    match event:
+        case {"event": "none"}:
+            return "nothing private"
+        case {"event": "non_private"}:
+            return "records shown as they are"
+        case {"event": "gaussian" | "laplace" as kind, "noise_multiplier": noise}:
+            return f"{kind.capitalize()} noise, multiplier {noise:.4g}"
+        case {"event": "zcdp", "rho": rho}:
+            return f"zero-concentrated, ρ = {rho:.4g}"
+        case {"event": "epsilon_delta", "epsilon": epsilon, "delta": delta}:
+            return f"({epsilon:.4g}, {delta:.3g})-private"
+        case {"event": "poisson", "rate": rate, "of": inner}:
+            return f"Poisson sample, rate {rate:.4g}, of [{describe(inner)}]"
+        case {"event": "fixed_size", "size": size, "sample": sample, "of": inner}:
+            return f"{sample:,} of {size:,} records without replacement, of [{describe(inner)}]"
+        case {"event": "repeat", "count": count, "of": inner}:
+            return f"{count:,} × [{describe(inner)}]"
+        case {"event": "compose", "of": parts}:
+            return " and ".join(describe(part) for part in parts)
+        case {"event": "parallel", "of": branches}:
+            return "; ".join(f"{name}: {describe(branch)}" for name, branch in branches.items())
+    return json.dumps(event)

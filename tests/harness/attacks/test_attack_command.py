@@ -10,11 +10,11 @@ import pytest
 
 import dpicl.harness.models
 from dpicl.harness.attacks import store
-from dpicl.harness.attacks.registry import find_attack, load_attacks
+from dpicl.harness.attacks.registry import load_attacks
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.data.task import Task
 from tests.harness.attacks.copying_model import CopyingLM
-from tests.harness.helpers import PLUGIN
+from tests.harness.helpers import PLUGIN, refuse
 
 LOAD = Task.load
 SIM = ("--model", "sim", "--source", "synthetic")
@@ -79,7 +79,6 @@ def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twi
     again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
     assert again.json["made"] == 1
     assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
-    assert "already there" in again.err
     for row in again.json["results"]:
         text = (results.parent / row["path"]).read_text()
         assert attack_from_text(text).id == row["id"]
@@ -114,7 +113,6 @@ def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl,
     table = dpicl(*words).out
     for heading in ("mechanism", "epsilon", "proved", "AUC", "TPR@1%", "TPR@0.1%", "advantage", "audited epsilon"):
         assert heading in table.splitlines()[0]
-    assert "no false positive among" in table
     shown = dpicl("attack", "gap", "--show", "--results", results)
     rows = [line.split()[0] for line in shown.out.splitlines()[1:4]]
     assert sorted(rows) == ["real_demonstrations", "tang", "zero_shot"]
@@ -133,10 +131,7 @@ def test_what_cannot_be_attacked_is_left_out_with_its_reason(dpicl, results):
     some = dpicl(*words, *TINY_TANG, "--mechanism", "voting")
     assert some.code == 0
     assert "too many" in some.json["skipped"]["voting"]
-    assert "voting is left out" in some.err
-    none = dpicl(*words, "--mechanism", "voting")
-    assert none.code == 2
-    assert "voting: it votes among few public answers" in none.err
+    refuse(dpicl(*words, "--mechanism", "voting"), "voting: it votes among few public answers")
 
 
 @pytest.mark.parametrize(
@@ -173,11 +168,12 @@ def test_bad_use_says_what_to_do(dpicl, results, words, message):
 
 
 def test_a_model_that_answers_with_no_number_leaves_no_result(dpicl, results):
-    answer = dpicl(
-        *("attack", "gap", "--source", "synthetic", "--task", "agnews", "--members", 12, "--others", 12),
-        *("--mechanism", "zero_shot", "--model", "sim:nan", "--results", results),
+    refuse(
+        dpicl(
+            *("attack", "gap", "--source", "synthetic", "--task", "agnews", "--members", 12, "--others", 12),
+            *("--mechanism", "zero_shot", "--model", "sim:nan", "--results", results),
+        )
     )
-    assert answer.code == 2
     assert not list(results.rglob("*.json"))
 
 
@@ -199,7 +195,7 @@ def test_attacks_are_listed_and_known_by_name(dpicl):
     assert {"inquiry", "gap", "brainwash", "repeat", "likelihood", "pii"} <= set(rows)
     assert rows["brainwash"]["options"] == {"repeats": 6, "words": 20}
     assert all(row["access"] in ("black-box", "white-box") and row["does"] and row["source"] for row in rows.values())
-    assert find_attack("gap", load_attacks()).plugin_hash is None
+    assert load_attacks()["gap"].plugin_hash is None
 
 
 def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
@@ -219,13 +215,15 @@ def test_an_attack_of_ones_own_is_a_file(dpicl, results, tmp_path):
 def test_a_plugin_without_mechanism_or_attack_is_refused(dpicl, results, tmp_path):
     path = tmp_path / "empty.py"
     path.write_text("WORDS = 3\n")
-    answer = dpicl("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results)
-    assert answer.code == 2
-    assert "defines no mechanism" in answer.err
+    refuse(
+        dpicl("attack", "gap", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results),
+        "defines no mechanism",
+    )
     path.write_text(ATTACK_PLUGIN.replace('    summary = "takes long texts for members"\n', ""))
-    answer = dpicl("attack", "longest", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results)
-    assert answer.code == 2
-    assert "summary" in answer.err
+    refuse(
+        dpicl("attack", "longest", *SMALL, "--mechanism", "zero_shot", "--plugin", path, "--results", results),
+        "summary",
+    )
 
 
 def test_a_mechanism_of_ones_own_is_attacked(dpicl, results, tmp_path):

@@ -45,31 +45,13 @@ def test_addresses_are_found_whole_and_in_lower_case(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "@",
-        "ana@",
-        "@example.com",
-        "ana@localhost",
-        "Ana Bell/HOU/ECT@ECT",
-        "ana@@example.com",
-        "ana @example.com",
-        "ana@ example.com",
-        "ana@example .com",
-        "ana@.com",
-        "ana@-example.com",
-        "ana@example-.com",
-        "ana@example..com",
-        "ana@192.168.0.1",
-        "ana@example.c",
-        "ana@example.c0m",
-        "ana@example.c|om",
-        "ana at example dot com",
-        "ana@exa|mple.com",
-        "lunch @ noon, 5 kg @ 2.50",
-        "a" * 65 + "@example.com",
-        "ana@" + "b" * 64 + ".example",
+        "", "@", "ana@", "@example.com", "ana@localhost", "Ana Bell/HOU/ECT@ECT", "ana@@example.com",
+        "ana @example.com", "ana@ example.com", "ana@example .com", "ana@.com", "ana@-example.com",
+        "ana@example-.com", "ana@example..com", "ana@192.168.0.1", "ana@example.c", "ana@example.c0m",
+        "ana@example.c|om", "ana at example dot com", "ana@exa|mple.com", "lunch @ noon, 5 kg @ 2.50",
+        "a" * 65 + "@example.com", "ana@" + "b" * 64 + ".example",
     ],
-)
+)  # fmt: skip
 def test_what_is_no_address_is_not_found(text):
     assert addresses(text) == frozenset()
 
@@ -115,34 +97,15 @@ def test_numbers_are_found_as_digits(text, expected):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "2001-10-25 10/25/2001 25.10.2001 10-25-01",
-        "10:30:00 10.30 14:15-16:45",
-        "$713-555-0123",
-        "$500-1000 £300.2000 €250.0000",
-        "300-2000% 250.0000 %",
-        "1,234,567.89 or 12,345,678",
-        "1234567 5550123 7135550123 17135550123",
-        "123-45-6789",
-        "77002-1234",
-        "4111-1111-1111-1111",
-        "4111 1111 1111 1111",
-        "1.713.555.0123.4",
-        "12-713-555-0123-9",
-        "113-555-0123 713-155-0123 003-555-0123",
-        "12,345-6789",
-        "5-0123 x30123",
-        "555-012 555-01234",
-        "sample A713-555-0123",
-        "713--555--0123 713 - 555 - 0123",
-        "713\n555\n0123",
-        "+1234567890123456",
-        "+123 (1234) 123456789012",
-        "+12 34",
-        "10.0.555.0123",
-        "99999999999999999999999999999",
+        "", "2001-10-25 10/25/2001 25.10.2001 10-25-01", "10:30:00 10.30 14:15-16:45", "$713-555-0123",
+        "$500-1000 £300.2000 €250.0000", "300-2000% 250.0000 %", "1,234,567.89 or 12,345,678",
+        "1234567 5550123 7135550123 17135550123", "123-45-6789", "77002-1234", "4111-1111-1111-1111",
+        "4111 1111 1111 1111", "1.713.555.0123.4", "12-713-555-0123-9", "113-555-0123 713-155-0123 003-555-0123",
+        "12,345-6789", "5-0123 x30123", "555-012 555-01234", "sample A713-555-0123",
+        "713--555--0123 713 - 555 - 0123", "713\n555\n0123", "+1234567890123456", "+123 (1234) 123456789012",
+        "+12 34", "10.0.555.0123", "99999999999999999999999999999",
     ],
-)
+)  # fmt: skip
 def test_dates_times_prices_and_longer_numbers_are_none(text):
     assert phones(text) == frozenset()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.sampling_schemes import SCHEMES

@@ -13,10 +13,8 @@ BROKEN = Path(__file__).parent / "broken"
 
 def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capfd):
     assert main(["check", "public_demonstrations", "--task", "agnews"]) == 0
-    out, err = capfd.readouterr()
+    out, _ = capfd.readouterr()
     assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(CHECKS)]] == list(CHECKS)
-    assert "all checks passed on agnews" in out
-    assert "public_demonstrations on agnews" in err
 
 
 def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
@@ -29,7 +27,6 @@ def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     by_name = {check["check"]: check for check in found["checks"]}
     assert list(by_name) == list(CHECKS)
     assert by_name["sensitivity"]["status"] == "failed" and by_name["sensitivity"]["task"] == "agnews"
-    assert "1 is stated" in by_name["sensitivity"]["why"]
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
     (folder / "toy").mkdir()
     for split in ("train", "test"):
         (folder / "toy" / f"{split}.jsonl").write_text('{"text": "a", "label": "x"}\n', encoding="utf-8")
-    spec = SourceSpec("toy", ("x",), {"text": "text", "label": "label"}, {}, {}, {}, {}, " ")
+    spec = SourceSpec("toy", ("x",), {"text": "text", "label": "label"}, {}, {})
     with observed([__name__], "agnews") as footprint:
         read_local(spec)
         assert footprint.reaching == []

@@ -8,19 +8,13 @@ from dp_accounting import dp_event
 
 from dpicl.cli import main
 from dpicl.harness.conformance.bench import set_up
-from dpicl.harness.conformance.evidence import QUICK, CheckEvidence
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import check_mechanism, on_one_bench
+from dpicl.harness.core.errors import PluginError
 from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
-RAISED = [
-    ValueError("no"),
-    SystemExit(0),
-    KeyboardInterrupt(),
-    RecursionError(),
-    MemoryError(),
-    StopIteration(),
-    GeneratorExit(),
-]
+RAISED = [kind() for kind in (ValueError, SystemExit, KeyboardInterrupt, RecursionError, MemoryError)]
+RAISED += [StopIteration(), GeneratorExit()]
 
 
 class Unreadable(Exception):
@@ -52,6 +46,13 @@ def test_an_answer_that_raises_anything_fails_one_check(error):
 def test_any_method_that_raises_is_a_failure(method, error):
     cls = type("Raises", (SoundVoting,), {"name": "raises", method: raising(error)})
     assert type(error).__name__ in " ".join(failures(cls).values())
+
+
+@pytest.mark.parametrize("reason", [3, True, "", ["no"]], ids=repr)
+def test_a_reason_to_skip_that_is_no_text_is_an_error(reason):
+    cls = type("Odd", (SoundVoting,), {"name": "odd", "skip": lambda self, task: reason})
+    with pytest.raises(PluginError, match="skip"):
+        check_mechanism(cls)
 
 
 @pytest.mark.parametrize("good_calls", [1, 2, 5])

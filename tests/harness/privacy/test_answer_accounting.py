@@ -11,7 +11,7 @@ from dpicl.harness.mechanism.bases import Knob, Sizes
 from dpicl.harness.privacy import gaussians
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
-from dpicl.harness.reaccounting.renyi import sampled_exponential_epsilon
+from dpicl.harness.reaccounting.published import sampled_exponential_epsilon
 from dpicl.harness.run.releasing import calibrated
 from tests.harness.privacy.makers import DELTA, SIZES, Nothing
 

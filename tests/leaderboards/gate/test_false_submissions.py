@@ -14,9 +14,9 @@ from dpicl.harness.run.results import to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.gate import rerun as rerun_module
 from dpicl.leaderboards.gate.code import conformance_check
+from dpicl.leaderboards.gate.consistency import missing_texts
 from dpicl.leaderboards.gate.examination import known_suites, load_submissions, read_contents
 from dpicl.leaderboards.gate.ledgers import events_of, problem_of
-from dpicl.leaderboards.gate.paid import missing_texts
 from dpicl.leaderboards.gate.rerun import RerunCell, sample
 from tests.leaderboards.gate.conftest import World, moved
 
@@ -109,11 +109,7 @@ def test_what_a_rerun_wrote_is_accounted_for_again_here(
 
     monkeypatch.setattr(rerun_module, "ask_worker", forged)
     (again,) = rerun_module.rerun(contents, chosen, run_code=True)
-    said = {
-        None: "",
-        "ledger": "released 2 texts and charged nothing",
-        "texts": "counts 2 released texts and holds none",
-    }
+    said = {None: "", "ledger": "charged nothing", "texts": "holds none"}
     assert said[broken] in again.problem and bool(again.problem) is (broken is not None)
     assert rerun_module.rerun_check(contents, [again], 0).status == ("failed" if broken else "ok")
 

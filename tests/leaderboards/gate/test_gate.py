@@ -28,9 +28,9 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
     status = {finding.check: finding.status for finding in found.findings}
     assert {check for check, one in status.items() if one == "not checked"} == {"history", "ledger", "conformance"}
     (line,) = found.lines
-    assert (line.row, line.task, line.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
+    assert (line.row.label, line.row.task, line.row.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
     assert (line.rank, line.rivals, line.change) == (1, 1, None)
-    assert 0.98 * 2 <= line.proved <= 2
+    assert 0.98 * 2 <= line.row.proved <= 2
 
 
 def runs_of_eight(public: bool, records: range) -> list[str]:
@@ -63,14 +63,6 @@ def private(number: int = 7) -> str:
     return Task.load("agnews", "synthetic", limit_train=60, seed=0).train[number].text
 
 
-def _edited_score(world: World) -> None:
-    world.edit(lambda data: data["scores"]["acc_calibrated"].update(value=0.99, high=1.0), world.files[:1])
-
-
-def _no_number(world: World) -> None:
-    world.edit(lambda data: data["scores"]["acc"].update(value="NaN"), world.files[:1])
-
-
 def _louder(world: World) -> None:
     """The rows of the ledger say more noise than the event does."""
 
@@ -89,12 +81,6 @@ def _unspent(world: World) -> None:
         data["privacy"]["epsilon_proved"] = account(from_json(data["privacy"]["event"]), data["cell"]["delta"])[0]
 
     world.edit(prove)
-
-
-def _asserted(world: World) -> None:
-    event = {"event": "epsilon_delta", "epsilon": 1.99, "delta": 0.0}
-    row = {"partition": None, "event": event, "count": 1, "note": ""}
-    world.edit(lambda data: data["privacy"].update(ledger=[row], event=event, epsilon_proved=1.99))
 
 
 def _four_seeds(world: World) -> None:
@@ -156,10 +142,17 @@ def again(**change: object) -> Callable[[World], None]:
     return lambda world: record_again(world, **change)
 
 
+def score(value: object) -> dict[str, object]:
+    return {"value": value, "low": 0.0, "high": 1.0}
+
+
+EVENT = {"event": "epsilon_delta", "epsilon": 1.99, "delta": 0.0}
+ROW = {"partition": None, "event": EVENT, "count": 1, "note": ""}
+ASSERTED = {"ledger": [ROW], "event": EVENT, "epsilon_proved": 1.99}
 NOTHING = {"ledger": [], "event": {"event": "none"}, "epsilon_proved": 0.0, "accountants": {}}
 BROKEN = {
-    "edited score": (_edited_score, "schema", "not the mean of its outcomes"),
-    "score that is no number": (_no_number, "schema", r"scores\.acc"),
+    "edited score": (edited("scores", True, acc_calibrated=score(0.99)), "schema", "not the mean of its outcomes"),
+    "score that is no number": (edited("scores", True, acc=score("NaN")), "schema", r"scores\.acc"),
     "edited cell": (edited("cell", True, seed=9), "schema", "cell_id"),
     "key twice": (_key_twice, "schema", "one key twice"),
     "claimed": (edited("privacy", epsilon_claimed=-5.0), "schema", "epsilon_claimed"),
@@ -173,7 +166,7 @@ BROKEN = {
     "rows and event": (_louder, "epsilon", "do not add up to its event"),
     "no charge": (edited("privacy", **NOTHING), "epsilon", "released 2 texts and charged nothing"),
     "unspent": (_unspent, "epsilon", r"costs epsilon 1\.\d+, under 0\.98 of the target 2"),
-    "asserted": (_asserted, "epsilon", "asserts epsilon_delta"),
+    "asserted": (edited("privacy", **ASSERTED), "epsilon", "asserts epsilon_delta"),
     "private record": (
         lambda world: world.edit(lambda data: data["released"][0].update(text=private()), world.files[:1]),
         "private records",
@@ -299,25 +292,6 @@ def test_records_that_are_not_here_are_not_checked_and_said_so(world: World):
     assert status == "not checked" and "DPICL_DATA is not set" in why
 
 
-HOSTILE = {
-    "deep nesting": b'{"schema_version": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
-    "huge number": b'{"schema_version": 1' + b"0" * 60_000 + b"}",
-    "not a number": b'{"schema_version": NaN}',
-    "no text": b"\xff\xfe\x00",
-    "foreign": b'{"a": 1}',
-    "list": b"[]",
-    "empty": b"",
-}
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_result_file_is_one_sentence(world: World, name: str):
-    world.files[0].write_bytes(HOSTILE[name])
-    status, why = world.status("schema")
-    assert status == "failed"
-    assert world.files[0].name in why and why.count("\n") == 0 and len(why) < 600
-
-
 def test_an_honest_record_of_a_rerun_passes(world: World):
     record_again(world)
     assert world.status("reproduced") == ("ok", "1 recorded re-runs are of these results")
@@ -329,23 +303,19 @@ def test_a_huge_seed_is_one_sentence_for_the_board(world: World):
     assert found == [] and "a whole number of 2^53 or more" in problems[0]
 
 
-@pytest.mark.parametrize("key", ["footnote", "unreliable"])
+@pytest.mark.parametrize("key", ["footnote", "unreliable", "reproduced.json"])
 def test_what_maintainers_write_is_new_only_with_their_flag(committed: World, key: str):
-    committed.card("tuning: none", f"tuning: none\n{key}: something")
+    if key == "reproduced.json":
+        record_again(committed)
+    else:
+        committed.card("tuning: none", f"tuning: none\n{key}: something")
     base = find_base(committed.folder, None)
     status, why = committed.status("history", base=base)
-    assert status == "failed" and f"`{key}` in submission.yaml has changed" in why and "--maintainer" in why
+    assert status == "failed" and key in why and "--maintainer" in why
     assert committed.status("history", base=base, maintainer=True)[0] == "ok"
-    git(committed.root.parent, "commit", "-q", "-a", "-m", "said")
+    git(committed.root.parent, "add", "-A")
+    git(committed.root.parent, "commit", "-q", "-m", "said")
     assert committed.status("history", base=find_base(committed.folder, None))[0] == "ok"
-
-
-def test_a_record_of_a_rerun_is_new_only_with_the_flag_of_maintainers(committed: World):
-    record_again(committed)
-    base = find_base(committed.folder, None)
-    status, why = committed.status("history", base=base)
-    assert status == "failed" and why.startswith("reproduced.json has changed")
-    assert committed.status("history", base=base, maintainer=True)[0] == "ok"
 
 
 def test_data_is_checked_without_running_what_was_sent(world: World, dpicl):

@@ -38,12 +38,16 @@ def test_a_first_submission_and_an_untouched_one_pass(committed: World):
     assert "new since commit" in history(committed)[1]
 
 
-def test_a_moved_score_is_refused_and_let_in_with_a_new_version(committed: World):
+def test_a_score_that_moved_or_is_gone_is_refused_and_let_in_with_a_new_version(committed: World):
     move_score(committed)
     status, why = history(committed)
     assert status == "failed" and "moved its score by" in why and "raise `version`" in why
     committed.card("schema_version: 1\nversion: 1", "schema_version: 1\nversion: 2")
     assert history(committed)[0] == "ok"
+    committed.files[0].unlink()
+    committed.card("version: 2", "version: 1")
+    status, why = history(committed)
+    assert status == "failed" and "disappeared" in why
 
 
 def test_a_score_that_moves_less_than_a_thousandth_is_the_same(committed: World):
@@ -54,12 +58,6 @@ def test_a_score_that_moves_less_than_a_thousandth_is_the_same(committed: World)
     assert history(committed)[0] == "ok"
     move_score(committed)
     assert history(committed)[0] == "failed"
-
-
-def test_a_cell_that_disappears_is_refused(committed: World):
-    committed.files[0].unlink()
-    status, why = history(committed)
-    assert status == "failed" and "disappeared" in why
 
 
 def test_a_version_never_goes_back(committed: World):

@@ -9,8 +9,8 @@ import pytest
 
 from dpicl.harness.cli.output import plain
 from dpicl.leaderboards.gate.examination import Request, examine, known_suites, load_submissions, read_contents
-from dpicl.leaderboards.gate.references import load_reference
 from dpicl.leaderboards.gate.report import ending, findings_text, markdown
+from dpicl.leaderboards.gate.settings import load_reference
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.text import visible
 from dpicl.leaderboards.render.as_json import board_json

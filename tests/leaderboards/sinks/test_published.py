@@ -122,12 +122,6 @@ def test_the_table_has_the_columns_that_are_promised_and_ranks_of_the_board(resu
     assert lines[3]["epsilon"] is None and lines[0]["not_ranked_because"] == "a reference baseline"
 
 
-def test_simulated_results_never_stand_beside_real_ones(results: list[Result]) -> None:
-    what = plan([*results, make_result(model="sim")])
-    assert {row.config["model"] for row in what.rows} == {"embedded"}
-    assert any("simulated" in note for note in what.notes)
-
-
 def test_hostile_names_are_cut_and_shown() -> None:
     row = row_of([make_result(label="x‮" + "y" * 100_000)], "x‮" + "y" * 100_000)
     assert len(row.name) < 200 and "‮" not in row.name

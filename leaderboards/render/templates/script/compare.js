@@ -4,37 +4,22 @@ document.addEventListener("DOMContentLoaded", () => {
   const selects = ["a", "b"].map((id) => document.getElementById(id));
   const position = (select) => rows.findIndex((row) => row.id === select.value);
 
-  const cell = (tag, text) => {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    if (tag === "th") made.scope = "row";
+  const element = (tag, properties, ...content) => {
+    const made = Object.assign(document.createElement(tag), properties);
+    made.append(...content);
     return made;
   };
   const line = (texts, differs) => {
-    const made = document.createElement("tr");
-    made.append(...texts.map((text, i) => cell(i ? "td" : "th", text)));
-    if (differs) made.className = "differs";
-    return made;
+    const cells = texts.map((text, i) => (i ? element("td", {}, text) : element("th", { scope: "row" }, text)));
+    return element("tr", differs ? { className: "differs" } : {}, ...cells);
   };
   const head = (first, pair) => {
-    const made = document.createElement("thead");
-    const names = document.createElement("tr");
-    names.append(cell("th", first));
-    for (const row of pair) {
-      const link = document.createElement("a");
-      link.textContent = `${row.title}, ${row.task}`;
-      link.href = row.page;
-      const column = cell("th", "");
-      column.scope = "col";
-      column.append(link);
-      names.append(column);
-    }
-    made.append(names);
-    return made;
+    const links = pair.map((row) => element("a", { href: row.page }, `${row.title}, ${row.task}`));
+    const columns = [first, ...links].map((name) => element("th", { scope: "col" }, name));
+    return element("thead", {}, element("tr", {}, ...columns));
   };
   const fill = (id, first, pair, lines, none) => {
-    const body = document.createElement("tbody");
-    body.append(...(lines.length ? lines : [line([none, "", ""])]));
+    const body = element("tbody", {}, ...(lines.length ? lines : [line([none, "", ""])]));
     document.getElementById(id).replaceChildren(head(first, pair), body);
   };
   const together = (a, b) => Array.from(new Set([...Object.keys(a), ...Object.keys(b)]), (name) => [name, a[name] ?? "–", b[name] ?? "–"]);

@@ -1,9 +1,12 @@
-"""The runs that several checks use: ordinary ones, and pairs of runs on neighbouring sets; made when first needed."""
+"""What a check gets and what it answers: the runs that several checks use (ordinary ones, and pairs of runs on
+neighbouring sets; made when first needed), and its verdict."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
@@ -11,7 +14,9 @@ from dpicl.harness.conformance.adversaries import SCRIPTS, additions, echoes, fe
 from dpicl.harness.conformance.bench import Bench, Run, other_corpus
 from dpicl.harness.conformance.observed import Presence
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
+from dpicl.harness.core.errors import told
 from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.mechanism.outputs import instead_of
 
 #: So many of the other sets are replayed by every script.
 THOROUGH = 6
@@ -124,6 +129,21 @@ class CheckEvidence:
             for at, (name, kind, records) in enumerate(found)
         ]
 
+    def twins(self) -> Iterator[tuple[str, str, Transcript, Transcript]]:
+        """(the private set of the second run in words, kind of script, two runs with the same scripted releases)."""
+        for replay in self.replays:
+            yield replay.records, replay.kind, replay.expected, replay.run
+        for pair in self.pairs:
+            yield f"with one record more ({pair.records[-1].text[:40]!r})", "", pair.without, pair.with_it
+
+    def all_runs(self) -> Iterator[Transcript]:
+        """The first one before any other is made; runs on other sets where epsilon is finite."""
+        yield self.plain
+        yield from self.runs
+        for _, _, expected, run in () if self.bench.unbounded else self.twins():
+            yield expected
+            yield run
+
     @cached_property
     def pairs(self) -> list[Pair]:
         """Neighbours whose added record is in every sample of its group (the worst case), then in every other sample,
@@ -162,3 +182,42 @@ class CheckEvidence:
 def _texts(run: Transcript) -> list[str]:
     """The released texts."""
     return [item[1] for item in run.released or () if item[1]]
+
+
+Status = Literal["passed", "failed", "not applicable"]
+
+#: The false-alarm probability of every single statistical test, for a mechanism that does what it says.
+FALSE_ALARM = 1e-4
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """why: one sentence. Failed: what was seen and what to do. Passed: what was checked. Else: why there is nothing to
+    check."""
+
+    status: Status
+    why: str
+
+
+def passed(why: str) -> Verdict:
+    return Verdict("passed", why)
+
+
+def failed(why: str) -> Verdict:
+    """why: may quote a mechanism's output; what a terminal would not print is escaped."""
+    return Verdict("failed", one_line(why))
+
+
+def not_applicable(why: str) -> Verdict:
+    return Verdict("not applicable", why)
+
+
+def one_line(text: str) -> str:
+    """One line of characters that every terminal prints."""
+    line = " ".join(text.split())
+    return "".join(c if c.isascii() and c.isprintable() else ascii(c)[1:-1] for c in line)
+
+
+def raised(error: BaseException) -> str:
+    """'ValueError: what it says', shortened; also of an error that cannot be written out."""
+    return f"{type(error).__name__}: {one_line(told(error, 200))}".rstrip(": ") + instead_of(error)

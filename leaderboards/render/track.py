@@ -1,16 +1,21 @@
-"""Scores across releases in a terminal, and as JSON."""
+"""Scores across releases in a terminal, as JSON, and as the page `track.html` (page.py says what a page may hold)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from rich.text import Text
 
 from dpicl.leaderboards.compare.track import Point, Track, significant_steps
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text, visible
+from dpicl.leaderboards.render import page
+from dpicl.leaderboards.render.board_charts import numbered, track_plot, track_words
+from dpicl.leaderboards.render.charts import key
 from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes, wrapped
 
 #: Width of a score with its interval and marks, and of what stands before the scores.
@@ -85,12 +90,7 @@ def _line(track: Track, names: Sequence[str]) -> list[str]:
 
 def _score(point: Point) -> str:
     score = f"{'≠ ' if point.broken else ''}{point.score:.3f} {point.low:.3f}–{point.high:.3f}"
-    return f"{score} {step_sign(point)}".rstrip()
-
-
-def step_sign(point: Point) -> str:
-    """▲ or ▼ for a significant step, else nothing."""
-    return ("▲" if point.step.gain > 0 else "▼") if point.step and point.step.significant else ""
+    return f"{score} {point.sign}".rstrip()
 
 
 def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
@@ -104,3 +104,38 @@ def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
                 found.append(Note(Weight.DOUBT, name, f" breaks {said}", f" break {said}", "lines"))
         found += [Note(Weight.LEFT_OUT, name, f", {note}", unit="lines") for note in track.notes]
     return gathered(found)
+
+
+def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
+    """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
+    styles = numbered(track.label for track in tracks)
+    return page.render(
+        "track.html",
+        root,
+        tracks=tracks,
+        releases=tracks[0].releases if tracks else (),
+        by_commit=any(release.commit for track in tracks for release in track.releases),
+        steps=significant_steps(tracks),
+        legend=[(label, key(style)) for label, style in styles.items()],
+        plots=list(_plots(tracks, styles)),
+        point_of=lambda track, release: next((p for p in track.points if p.release == release), None),
+        hint=track_words,
+        notes=track_notes(tracks),
+        nav=links,
+    )
+
+
+def write_page(tracks: Sequence[Track], folder: Path) -> Path:
+    """Writes ``folder/track.html`` and returns its path. Raises ResultError when it cannot."""
+    target = Path(folder) / "track.html"
+    links = [("Board", "index.html")] if target.with_name("index.html").is_file() else []
+    page.write_file(target, render_page(tracks, links))
+    return target
+
+
+def _plots(tracks: Sequence[Track], styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
+    """(caption, plot) for every suite, task and epsilon."""
+    for suite, task, epsilon in dict.fromkeys((track.suite, track.task, track.epsilon) for track in tracks):
+        own = [track for track in tracks if (track.suite, track.task, track.epsilon) == (suite, task, epsilon)]
+        caption = f"{task} at ε = {epsilon_text(epsilon)} ({suite})"
+        yield caption, track_plot(own, styles, f"{caption}: score against release, with 95% intervals")
