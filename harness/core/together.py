@@ -105,6 +105,8 @@ class _Scheduler:
             for job in ready:
                 if not job.ended:
                     self._go_on(job)
+                if job.error is not None:
+                    break  # first of all, it ends those who are with it
             self.jobs = [job for job in self.jobs if not job.ended]
             if not ready:
                 self._serve()

@@ -162,6 +162,19 @@ def test_the_first_error_ends_the_others_and_closes_what_they_have_open(
     assert together([partial(service.of, 3)]) == [9]
 
 
+def test_after_an_error_no_other_job_begins() -> None:
+    begun = []
+
+    def job(number: int) -> None:
+        begun.append(number)
+        if number == 1:
+            raise ValueError("stop")
+
+    with pytest.raises(ValueError, match="stop"):
+        together([partial(job, number) for number in range(4)])
+    assert begun == [0, 1]
+
+
 def test_an_error_of_a_job_of_a_job_may_be_caught_there() -> None:
     service = Squares()
 
