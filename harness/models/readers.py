@@ -82,12 +82,12 @@ def measured(model: TransformersLM) -> Measured:
 
 def measure(model: TransformersLM) -> Measured:
     """Reads the rows in all ways; takes seconds."""
-    random = np.random.default_rng(0)
+    random, longest = np.random.default_rng(0), model.max_length - model.lead_tokens - 1
 
     def row(length: int) -> list[int]:
-        return random.integers(model.vocab_size, size=length).tolist()
+        return random.integers(model.vocab_size, size=min(length, longest)).tolist()
 
-    watched = [row(length) for length in WATCHED if length < model.max_length]
+    watched = [row(length) for length in WATCHED if length <= longest]
     alone = torch.cat([model.next_token_log_probs([own]) for own in watched])
     same = True
     shapes = [shape for shape in SHAPES if shape <= model.pass_tokens]
@@ -104,7 +104,7 @@ def measure(model: TransformersLM) -> Measured:
         single = model.decoder([own])
         single.append(1)
         same = same and bool((single.log_probs[0] == read).all())
-    agrees = _agrees(model, row(min(_length(model), model.max_length)), [row(5), row(23)])
+    agrees = _agrees(model, row(_length(model)), [row(5), row(23)])
     model.usage.tokens_read = model.usage.forward_calls = 0
     return Measured(same, agrees)
 
@@ -126,7 +126,8 @@ def _length(model: TransformersLM) -> int:
 @torch.inference_mode()
 def _agrees(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
     """Among other rows, read as a whole and after a prefix of its own."""
-    theirs = model.model(torch.tensor([row], device=model.device), use_cache=False).logits[0, -1].float().softmax(-1)
+    whole = torch.tensor([model._opened(row)], device=model.device)
+    theirs = model.model(whole, use_cache=False).logits[0, -1].float().softmax(-1)
     rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
     most = TOLERANCE.get(model.model.dtype, ROUGH)
     return all(

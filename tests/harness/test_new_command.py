@@ -167,14 +167,14 @@ def test_a_new_model_keeps_what_a_language_model_promises(letters):
     assert torch.equal(decoder.log_probs, letters.next_token_log_probs([[*prompt, 104] for prompt in prompts]))
 
     ending = letters.encode("he")
-    (row,) = letters.score(letters.prefix(prompts[0]), [(letters.encode(" t"), [ending, []])])
+    (row,) = letters.score([([*prompts[0], *letters.encode(" t")], [ending, []])], letters.prefix(prompts[0]))
     steps = letters.next_token_log_probs([letters.encode("the t"), letters.encode("the th")]).double().numpy()
     assert np.isclose(row[0], steps[0, ending[0]] + steps[1, ending[1]], atol=1e-5) and row[1] == 0
 
     greedy = int(rows[0].argmax())
     assert letters.generate([prompts[0]], 1) == [letters.decode([greedy])]
     (long,) = letters.generate([prompts[0]], 40)
-    assert letters.generate([letters.encode("e")], 40, prefix=letters.prefix(letters.encode("th"))) == [long]
+    assert letters.generate([prompts[0]], 40, prefix=letters.prefix(prompts[0][:2])) == [long]
     assert letters.generate([prompts[0]], 40, stop=[" "]) == [long.split(" ")[0]]
     sampled = letters.generate([prompts[0]] * 2, 20, temperature=1.0, seeds=[1, 2])
     assert sampled[0] != sampled[1]

@@ -14,6 +14,7 @@ from dpicl.harness.data.task import CONTENT_FREE, Record, Task
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Query
 from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.models.transformers import TransformersLM
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import SlotPrompts
@@ -34,7 +35,7 @@ def samsum():
 
 
 @pytest.fixture
-def tiny_with_bos(tmp_path):
+def tiny_with_bos(tmp_path, own_cache):
     """A random Llama whose tokenizer puts BOS before every text."""
     folder = save_tiny_llama(tmp_path, max_length=512)
     tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -42,7 +43,9 @@ def tiny_with_bos(tmp_path):
         single="<s> $A", special_tokens=[("<s>", tokenizer.bos_token_id)]
     )
     tokenizer.save_pretrained(folder)
-    return models.load(f"hf:{folder}", device="cpu", dtype="float32")
+    model = models.load(f"hf:{folder}", device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    return model
 
 
 def reader(task, scheme=PER_QUERY, queries=(), model=None, cache=None, **options):

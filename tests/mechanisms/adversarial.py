@@ -51,10 +51,11 @@ class AdversarialModel(RereadingModel):
         with np.errstate(invalid="ignore"):
             return logits - np.log(np.exp(logits - logits.max()).sum()) - logits.max()
 
-    def prefix(self, tokens):
+    def score(self, queries, prefix=None):
         raise AssertionError("a release does not score")
 
-    score = generate = prefix
+    def generate(self, prompts, *rest, **options):
+        raise AssertionError("a release chooses every token itself")
 
 
 class TinyTask:

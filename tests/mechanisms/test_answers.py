@@ -181,7 +181,9 @@ def test_the_noise_of_means_is_two_radii_of_the_public_answers_times_sigma():
             asked.append(scale)
             return super().gaussian(scale, size)
 
-    run_answers(mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Observed(np.random.default_rng(0)))
+    run_answers(
+        mechanism, RECORDS, knob=1.5, queries=QUERIES[:1], noise=Observed(lambda shot: np.random.default_rng(0))
+    )
     assert asked[:-1] == [pytest.approx(math.sqrt(2) * tree.count_multiplier)] * mechanism.levels
     assert asked[-1] == pytest.approx(2 * space.radius * tree.sum_multiplier)
     assert space.radius < 0.99  # projected vectors of length 1

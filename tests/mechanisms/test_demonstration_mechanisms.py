@@ -266,12 +266,14 @@ def test_prisms_public_prompt_is_read_apart_from_the_private_ones():
     batches = []
 
     class Observed(AdversarialModel):
-        def decoder(self, prompts):
-            batches.append(len(prompts))
-            return super().decoder(prompts)
+        def decoder(self, prompts, prefix=None):
+            batches.append((len(prompts), self.decode(prefix.tokens)))
+            return super().decoder(prompts, prefix)
 
     run(ALL["prism"], RECORDS, model=Observed())
-    assert batches[0] == 1 and len(batches) == 2
+    (alone, prefix), (slots, other) = batches
+    assert alone == 1 < slots
+    assert prefix == other and not any(record in prefix for record in RECORDS)  # a prefix is public
 
 
 def test_public_demonstrations_read_no_record_and_are_the_greedy_continuation():

@@ -15,10 +15,10 @@ _ADDRESS = re.compile(r"[\w.-]+@[\w.-]+\w")
 class CopyingLM(SimulatedLM):
     """Answers direct questions, ordinary queries, completions and extractions by looking them up in the prompt."""
 
-    def score(self, prefix, continuations):
+    def score(self, queries, prefix: Prefix | None = None):
         rows = []
-        for query, endings in continuations:
-            said = self._answer(self.decode([*prefix.tokens, *query]))
+        for query, endings in queries:
+            said = self._answer(self.decode(query))
             words = [self.decode(ending).strip() for ending in endings]
             self.usage.tokens_read += len(query)
             rows.append([math.log(0.9) if word == said else math.log(0.1 / len(words)) for word in words])

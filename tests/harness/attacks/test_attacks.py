@@ -260,8 +260,8 @@ def test_repeat_scores_the_cosine_with_the_words_that_follow():
 
 def test_a_model_that_answers_nan_gives_no_result(agnews, own_cache):
     class Broken(CopyingLM):
-        def score(self, prefix, continuations):
-            return [[math.nan] * len(endings) for _, endings in continuations]
+        def score(self, queries, prefix=None):
+            return [[math.nan] * len(endings) for _, endings in queries]
 
     with pytest.raises(ModelError, match="not finite"):
         attack(Likelihood(generations=1), agnews, "zero_shot", model=Broken())

@@ -34,7 +34,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def tiny(tiny_folder: Path) -> TransformersLM:
+def tiny(tiny_folder: Path, own_cache: Path) -> TransformersLM:
     model = models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
     assert isinstance(model, TransformersLM)
     return model

@@ -38,7 +38,7 @@ SMALL = {
 }
 
 
-def made(name: str, **settings: Any) -> Callable[[], PreTrainedConfig]:
+def made(name: str, **settings: Any) -> Callable[..., PreTrainedConfig]:
     return partial(getattr(transformers, f"{name}Config"), **SMALL | settings)
 
 
@@ -202,6 +202,17 @@ def test_trees_of_endings_end_at_the_window_too(name: str, length: int, tiny_fol
     for ending, score in zip(endings, scored, strict=True):
         after = theirs(model, [*row, *ending])[length - 1 : -1]
         assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=1e-3)
+
+
+def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that reads hardly more than is measured."""
+    for length in (640, 30):
+        config = PACKED["llama"](max_position_embeddings=length)
+        with monkeypatch.context() as patch:
+            patch.setattr("dpicl.harness.models.transformers._leading_tokens", lambda tokenizer: [0])
+            model = loaded(config, tiny_folder)
+        assert isinstance(model, TransformersLM)
+        assert model.lead_tokens == 1
 
 
 def test_a_model_that_reads_otherwise_than_transformers_is_found(
