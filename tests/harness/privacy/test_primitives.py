@@ -11,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from dpicl.harness.core.seeds import SecureNoise, SeededNoise, streams
+from dpicl.harness.privacy.events import BoundedRangeDpEvent
 from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
@@ -82,10 +83,10 @@ def test_one_more_record_moves_scores_by_c_over_2s_and_their_range_by_c_over_s(v
     assert move.max() - move.min() <= clip / s + 1e-9
 
 
-def test_range_epsilon_is_c_over_s_tau_and_costs_an_eighth_of_its_square():
+def test_range_epsilon_is_c_over_s_tau_and_the_event_says_it():
     choice = BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295)
     assert choice.range_epsilon == pytest.approx(0.02330, abs=1e-5)
-    assert choice.event == dp.ZCDpEvent(choice.range_epsilon**2 / 8)
+    assert choice.event == BoundedRangeDpEvent(choice.range_epsilon)
     assert isinstance(BoundedRangeChoice(10, 380, 0.0).event, dp.NonPrivateDpEvent)
 
 
