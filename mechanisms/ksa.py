@@ -13,9 +13,9 @@ For every query:
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose answer is replaced: every count moves by at most 1, some up and others down. Each of the k choices is
 epsilon'-bounded range with epsilon' = 2/tau. Where every record has its own slot it adds one answer, so every count
-rises by 0 or 1: epsilon' = 1/tau. All k are charged, also where the list is shorter. Unlike the paper, which
-draws the k words at once (joint exponential mechanism), and the code of Joo et al. 2025, whose list is every word of a
-private answer: no epsilon at all.
+rises by 0 or 1: epsilon' = 1/tau. All k are charged, also where the list is shorter. Unlike the paper, which draws the
+k words at once (joint exponential mechanism), and the code of Joo et al. 2025, whose list is every word of a private
+answer: no epsilon at all.
 """
 
 from __future__ import annotations

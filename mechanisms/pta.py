@@ -13,9 +13,9 @@ For every token of a synthetic demonstration:
 
 Privacy (unit: one record; neighbours: add/remove; proved mode): as for Tang. A record touches one slot, whose
 distribution moves inside the simplex, and restricting it to the public V_pub keeps it in the sub-simplex: sqrt(2) in L2
-on the sum, and 1 with N = 1, where a record adds a slot. Normalising after averaging (eq. 2) would have no such bound, and the noise of eq. 3 or of line 8 is not the
-noise of Table 4's epsilon; this file adds the noise to the sum. An empty one of M slots has the public prompt, so it
-answers with p_base.
+on the sum, and 1 with N = 1, where a record adds a slot. Normalising after averaging (eq. 2) would have no such bound,
+and the noise of eq. 3 or of line 8 is not the noise of Table 4's epsilon; this file adds the noise to the sum. An empty
+one of M slots has the public prompt, so it answers with p_base.
 """
 
 from __future__ import annotations

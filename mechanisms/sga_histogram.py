@@ -13,8 +13,7 @@ For every query:
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose ballot is replaced: the histogram moves by at most sqrt(2) in L2. Where every record has its own slot it adds one
-ballot: 1. The ranking is post-processing of this one
-Gaussian release, so k costs nothing.
+ballot: 1. The ranking is post-processing of this one Gaussian release, so k costs nothing.
 """
 
 from __future__ import annotations

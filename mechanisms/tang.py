@@ -13,10 +13,10 @@ For every token of a synthetic demonstration:
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n_y and touches one
 slot, whose distribution moves inside the simplex: the sum moves by at most sqrt(2) in L2. With N = 1 it adds a slot and
-changes no other: the sum moves by one distribution, at most 1 in L2. T tokens for each of the
-shots of a label are T * shots Poisson-subsampled Gaussian releases; labels are disjoint and compose in parallel.
-Unlike the released code, which samples a fixed number without replacement, claims the accountant's estimate, and
-takes the argmax over the whole vocabulary.
+changes no other: the sum moves by one distribution, at most 1 in L2. T tokens for each of the shots of a label are T *
+shots Poisson-subsampled Gaussian releases; labels are disjoint and compose in parallel. Unlike the released code, which
+samples a fixed number without replacement, claims the accountant's estimate, and takes the argmax over the whole
+vocabulary.
 """
 
 from __future__ import annotations

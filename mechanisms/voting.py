@@ -14,9 +14,9 @@ For every query:
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose ballot is one corner of the simplex or nothing: the counts move by at most sqrt(2) in L2. Where every record has
-its own slot it adds one ballot: 1 in L2. An answer is one Gaussian release. Calibration looks at one slot's examples and
-public inputs alone, so it changes no sensitivity. Unlike the paper, which reports the noisy maximum of other noise, and
-its code, which samples a fixed number of records without replacement and does not calibrate.
+its own slot it adds one ballot: 1 in L2. An answer is one Gaussian release. Calibration looks at one slot's examples
+and public inputs alone, so it changes no sensitivity. Unlike the paper, which reports the noisy maximum of other noise,
+and its code, which samples a fixed number of records without replacement and does not calibrate.
 """
 
 from __future__ import annotations

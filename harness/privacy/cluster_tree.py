@@ -8,7 +8,8 @@ Every point is clipped into the ball of a public radius. Then, at each of L leve
 
 The boxes at the end are the clusters: noisy count, and noisy sum of the points divided by it.
 
-Where records share M slots, one record replaces one point. In each level this point leaves one box and enters another, or moves inside one:
+Where records share M slots, one record replaces one point. In each level this point leaves one box and enters another,
+or moves inside one:
 
 * counts: one falls by 1 and one rises by 1, at most: sqrt(2) in L2;
 * sums, all clusters together: at most 2 * radius in L2, and that when both points are in one cluster;

@@ -90,7 +90,7 @@ class Sample:
 
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
-    own_slots: whether every sampled record has a slot of its own, so that a record adds a slot and changes no other one.
+    own_slots: whether every sampled record has a slot of its own: one more adds a slot and changes no other.
     Once it is closed, its records cannot be read and its releases cannot be made.
     """
 

@@ -34,8 +34,8 @@ SCHEMES: Final[tuple[str, ...]] = get_args(SchemeName)
 
 @dataclass(frozen=True)
 class SamplingScheme:
-    """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows). slot_per_record: whether the
-    mechanism wants a slot for each record where it can have one."""
+    """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows). slot_per_record:
+    whether the mechanism wants a slot for each record where it can have one."""
 
     slots: int
     examples_per_slot: int
