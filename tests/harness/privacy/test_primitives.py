@@ -43,6 +43,30 @@ def test_one_changed_row_moves_the_sum_by_at_most_sqrt_two(values, adversarial, 
     assert np.linalg.norm(move) <= SIMPLEX_DIAMETER + 1e-9
 
 
+@given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD))
+def test_one_added_row_moves_the_sum_by_at_most_one(values, adversarial):
+    """Where every record has a slot of its own; also from no row at all."""
+    for before in (values, values[:0]):
+        after = np.concatenate([before, adversarial])
+        move = project_sub_simplex(after).sum(axis=0) - project_sub_simplex(before).sum(axis=0)
+        assert np.linalg.norm(move) <= GaussianSum(1.0, own_slots=True).bound + 1e-9
+
+
+def test_a_row_that_is_added_is_bounded_by_its_length_and_one_that_is_replaced_by_the_diameter():
+    corner = np.array([[0.0, 1.0, 0.0]])
+    assert np.linalg.norm(project_sub_simplex(corner).sum(axis=0)) == GaussianSum(1.0, own_slots=True).bound == 1
+    assert GaussianSum(1.0).bound == SIMPLEX_DIAMETER
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_with_own_slots_the_noise_on_the_sum_is_sigma(count):
+    source, mechanism = Recorder(), GaussianSum(0.51, own_slots=True)
+    sample = Sample(((),) * count, mechanism.event, source, own_slots=True)
+    mechanism.choose(np.ones((count, 3)) / 3, sample)
+    assert source.asked == [("gaussian", pytest.approx(0.51), 3)]
+    assert mechanism.event == GaussianSum(0.51).event
+
+
 def test_two_corners_reach_the_stated_sensitivity():
     corners = np.eye(2)
     assert np.linalg.norm(project_sub_simplex(corners)[0] - project_sub_simplex(corners)[1]) == pytest.approx(
