@@ -44,9 +44,9 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEven
 #: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
 LARGEST = 1.05
 #: Moments of the likelihood ratio that adversaries of repeated choices aim at first, by way; then they improve.
-STARTS: Mapping[int, tuple[float, ...]] = {1: (1.5, 4.0), -1: (-1.0,)}
+STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 #: How often an adversary is worked out, each time against the last one.
-ROUNDS = 5
+ROUNDS = 7
 #: Ranges of a choice that its adversary chooses among, less one.
 CELLS = 24
 #: More choices on one sample are made in blocks, each by itself.
@@ -70,43 +70,43 @@ Counted = Mapping[dp.DpEvent, int]
 
 
 @dataclass(frozen=True)
-class Part:
+class Samples:
     """Samples at one rate in each of which all of ``inside`` is released, ``count`` of them."""
 
     rate: float
     inside: Counted
     count: int
 
-    def pair(self, aim: Aim) -> Pair:
+    def pair(self, aim: Aim) -> WorstPair:
         """The adversary's pair of one sample."""
         return composed(self.inside, self.rate, aim).sampled(self.rate)
 
 
 @dataclass(frozen=True)
-class Pair:
+class WorstPair:
     """Two distributions on the same n outcomes, float64[n] each: with the record, and without."""
 
     present: np.ndarray
     absent: np.ndarray
 
-    def times(self, other: Pair) -> Pair:
+    def times(self, other: WorstPair) -> WorstPair:
         """Both outcomes, independent of each other."""
         mine, theirs = self.merged(MOST_OUTCOMES), other.merged(MOST_OUTCOMES)
-        both = Pair(np.outer(mine.present, theirs.present).ravel(), np.outer(mine.absent, theirs.absent).ravel())
+        both = WorstPair(np.outer(mine.present, theirs.present).ravel(), np.outer(mine.absent, theirs.absent).ravel())
         return both.merged(MOST_OUTCOMES)
 
-    def power(self, count: int) -> Pair:
+    def power(self, count: int) -> WorstPair:
         """``count`` times, independent of each other; count >= 1."""
         if count == 1:
             return self
         half = self.merged(MOST_OUTCOMES).power(count // 2)
         return half.times(half).times(self) if count % 2 else half.times(half)
 
-    def sampled(self, rate: float) -> Pair:
+    def sampled(self, rate: float) -> WorstPair:
         """Of a Poisson sample: the record is in it with probability ``rate``."""
-        return Pair((1 - rate) * self.absent + rate * self.present, self.absent)
+        return WorstPair((1 - rate) * self.absent + rate * self.present, self.absent)
 
-    def merged(self, number: int) -> Pair:
+    def merged(self, number: int) -> WorstPair:
         """About so many outcomes at most: those of nearly the same likelihood ratio become one."""
         if self.present.size <= number:
             return self
@@ -117,7 +117,7 @@ class Pair:
         place = np.zeros(loss.size, dtype=int)  # 0, 1: ratio 0 and infinite
         place[loss == np.inf] = 1
         place[inside] = 2 + np.minimum((loss[inside] - low) / (high - low or 1.0) * number, number - 1).astype(int)
-        return Pair(np.bincount(place, self.present), np.bincount(place, self.absent))
+        return WorstPair(np.bincount(place, self.present), np.bincount(place, self.absent))
 
 
 def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
@@ -160,20 +160,20 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     return max(best, _reached(parts, delta, upper, -1)) if best < math.inf else best
 
 
-def _parts(counted: Counted) -> list[Part]:
+def _parts(counted: Counted) -> list[Samples]:
     """Samples as they are; without sampling all Gaussians as one, all choices of one size together, the rest alone."""
     parts = []
     for component, count in _merged_gaussians(counted).items():
         if isinstance(component, dp.PoissonSampledDpEvent):
-            parts.append(Part(component.sampling_probability, components(component.event, None), count))
+            parts.append(Samples(component.sampling_probability, components(component.event, None), count))
         elif isinstance(component, BoundedRangeDpEvent):
-            parts.append(Part(1.0, {component: count}, 1))
+            parts.append(Samples(1.0, {component: count}, 1))
         else:
-            parts.append(Part(1.0, {component: 1}, count))
+            parts.append(Samples(1.0, {component: 1}, count))
     return parts
 
 
-def _reached(parts: list[Part], delta: float, upper: float, way: int) -> float:
+def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> float:
     """The largest epsilon that adversaries reach, for a record that is removed (way 1) or added (way -1).
 
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
@@ -188,7 +188,7 @@ def _reached(parts: list[Part], delta: float, upper: float, way: int) -> float:
         for _ in range(ROUNDS if chooses else 1):
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
-            seen = pairs if way == 1 else [Pair(pair.absent, pair.present) for pair in pairs]
+            seen = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
             found = _epsilon(list(zip(seen, counts, strict=True)), delta, upper)
             best = max(best, found)
             if alone or not 0 < found < math.inf:
@@ -198,7 +198,7 @@ def _reached(parts: list[Part], delta: float, upper: float, way: int) -> float:
     return best
 
 
-def _given(pairs: list[Pair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
+def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
     """The divergence at the threshold of everything, as an aim for one more sample of a part: with R the likelihood
     ratio of this sample and R' that of all the rest, E (R R' - a)_+ = R E (R' - a/R)_+."""
     rest = [(pair, n - (here == at)) for here, (pair, n) in enumerate(zip(pairs, counts, strict=True))]
@@ -210,7 +210,7 @@ def _given(pairs: list[Pair], counts: list[int], at: int, threshold: float, uppe
     return aim
 
 
-def composed(counted: Counted, rate: float, aim: Aim) -> Pair:
+def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
     """The adversary's pair for all components together, inside a Poisson sample at ``rate``, its choices by the aim."""
     pairs = [
         _one(component, n)
@@ -222,7 +222,7 @@ def composed(counted: Counted, rate: float, aim: Aim) -> Pair:
     for size, n in choices.items():
         if size != main:
             pairs.append(_choice(size, 0.6 * size).power(n))
-    others = reduce(Pair.times, pairs) if pairs else Pair(np.ones(1), np.ones(1))
+    others = reduce(WorstPair.times, pairs) if pairs else WorstPair(np.ones(1), np.ones(1))
     if not main:
         return others
     blocks, rest = divmod(choices[main], MOST_CHOICES)
@@ -231,10 +231,10 @@ def composed(counted: Counted, rate: float, aim: Aim) -> Pair:
         for n, times in ((MOST_CHOICES, blocks), (rest, 1))
         if n and times
     ]
-    return reduce(Pair.times, [*own, others] if pairs else own)
+    return reduce(WorstPair.times, [*own, others] if pairs else own)
 
 
-def choices_pair(size: float, count: int, rate: float, others: Pair, aim: Aim) -> Pair:
+def choices_pair(size: float, count: int, rate: float, others: WorstPair, aim: Aim) -> WorstPair:
     """``count`` choices of bounded range ``size``, each with the range that serves the aim best after the earlier ones.
 
     others: what else is released from the sample, independently. The state is the loss so far, on multiples of size /
@@ -263,7 +263,7 @@ def choices_pair(size: float, count: int, rate: float, others: Pair, aim: Aim) -
         after += np.bincount(inner + chosen, mass * high[chosen], n)
         after += np.bincount(inner + chosen - CELLS, mass * (1 - high[chosen]), n)
         absent = after
-    return Pair(absent * np.exp(loss), absent)
+    return WorstPair(absent * np.exp(loss), absent)
 
 
 def _hockey(threshold: float) -> Aim:
@@ -278,7 +278,7 @@ def _moment(order: float) -> Aim:
     return aim
 
 
-def _aimed(ratio: np.ndarray, rate: float, others: Pair, aim: Aim) -> np.ndarray:
+def _aimed(ratio: np.ndarray, rate: float, others: WorstPair, aim: Aim) -> np.ndarray:
     """float64[n]: what the aim is worth at each likelihood ratio of the choices, with the others' on average."""
     known = others.absent > 0
     both = np.outer(ratio, others.present[known] / others.absent[known])
@@ -286,23 +286,25 @@ def _aimed(ratio: np.ndarray, rate: float, others: Pair, aim: Aim) -> np.ndarray
     return worth
 
 
-def _one(component: dp.DpEvent, count: int) -> Pair:
+def _one(component: dp.DpEvent, count: int) -> WorstPair:
     """The worst pair of an elementary component or a sample, ``count`` times."""
     match component:
         case dp.GaussianDpEvent():
             one = gaussian_pair(component.noise_multiplier)
         case dp.ZCDpEvent():
             return (
-                gaussian_pair(math.sqrt(1 / (2 * component.rho * count))) if component.rho else Pair(*np.ones((2, 1)))
+                gaussian_pair(math.sqrt(1 / (2 * component.rho * count)))
+                if component.rho
+                else WorstPair(*np.ones((2, 1)))
             )
         case dp.LaplaceDpEvent():
             ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
             scale = component.noise_multiplier
-            one = Pair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
+            one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
             rest = 1 - component.delta - likely
-            one = Pair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
+            one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
         case dp.PoissonSampledDpEvent():
             inside = components(component.event, None)
             rate = component.sampling_probability
@@ -312,7 +314,7 @@ def _one(component: dp.DpEvent, count: int) -> Pair:
     return one.power(count)
 
 
-def gaussian_pair(multiplier: float) -> Pair:
+def gaussian_pair(multiplier: float) -> WorstPair:
     """A Gaussian whose mean moves by the whole sensitivity, its output rounded to cells."""
     move = 1 / multiplier
     ends = np.concatenate([[-np.inf], np.linspace(-REACH, move + REACH, OUTPUTS), [np.inf]])
@@ -320,14 +322,14 @@ def gaussian_pair(multiplier: float) -> Pair:
     shifted, shifted_above = ndtr(ends - move), ndtr(move - ends)
     absent = np.where(ends[1:] < 0, np.diff(below), -np.diff(above))
     present = np.where(ends[1:] < move, np.diff(shifted), -np.diff(shifted_above))
-    return Pair(present, absent)
+    return WorstPair(present, absent)
 
 
-def _choice(size: float, t: float) -> Pair:
+def _choice(size: float, t: float) -> WorstPair:
     """One choice with the losses t and t - size."""
     high = math.expm1(t - size) / math.expm1(-size)
     present = np.array([high, 1 - high])
-    return Pair(present, present * np.exp([-t, size - t]))
+    return WorstPair(present, present * np.exp([-t, size - t]))
 
 
 def _merged_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
@@ -337,7 +339,7 @@ def _merged_gaussians(counted: Counted) -> dict[dp.DpEvent, int]:
     return rest | ({dp.GaussianDpEvent(gaussian_multiplier(plain)): 1} if plain else {})
 
 
-def _epsilon(pairs: list[tuple[Pair, int]], delta: float, upper: float) -> float:
+def _epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float) -> float:
     """Lower bound on epsilon at delta of independent pairs, each so many times; 0 where none is found."""
     missed = MISSED * delta
     loss, mass, infinite, deviation = _composed(pairs, upper, missed)
@@ -345,7 +347,7 @@ def _epsilon(pairs: list[tuple[Pair, int]], delta: float, upper: float) -> float
 
 
 def _composed(
-    pairs: list[tuple[Pair, int]], upper: float, missed: float
+    pairs: list[tuple[WorstPair, int]], upper: float, missed: float
 ) -> tuple[np.ndarray, np.ndarray, float, float]:
     """(losses in order, their masses, the infinite mass, how far up rounding moves the sum but with probability
     ``missed``) of independent pairs, each so many times."""
@@ -370,7 +372,7 @@ def _deltas(loss: np.ndarray, mass: np.ndarray, infinite: float, x: np.ndarray) 
         return infinite + np.maximum(0.0, above[at] - np.exp(x) * weighed[at])
 
 
-def _losses(pair: Pair, grid: float) -> tuple[np.ndarray, int, float]:
+def _losses(pair: WorstPair, grid: float) -> tuple[np.ndarray, int, float]:
     """(masses on the grid, the first point, mass of infinite loss) under the first distribution of the pair."""
     some = (pair.present > 1e-18) & (pair.absent > 0)
     mass, exact = pair.present[some], np.log(pair.present[some] / pair.absent[some]) / grid

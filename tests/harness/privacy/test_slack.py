@@ -20,7 +20,7 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEven
 from dpicl.harness.privacy.slack import (
     CELLS,
     LARGEST,
-    Pair,
+    WorstPair,
     _hockey,
     _moment,
     choices_pair,
@@ -31,11 +31,11 @@ from dpicl.harness.privacy.slack import (
 )
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
-NOTHING = Pair(np.ones(1), np.ones(1))
+NOTHING = WorstPair(np.ones(1), np.ones(1))
 DELTA = 1e-5
 
 
-def divergence(pair: Pair, x: float) -> float:
+def divergence(pair: WorstPair, x: float) -> float:
     return float(np.maximum(pair.present - math.exp(x) * pair.absent, 0).sum())
 
 
@@ -139,7 +139,7 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
         return [(high[j], high[j] * math.exp(-t)), (1 - high[j], (1 - high[j]) * math.exp(size - t))]
 
     def reached(chain: list[tuple[float, float]]) -> float:
-        sampled = Pair(*np.array(chain).T).sampled(rate)
+        sampled = WorstPair(*np.array(chain).T).sampled(rate)
         return divergence(sampled, threshold)
 
     def after(first: tuple[float, float], j: int) -> list[tuple[float, float]]:
@@ -181,7 +181,7 @@ def test_randomised_response_is_the_sum_over_binomials() -> None:
     with_it, without = (weights * side[0] ** k * side[1] ** (count - k) for side in (mixed, p[::-1]))
 
     def exact_delta(x: float) -> float:
-        pairs = [Pair(with_it, without), Pair(without, with_it)]
+        pairs = [WorstPair(with_it, without), WorstPair(without, with_it)]
         return max(divergence(pair, x) for pair in pairs)
 
     lower = lower_bound(event, DELTA, epsilon(event, DELTA).upper)
@@ -204,12 +204,12 @@ def _fixed_range(size: float, t: float, rate: float, queries: int) -> float:
     high = math.expm1(t - size) / math.expm1(-size)
     k = np.arange(11)
     present = np.array([math.comb(10, int(n)) for n in k]) * high**k * (1 - high) ** (10 - k)
-    pair = Pair(present, present * np.exp(-(k * t + (10 - k) * (t - size)))).sampled(rate)
+    pair = WorstPair(present, present * np.exp(-(k * t + (10 - k) * (t - size)))).sampled(rate)
     total = pair
     for _ in range(queries - 1):
         # Outcomes merge, which only lowers what is found.
         total = total.merged(4000)
-        total = Pair(np.outer(total.present, pair.present).ravel(), np.outer(total.absent, pair.absent).ravel())
+        total = WorstPair(np.outer(total.present, pair.present).ravel(), np.outer(total.absent, pair.absent).ravel())
     xs = np.linspace(0.01, 2, 400)
     return float(max(x for x in xs if divergence(total, x) > DELTA))
 
