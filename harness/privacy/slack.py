@@ -120,6 +120,9 @@ class WorstPair:
         return WorstPair(np.bincount(place, self.present), np.bincount(place, self.absent))
 
 
+_NOTHING = WorstPair(np.ones(1), np.ones(1))
+
+
 def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
     """``upper``, a bound on the event's epsilon at delta, over the best lower bound; None where epsilon is 0 or
     infinite, or nothing is known from below.
@@ -211,7 +214,8 @@ def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float,
 
 
 def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
-    """The adversary's pair for all components together, inside a Poisson sample at ``rate``, its choices by the aim."""
+    """The adversary's pair for all components together, inside a Poisson sample at ``rate``; its choices come last, and
+    go by the aim."""
     pairs = [
         _one(component, n)
         for component, n in _merged_gaussians(counted).items()
@@ -222,32 +226,35 @@ def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
     for size, n in choices.items():
         if size != main:
             pairs.append(_choice(size, 0.6 * size).power(n))
-    others = reduce(WorstPair.times, pairs) if pairs else WorstPair(np.ones(1), np.ones(1))
+    others = reduce(WorstPair.times, pairs) if pairs else _NOTHING
     if not main:
         return others
-    blocks, rest = divmod(choices[main], MOST_CHOICES)
-    own = [
-        choices_pair(main, n, rate, others, aim).power(times)
-        for n, times in ((MOST_CHOICES, blocks), (rest, 1))
-        if n and times
-    ]
-    return reduce(WorstPair.times, [*own, others] if pairs else own)
+    rest = choices[main] % MOST_CHOICES or MOST_CHOICES
+    blocks = (choices[main] - rest) // MOST_CHOICES
+    own = choices_pair(main, rest, rate, others.merged(MOST_OUTCOMES), _moment(1.5) if blocks else aim)
+    if not blocks:
+        return own
+    return own.times(choices_pair(main, MOST_CHOICES, rate, _NOTHING, _moment(1.5)).power(blocks))
 
 
-def choices_pair(size: float, count: int, rate: float, others: WorstPair, aim: Aim) -> WorstPair:
+def choices_pair(size: float, count: int, rate: float, known: WorstPair, aim: Aim) -> WorstPair:
     """``count`` choices of bounded range ``size``, each with the range that serves the aim best after the earlier ones.
 
-    others: what else is released from the sample, independently. The state is the loss so far, on multiples of size /
-    CELLS. With loss l a choice goes to l + t or l + t - size, for any t on the grid; t = 0 is to choose nothing at all,
-    which is what is left at the ends of the grid.
+    known: what is released from the sample before, and which the choices go by too. The state is the loss so far, on
+    multiples of size / CELLS (what is known starts near one of them, and the rest is kept). With loss l a choice goes
+    to l + t or l + t - size, for any t on the grid; t = 0 is to choose nothing at all, which is what is left at the
+    ends of the grid.
     """
-    steps = min(count, math.ceil(count * size / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1)
-    loss = np.arange(-steps * CELLS, steps * CELLS + 1) * (size / CELLS)
-    value = _aimed(np.exp(loss), rate, others, aim)
-    t = np.arange(CELLS + 1) * (size / CELLS)
+    step = size / CELLS
+    both = (known.present > 0) & (known.absent > 0)
+    start, first, beside = _starts(known.present[both], known.absent[both], step)
+    reach = CELLS * (min(count, math.ceil(count * size / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) + 1)
+    lowest = int(start.min()) - reach
+    loss = np.arange(lowest, int(start.max()) + reach + 1) * step
+    t = np.arange(CELLS + 1) * step
     high = np.exp(-t) * np.expm1(t - size) / math.expm1(-size)  # without the record, the larger loss
     n, policy = loss.size, []
-    inner = np.arange(CELLS, n - CELLS)
+    inner, value = np.arange(CELLS, n - CELLS), aim(1 - rate + rate * np.exp(loss))
     for _ in range(count):
         reached = np.stack(
             [high[j] * value[inner + j] + (1 - high[j]) * value[inner + j - CELLS] for j in range(CELLS + 1)]
@@ -255,15 +262,27 @@ def choices_pair(size: float, count: int, rate: float, others: WorstPair, aim: A
         policy.append(reached.argmax(axis=0))
         value = value.copy()
         value[inner] = reached.max(axis=0)
-    absent = np.zeros(n)
-    absent[n // 2] = 1.0
+    absent = np.zeros((start.size, n))
+    absent[np.arange(start.size), start - lowest] = first
+    row = np.arange(start.size)[:, None] * n
     for chosen in reversed(policy):
-        mass, after = absent[inner], absent.copy()
-        after[inner] = 0.0
-        after += np.bincount(inner + chosen, mass * high[chosen], n)
-        after += np.bincount(inner + chosen - CELLS, mass * (1 - high[chosen]), n)
+        mass, after = absent[:, inner], absent.copy()
+        after[:, inner] = 0.0
+        for place, part in ((inner + chosen, high[chosen]), (inner + chosen - CELLS, 1 - high[chosen])):
+            after += np.bincount((row + place).ravel(), (mass * part).ravel(), after.size).reshape(after.shape)
         absent = after
-    return WorstPair(absent * np.exp(loss), absent)
+    some = absent > 0
+    present = (absent * np.exp(loss + beside[:, None]))[some]
+    only = WorstPair(known.present[~both], known.absent[~both])
+    return WorstPair(np.concatenate([present, only.present]), np.concatenate([absent[some], only.absent]))
+
+
+def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(multiple of ``step``, mass without the record, loss beside the multiple) of outcomes, those of one multiple
+    merged."""
+    places, which = np.unique(np.round(np.log(present / absent) / step).astype(int), return_inverse=True)
+    with_it, without = np.bincount(which, present), np.bincount(which, absent)
+    return places, without, np.log(with_it / without) - places * step
 
 
 def _hockey(threshold: float) -> Aim:
@@ -276,14 +295,6 @@ def _moment(order: float) -> Aim:
         return np.exp(logs - logs.max())
 
     return aim
-
-
-def _aimed(ratio: np.ndarray, rate: float, others: WorstPair, aim: Aim) -> np.ndarray:
-    """float64[n]: what the aim is worth at each likelihood ratio of the choices, with the others' on average."""
-    known = others.absent > 0
-    both = np.outer(ratio, others.present[known] / others.absent[known])
-    worth: np.ndarray = aim(1 - rate + rate * both) @ others.absent[known]
-    return worth
 
 
 def _one(component: dp.DpEvent, count: int) -> WorstPair:

@@ -20,10 +20,12 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEven
 from dpicl.harness.privacy.slack import (
     CELLS,
     LARGEST,
+    MOST_CHOICES,
     WorstPair,
     _hockey,
     _moment,
     choices_pair,
+    composed,
     gaussian_pair,
     loose,
     lower_bound,
@@ -250,3 +252,25 @@ def test_several_starts_and_parts_are_all_lower_bounds() -> None:
     lower = lower_bound(both, DELTA, upper)
     assert max(alone) < lower <= upper < 1.15 * lower
     assert all(upper > one for one in itertools.chain(alone))
+
+
+@pytest.mark.parametrize("count", [MOST_CHOICES, MOST_CHOICES + 1, 3 * MOST_CHOICES])
+def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
+    """In blocks; one too many would be no adversary of this event."""
+    event = Repeated(Choice(0.03), count)
+    upper = epsilon(event, DELTA).upper
+    assert 0.97 * upper <= lower_bound(event, DELTA, upper) <= upper
+    pair = composed({Choice(0.03): count}, 1.0, _moment(2.0))
+    assert 0.98 < variance(pair) / (count * 0.03**2 / 4) <= 1.0001
+
+
+def variance(pair: WorstPair) -> float:
+    some = (pair.present > 0) & (pair.absent > 0)
+    loss, mass = np.log(pair.present[some] / pair.absent[some]), pair.present[some]
+    return float(mass @ (loss - mass @ loss) ** 2)
+
+
+def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
+    """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
+    event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
+    assert slack_at(event) < 1.01
