@@ -35,6 +35,7 @@ BROKEN: dict[str, tuple[str, str, set[str]]] = {
     "sigma_divided_by_m_twice": ("sensitivity", "and 0.05657 is stated", {"audit"}),
     "ties_broken_by_true_counts": ("post-processing", "is released in place of", set()),
     "sensitivity_one_for_root_two": ("sensitivity", "by 1.414 (L2 norm), and 1 is stated", {"audit"}),
+    "public_rows_for_missing_slots": ("sensitivity", "by 1.414 (L2 norm), and 1 is stated", {"audit"}),
     "normalising_after_averaging": ("sensitivity", "and 0.2828 is stated", {"audit"}),
     "stopping_on_a_private_eos": ("post-processing", "noisy releases are made in place of", set()),
     "data_dependent_vocabulary": (

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu
 from dpicl.harness.core.seeds import SecureNoise, SeededNoise, streams
+from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import BoundedRangeDpEvent
 from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
@@ -176,3 +178,17 @@ def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():
     for name in ("noise", "sampling"):
         assert not streams(7, "secure").source(name).seeded
         assert streams(7, "seeded").source(name).seeded
+
+
+@pytest.mark.parametrize("own_slots", [True, False])
+def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own_slots):
+    """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
+    mu = 1/sigma either way, and the noise on the board is 29% less."""
+    source, mechanism = Recorder(), GaussianSum(1.081, own_slots)
+    mechanism.choose(np.eye(2), Sample(((),), mechanism.event, source, own_slots=own_slots))
+    ((_, scale, _),) = source.asked
+    without, with_it = (np.eye(2)[[0]], np.eye(2)) if own_slots else (np.eye(2)[[0, 0]], np.eye(2))
+    mu = float(np.linalg.norm(with_it.sum(axis=0) - without.sum(axis=0))) / scale
+    proved = epsilon(mechanism.event, 1e-5).upper
+    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
+    assert epsilon_of_mu(mu, 1e-5) <= proved
