@@ -106,6 +106,6 @@ class PublicSpace:
         return cls(centre, basis, reach if reach > _FLAT else 1.0)
 
     def project(self, rows: np.ndarray) -> np.ndarray:
-        """float64[n, d] of embeddings [n, D]."""
-        projected: np.ndarray = (rows - self.centre) @ self.basis.T
-        return projected
+        """float64[n, d] of embeddings [n, D], one by one: their number may be private, and a product of matrices is
+        rounded by it."""
+        return np.array([(row - self.centre) @ self.basis.T for row in rows]).reshape(len(rows), len(self.basis))
