@@ -105,6 +105,8 @@ class _Scheduler:
             for job in ready:
                 if not job.ended:
                     self._go_on(job)
+                if job.error is not None:
+                    break  # first of all, it ends those who are with it
             self.jobs = [job for job in self.jobs if not job.ended]
             if not ready:
                 self._serve()
@@ -179,7 +181,7 @@ def together(calls: Sequence[Callable[[], T]], most: int | None = None) -> list[
     The first error ends the others where they wait, and is raised. Each call has a copy of the caller's context
     variables.
     """
-    running = _running()
+    running, outer = _running(), _local.scheduler
     scheduler, parent = running or (_Scheduler(), None)
     jobs = [_Job(call, parent, scheduler) for call in calls]
     waiting, going = deque(jobs), list[_Job[T]]()
@@ -206,22 +208,26 @@ def together(calls: Sequence[Callable[[], T]], most: int | None = None) -> list[
         for job in jobs:
             job.cancel()
         if parent is None:
-            _local.scheduler = None
+            _local.scheduler = outer
     return [job.result for job in jobs]
 
 
 def wait_for(service: Service, request: ServiceRequest) -> None:
-    """Returns when the service has done the request. Raises its error."""
+    """Returns when the service has done the request. Raises its error. A request that nobody waits for any longer is
+    done."""
     service.submit(request)
     running = _running()
-    if running:
-        scheduler, job = running
-        if service not in scheduler.services:
-            scheduler.services.append(service)
-        scheduler.pause(job, lambda: request.done)
-    while not request.done:
-        for each, tokens in service.serve().items():
-            each.tokens += tokens
+    try:
+        if running:
+            scheduler, job = running
+            if service not in scheduler.services:
+                scheduler.services.append(service)
+            scheduler.pause(job, lambda: request.done)
+        while not request.done:
+            for each, tokens in service.serve().items():
+                each.tokens += tokens
+    finally:
+        request.done = True
     if request.error is not None:
         raise request.error
 

@@ -29,7 +29,7 @@ class Packed(Protocol):
     def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Keys and values of all that the piece may see, from its own."""
 
-    def mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last keys, None for all that come before it; and how many keys those are."""
 
 
@@ -66,7 +66,7 @@ def attend(
     for piece in _PIECES.get():
         begin, end = end, end + len(piece.tokens)
         keys, values = piece.seen(layer, key[:, :, begin:end], value[:, :, begin:end])
-        mask, width = piece.mask(sliding_window)
+        mask, width = piece.mask(sliding_window, key.device)
         if width < keys.shape[2]:
             keys, values = keys[:, :, -width:], values[:, :, -width:]
         row = _attention(query[:, :, begin:end], keys, values, mask, scaling, softcap)
@@ -90,7 +90,9 @@ def _attention(
     heads, count = query.shape[1:3]
     groups, length = keys.shape[1:3]
     if softcap is not None:
-        return _capped(query, keys, values, causal(count, length) if mask is None else mask, scaling, softcap)
+        return _capped(
+            query, keys, values, causal(count, length, query.device) if mask is None else mask, scaling, softcap
+        )
     if count == 1:
         folded = query.reshape(1, groups, heads // groups, -1)
         if heads == groups:
@@ -102,7 +104,7 @@ def _attention(
         keys, values = (each.repeat_interleave(heads // groups, dim=1) for each in (keys, values))
     plain = mask is None and count == length
     if mask is None and not plain:
-        mask = causal(count, length)
+        mask = causal(count, length, query.device)
     return scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, is_causal=plain, scale=scaling, enable_gqa=keys.shape[1] < heads
     )
@@ -120,14 +122,14 @@ def _capped(
     keys, values = (each.repeat_interleave(query.shape[1] // each.shape[1], dim=1) for each in (keys, values))
     scores = query.float() @ keys.float().transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
     scores = torch.tanh(scores / softcap) * softcap
-    weights = scores.masked_fill(~mask.to(scores.device), -torch.inf).softmax(dim=-1)
+    weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
     return (weights @ values.float()).to(query.dtype)
 
 
 @lru_cache(maxsize=256)
-def causal(count: int, length: int) -> torch.Tensor:
+def causal(count: int, length: int, device: torch.device) -> torch.Tensor:
     """bool[count, length]: the last ``count`` of ``length`` tokens see all that come before them, and themselves."""
-    return torch.ones(count, length, dtype=torch.bool).tril(length - count)
+    return torch.ones(count, length, dtype=torch.bool, device=device).tril(length - count)
 
 
 AttentionInterface.register(NAME, attend)

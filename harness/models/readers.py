@@ -104,7 +104,9 @@ def measure(model: TransformersLM) -> Measured:
         single = model.decoder([own])
         single.append(1)
         same = same and bool((single.log_probs[0] == read).all())
-    return Measured(same, _agrees(model, row(min(_length(model), model.max_length))))
+    agrees = _agrees(model, row(min(_length(model), model.max_length)), [row(5), row(23)])
+    model.usage.tokens_read = model.usage.forward_calls = 0
+    return Measured(same, agrees)
 
 
 def _split(tokens: int) -> list[int]:
@@ -122,7 +124,12 @@ def _length(model: TransformersLM) -> int:
 
 
 @torch.inference_mode()
-def _agrees(model: TransformersLM, row: list[int]) -> bool:
+def _agrees(model: TransformersLM, row: list[int], others: list[list[int]]) -> bool:
+    """Among other rows, read as a whole and after a prefix of its own."""
     theirs = model.model(torch.tensor([row], device=model.device), use_cache=False).logits[0, -1].float().softmax(-1)
-    ours = model.next_token_log_probs([row])[0].exp()
-    return float((ours - theirs.cpu()).abs().sum()) <= TOLERANCE.get(model.model.dtype, ROUGH)
+    rows, prefix = [others[0], row, *others[1:]], model.prefix(row[: len(row) // 2])
+    most = TOLERANCE.get(model.model.dtype, ROUGH)
+    return all(
+        float((read[1].exp() - theirs.cpu()).abs().sum()) <= most
+        for read in (model.next_token_log_probs(rows), model.next_token_log_probs(rows, prefix))
+    )

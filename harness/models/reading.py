@@ -120,6 +120,7 @@ class Piece:
 
     begin: how many tokens of the row come before. past: whose keys and values those are. own: where the piece's are
     kept, None where nobody needs them. seen_inside: bool[n, begin + n] for tokens of a tree, None for a plain row.
+    before: the positions of the row's first ``begin`` tokens, of which some may be branches.
     wanted: the tokens after which log-probabilities are wanted; take: gets them, float32 [len(wanted), V].
     """
 
@@ -128,6 +129,7 @@ class Piece:
     begin: int
     past: KeyValues | None
     own: KeyValues | None
+    before: Sequence[int]
     seen_inside: torch.Tensor | None = None
     wanted: Sequence[int] = ()
     take: Callable[[torch.Tensor], None] = lambda log_probs: None
@@ -152,13 +154,14 @@ class Piece:
         before = self.past.upto(layer, self.begin)
         return torch.cat([before[0], keys], dim=2), torch.cat([before[1], values], dim=2)
 
-    def mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
+    def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last ``width`` keys, bool[n, width] (None: all that come before it); and width.
 
         window: a token sees only those that are fewer than so many positions before it.
         """
         if window not in self._masks:
-            self._masks[window] = self._mask(window)
+            mask, width = self._mask(window)
+            self._masks[window] = (None if mask is None else mask.to(device)), width
         return self._masks[window]
 
     def _mask(self, window: int | None) -> tuple[torch.Tensor | None, int]:
@@ -168,7 +171,7 @@ class Piece:
         if self.seen_inside is None:
             width = min(length, count + window - 1)
             return _in_window(count, width, window), width
-        inside = torch.tensor(list(range(self.begin)) + list(self.positions))
+        inside = torch.tensor([*self.before, *self.positions])
         near = torch.tensor(list(self.positions))[:, None] - inside[None] < window
         return self.seen_inside & near, length
 
@@ -202,6 +205,7 @@ def row_of(
                 begin + start,
                 past,
                 own,
+                range(begin + start) if not tree or start <= stem else [*range(begin), *positions[:start]],
                 tree.seen(begin, stem, start, end) if tree and end > stem else None,
                 [at - start for at in inside],
                 partial(take, inside),
@@ -222,7 +226,7 @@ class Branches(Protocol):
 
 @lru_cache(maxsize=64)
 def _in_window(count: int, width: int, window: int) -> torch.Tensor:
-    plain = attention.causal(count, width)
+    plain = attention.causal(count, width, torch.device("cpu"))
     return plain & ~torch.ones(count, width, dtype=torch.bool).tril(width - count - window)
 
 
@@ -252,6 +256,7 @@ class Passes(Service):
 
     @property
     def pending(self) -> bool:
+        self._forget()
         return bool(self._waiting or self._ready)
 
     def submit(self, request: Reading) -> None:
@@ -261,6 +266,7 @@ class Passes(Service):
             self._waiting.append(request)
 
     def serve(self) -> Mapping[Account, int]:
+        self._forget()
         self._admit()
         pieces = self._next()
         try:
@@ -271,7 +277,6 @@ class Passes(Service):
                 return {}
             for request, _ in pieces:
                 request.error, request.done = error, True
-            self._ready = deque(each for each in self._ready if not each[0].done)
             return {}
         self._usage.forward_calls += 1
         read: dict[Account, int] = {}
@@ -281,6 +286,13 @@ class Passes(Service):
             request.done = request.done or request.left == 0
         self._usage.tokens_read += sum(read.values())
         return read
+
+    def _forget(self) -> None:
+        """Drops what nobody waits for any longer: a row has failed, or the job that wanted it was ended."""
+        if any(request.done for request in self._waiting):
+            self._waiting = deque(request for request in self._waiting if not request.done)
+        if any(request.done for request, _ in self._ready):
+            self._ready = deque(each for each in self._ready if not each[0].done)
 
     def _admit(self) -> None:
         """Lets rows in whose keys and values find a place; when nobody else could go on, the first one anyway."""

@@ -304,6 +304,11 @@ def unsupported(model: Any) -> str | None:
         return f"it has layers of the kind {', '.join(sorted(kinds))}"
     if any(getattr(config, name, None) for name in _EXPERTS):
         return "its experts read as many tokens as are sent to them, so a row could change the rounding of another"
+    positions = getattr(config, "rope_parameters", None) or {}
+    if "longrope" in [each.get("rope_type") for each in (positions, *positions.values()) if isinstance(each, dict)]:
+        return "the longest row of a pass would scale the positions of all"
+    if any(hasattr(module, "sinks") for module in model.modules()):
+        return "its attention has sinks"
     if getattr(config, "num_kv_shared_layers", 0):
         return "some of its layers use the keys of others"
     return None
@@ -315,11 +320,12 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_exp
 
 def _bytes_a_token(model: Any) -> int:
     """What keys and values of one token take in all layers."""
-    config = model.config.get_text_config(decoder=True)
-    heads = config.num_attention_heads
-    groups = getattr(config, "num_key_value_heads", None) or heads
-    width = getattr(config, "head_dim", None) or config.hidden_size // heads
-    return 2 * config.num_hidden_layers * groups * width * model.dtype.itemsize
+    whole, numbers = model.config.get_text_config(decoder=True), 0
+    for config in getattr(whole, "per_layer_config", None) or [whole] * whole.num_hidden_layers:
+        heads = config.num_attention_heads
+        groups = getattr(config, "num_key_value_heads", None) or heads
+        numbers += 2 * groups * (getattr(config, "head_dim", None) or config.hidden_size // heads)
+    return numbers * model.dtype.itemsize
 
 
 def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dpicl.harness.core.together import together, wait_until
+from dpicl.harness.core.together import Exclusive, together, wait_until
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import CONTENT_FREE, PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
@@ -60,6 +60,7 @@ class SlotReader(Reader):
         identity = model.identity
         self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device, VERSION)
         self._instruction: Prefix | None = None
+        self._reading_instruction = Exclusive()
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))
 
     def read_public(self) -> None:
@@ -173,8 +174,9 @@ class SlotReader(Reader):
 
     def _examples(self, slot: Slot) -> Prefix:
         """What every prompt of the slot begins with, read once: the instruction and the slot's examples."""
-        if self._instruction is None:
-            self._instruction = self._model.prefix(self._model.encode(self._prompts.examples(())))
+        with self._reading_instruction.held():
+            if self._instruction is None:
+                self._instruction = self._model.prefix(self._model.encode(self._prompts.examples(())))
         if not slot:
             return self._instruction
         tokens = self._model.encode(self._prompts.examples(slot))

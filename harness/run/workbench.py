@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import Demonstration
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
@@ -41,6 +42,8 @@ class Workbench:
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
+    _loading: Exclusive = field(default_factory=Exclusive, repr=False)
+    _scoring: Exclusive = field(default_factory=Exclusive, repr=False)
 
     def mechanism(self, cell: Cell) -> Mechanism:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
@@ -51,7 +54,8 @@ class Workbench:
     def model(self, name: str, secure: bool = False) -> LanguageModel:
         """The model of a name; with secure noise in full precision."""
         dtype = "float32" if secure else None
-        return _kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
+        with self._loading.held():  # a job that measures a model lets others go on
+            return _kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
 
     @cached_property
     def _outputs(self) -> OutputCache:
@@ -82,9 +86,10 @@ class Workbench:
         key = (*_task_key(cell), cell.model)
         if demonstrations:
             return scored()
-        if key not in self._zero_shot:
-            self._zero_shot[key] = scored()
-        return self._zero_shot[key]
+        with self._scoring.held():
+            if key not in self._zero_shot:
+                self._zero_shot[key] = scored()
+            return self._zero_shot[key]
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:

@@ -1,5 +1,7 @@
 """What a slot says is a function of that slot alone, equals what lm-eval's prompt would give, and is asked once."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from tokenizers.processors import TemplateProcessing
@@ -7,6 +9,7 @@ from transformers import AutoTokenizer
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PromptTooLong
+from dpicl.harness.core.together import together as jobs
 from dpicl.harness.data.task import CONTENT_FREE, Record, Task
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Query
@@ -209,7 +212,103 @@ def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(ag
     assert reader(samsum, model=model).texts(query, [samsum.train[2:6], mine])[1:] == alone
 
 
-def test_every_slot_is_read_alone_and_public_ones_together(samsum, monkeypatch):
+@pytest.fixture(scope="module")
+def tiny_folder(tmp_path_factory):
+    return save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=2048)
+
+
+@pytest.fixture
+def tiny(tiny_folder, own_cache):
+    """A random Llama that has read nothing yet."""
+    return models.load(f"hf:{tiny_folder}", device="cpu", dtype="float32")
+
+
+def slots_of(task, count):
+    return [task.train[i : i + 1 + i % 3] for i in range(count)]
+
+
+LABELS = (
+    lambda reader, query, slots: list(reader.label_scores(query, slots, calibrated=True)),
+    lambda one, other: one.tobytes() == other.tobytes(),
+)
+TEXTS = (lambda reader, query, slots: reader.texts(query, slots), lambda one, other: one == other)
+
+
+@pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
+@pytest.mark.parametrize("partition", ["per_query", "one_sample", "once"])
+def test_all_slots_are_read_in_few_passes_and_each_says_what_it_says_alone(tiny, name, ask, equal, partition):
+    task = Task.load(name, "synthetic", limit_train=14, limit_test=2)
+    slots, queries, scheme = [*slots_of(task, 12), (), ()], queries_of(task), SamplingScheme(14, 2, partition)
+    alone = {query.id: [] for query in queries}
+    for slot in slots:
+        by_itself = reader(task, scheme, queries, tiny)
+        by_itself.read_public()
+        for query in queries:
+            alone[query.id] += ask(by_itself, query, [slot])
+    calls = tiny.usage.forward_calls
+    together = reader(task, scheme, queries, tiny)
+    together.read_public()
+    for query in queries:
+        for one, other in zip(ask(together, query, slots), alone[query.id], strict=True):
+            assert equal(one, other)
+    assert tiny.usage.forward_calls - calls < calls / 2
+
+
+@pytest.mark.parametrize(("name", "ask"), [("agnews", LABELS[0]), ("samsum", TEXTS[0])])
+def test_slots_that_are_asked_at_once_read_the_instruction_once(tiny, name, ask, tmp_path):
+    """Also where the public prompts are in the cache already."""
+    task = Task.load(name, "synthetic", limit_train=8, limit_test=2)
+    query, slots, tokens = queries_of(task)[0], slots_of(task, 6), []
+    for one_by_one in (True, False):
+        cache = OutputCache(tmp_path / str(one_by_one))
+        reader(task, queries=[query], model=tiny, cache=cache).read_public()
+        before, second = tiny.usage.tokens_read, reader(task, queries=[query], model=tiny, cache=cache)
+        for several in [[slot] for slot in slots] if one_by_one else [slots]:
+            ask(second, query, several)
+        tokens.append(tiny.usage.tokens_read - before)
+    assert tokens[0] == tokens[1] > 0
+
+
+@pytest.mark.parametrize(("name", "ask", "equal"), [("agnews", *LABELS), ("samsum", *TEXTS)])
+def test_what_another_job_asks_at_this_moment_is_waited_for(tiny, name, ask, equal):
+    task = Task.load(name, "synthetic", limit_train=10, limit_test=2)
+    query, slots = queries_of(task)[0], slots_of(task, 6)
+    ask(reader(task, queries=[query], model=tiny), query, slots)
+    tokens, cache = tiny.usage.tokens_read, OutputCache(None)
+    readers = [reader(task, queries=[query], model=tiny, cache=cache) for _ in range(3)]
+    one, *others = jobs([partial(ask, each, query, slots) for each in readers])
+    assert all(equal(a, b) for other in others for a, b in zip(one, other, strict=True))
+    assert tiny.usage.tokens_read - tokens == tokens
+    assert cache.asked == set()
+
+
+def test_what_a_job_that_failed_was_asking_is_asked_by_who_waits_for_it(tiny, monkeypatch):
+    task = Task.load("agnews", "synthetic", limit_train=10, limit_test=2)
+    query, slots, cache = queries_of(task)[0], slots_of(task, 2), OutputCache(None)
+    score, failed = tiny.score, []
+
+    def fails_once(*arguments):
+        result = score(*arguments)
+        if not failed:
+            failed.append(True)
+            raise ModelError("once")
+        return result
+
+    monkeypatch.setattr(tiny, "score", fails_once)
+
+    def attempt(own):
+        try:
+            return own.label_scores(query, slots, calibrated=False)
+        except ModelError:
+            return None
+
+    found = jobs([partial(attempt, reader(task, queries=[query], model=tiny, cache=cache)) for _ in range(2)])
+    assert sum(rows is None for rows in found) == 1
+    assert any(rows is not None and np.isfinite(rows).all() for rows in found)
+    assert cache.asked == set()
+
+
+def test_a_slot_is_one_request_and_public_ones_are_one_together(samsum, monkeypatch):
     model, batches = models.load("sim"), []
     generate = model.generate
 

@@ -20,6 +20,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def kept_measures(request: pytest.FixtureRequest) -> None:
+    """What is measured of the tiny model is kept for this session, in no cache of the user's; the embedded model is not
+    converted again."""
+    if "model" not in request.keywords:
+        request.getfixturevalue("own_cache")
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_tiny_llama(tmp_path_factory.mktemp("tiny-llama"))

@@ -13,7 +13,7 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.decoding import Writer
-from dpicl.harness.models.reading import GrowingLayer
+from dpicl.harness.models.reading import KeyValues, Memory
 from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 
@@ -93,10 +93,10 @@ def test_sampled_texts_end_at_stop_strings_and_length(model: LanguageModel) -> N
     assert model.generate(prompts, 0, temperature=1.0, seeds=seeds) == [""] * 30
 
 
-def test_one_prompt_sampled_often_is_read_once(tiny: TransformersLM) -> None:
+def test_a_prompt_that_is_sampled_often_is_read_once_as_a_prefix(tiny: TransformersLM) -> None:
     tiny.eos_token_id = -1
     prompt = np.random.default_rng(0).integers(4, 300, size=90).tolist()
-    tiny.generate([prompt] * 50, 6, temperature=1.0, seeds=range(50))
+    tiny.generate([prompt] * 50, 6, prefix=tiny.prefix(prompt[:-1]), temperature=1.0, seeds=range(50))
     assert tiny.usage.tokens_read == 89 + 50 + 50 * 5
 
 
@@ -116,16 +116,30 @@ def test_model_that_ends_at_once_writes_nothing(tiny: TransformersLM, slow: Slow
     assert tiny.generate([[5, 6]], 8) == [""]
 
 
+def test_keys_and_values_move_to_a_larger_place() -> None:
+    """What one row keeps, token by token, against all of it in one piece; its memory is given back."""
+    memory = Memory(limit=10**6, token=16)
+    kept = KeyValues(memory, room=3)
+    keys, values = torch.randn(1, 2, 20, 4), torch.randn(1, 2, 20, 4)
+    kept.put(0, 0, keys[:, :, :2], values[:, :, :2])
+    for at in range(2, 20):
+        kept.put(0, at, keys[:, :, at : at + 1], values[:, :, at : at + 1])
+        assert torch.equal(kept.upto(0, at + 1)[0], keys[:, :, : at + 1])
+    assert torch.equal(kept.upto(0, 20)[1], values)
+    kept.hold(20)
+    assert memory.held == 20 * 16
+    del kept
+    assert memory.held == 0
+
+
 @pytest.mark.parametrize("kept", [[0, 1, 2], [0, 2, 5], [3], [1, 2, 3, 4, 5]])
-def test_cache_keeps_the_rows_that_stay(kept: list[int]) -> None:
-    """Against index_select on the whole, before and after the next token."""
-    layer = GrowingLayer(room=2)
-    keys, values, more = torch.randn(6, 2, 7, 4), torch.randn(6, 2, 7, 4), torch.randn(len(kept), 2, 1, 4)
-    layer.update(keys, values)
-    layer.batch_select_indices(torch.tensor(kept, dtype=torch.long))
-    assert torch.equal(layer.content()[0], keys[kept]) and torch.equal(layer.content()[1], values[kept])
-    assert torch.equal(layer.update(more, more)[0], torch.cat([keys[kept], more], dim=2))
-    assert torch.equal(layer.content()[1], torch.cat([values[kept], more], dim=2))
+def test_a_decoder_keeps_the_rows_that_stay(tiny: TransformersLM, slow: SlowReader, kept: list[int]) -> None:
+    prompts = [[5], [6, 7], [8] * 20, [9, 10, 11], [12], [13, 14]]
+    decoder = tiny.decoder(prompts)
+    decoder.keep(kept)
+    decoder.append_each([20 + row for row in kept])
+    for row, read in zip(kept, decoder.log_probs, strict=True):
+        torch.testing.assert_close(read, slow.next_token([*prompts[row], 20 + row]), atol=1e-4, rtol=0)
 
 
 @pytest.fixture

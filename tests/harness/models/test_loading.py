@@ -14,6 +14,7 @@ from dpicl.harness import models
 from dpicl.harness.cli.arguments import parse
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models.huggingface import _split
+from dpicl.harness.models.transformers import PlainLM
 from dpicl.harness.models.weights import file_sha256, folder_sha256
 
 
@@ -51,12 +52,15 @@ def test_gpu_that_is_not_there_is_an_error(tiny_folder: Path) -> None:
         models.load(f"hf:{tiny_folder}", device="cuda")
 
 
-def test_model_without_key_value_cache_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
-    mamba = MambaConfig(vocab_size=64, hidden_size=8, num_hidden_layers=1, state_size=2)
+def test_a_model_without_attention_is_read_one_row_a_pass(tiny_folder: Path, tmp_path: Path) -> None:
+    mamba = MambaConfig(vocab_size=320, hidden_size=8, num_hidden_layers=1, state_size=2)
     MambaForCausalLM(mamba).save_pretrained(tmp_path)
     for file in tiny_folder.glob("tokenizer*"):
         (tmp_path / file.name).write_bytes(file.read_bytes())
-    assert "key/value cache" in refused(tmp_path)
+    model = models.load(f"hf:{tmp_path}", device="cpu")
+    assert isinstance(model, PlainLM)
+    assert model.identity.rows_alone
+    assert model.generate([[5, 6], [7]], 4, temperature=1.0, seeds=[1, 2]) != ["", ""]
 
 
 def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) -> None:

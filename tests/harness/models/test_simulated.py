@@ -67,14 +67,16 @@ def test_scores_are_sums_of_next_token_log_probs(sim: LanguageModel) -> None:
     for token in ending:
         total += float(sim.next_token_log_probs([said])[0, token])
         said.append(token)
-    assert sim.score(sim.prefix(prefix), [(query, [ending, []])])[0] == pytest.approx([total, 0.0], abs=1e-5)
+    assert sim.score([([*prefix, *query], [ending, []])], sim.prefix(prefix))[0] == pytest.approx(
+        [total, 0.0], abs=1e-5
+    )
 
 
 def test_generate_stops(sim: LanguageModel) -> None:
     prompt = sim.encode("Answer:")
     whole = sim.generate([prompt], 10)[0]
     assert sim.generate([prompt], 10, stop=[whole[3]])[0] == whole.split(whole[3])[0]
-    assert sim.generate([prompt[1:]], 10, prefix=sim.prefix(prompt[:1]))[0] == whole
+    assert sim.generate([prompt], 10, prefix=sim.prefix(prompt[:1]))[0] == whole
 
 
 def test_chat_prompt_ends_with_the_assistants_words(sim: LanguageModel) -> None:

@@ -10,10 +10,10 @@ import torch
 
 from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PromptTooLong
-from dpicl.harness.models import transformers
+from dpicl.harness.models import reading
 from dpicl.harness.models.base import ChatPrompt, Prefix
 from dpicl.harness.models.transformers import TransformersLM
-from tests.harness.models.tiny import SlowReader
+from tests.harness.models.tiny import SlowReader, with_passes
 
 TOLERANCE = 1e-4
 
@@ -30,11 +30,11 @@ def expected(slow: SlowReader, prompts: list[list[int]]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("shared", [0, 40])
-@pytest.mark.parametrize("budget", [1, 60, 4096])
+@pytest.mark.parametrize("pass_tokens", [16, 64, 1024])
 def test_next_token_log_probs_equal_a_full_reading(
-    tiny: TransformersLM, slow: SlowReader, shared: int, budget: int
+    tiny: TransformersLM, slow: SlowReader, shared: int, pass_tokens: int
 ) -> None:
-    tiny.batch_tokens = budget
+    tiny = with_passes(tiny, pass_tokens)
     prompts = random_prompts([7, 31, 1, 15, 15, 2], shared=shared)
     answer = tiny.next_token_log_probs(prompts)
     assert answer.dtype == torch.float32
@@ -42,9 +42,32 @@ def test_next_token_log_probs_equal_a_full_reading(
     torch.testing.assert_close(answer.exp().sum(dim=1), torch.ones(6))
 
 
-def test_shared_beginning_is_read_once(tiny: TransformersLM) -> None:
-    tiny.next_token_log_probs(random_prompts([5] * 10, shared=100))
+def test_a_prefix_is_read_once_and_changes_nothing(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompts = random_prompts([5] * 10, shared=100)
+    prefix = tiny.prefix(prompts[0][:100])
+    answer = tiny.next_token_log_probs(prompts, prefix)
     assert tiny.usage.tokens_read == 100 + 10 * 5
+    torch.testing.assert_close(answer, expected(slow, prompts), atol=TOLERANCE, rtol=0)
+
+
+def test_only_what_a_prompt_shares_with_the_prefix_is_spared(tiny: TransformersLM, slow: SlowReader) -> None:
+    prefix = random_prompts([40])[0]
+    prompts = [prefix, prefix[:30], [*prefix[:20], 5, 6], [7, 8], [*prefix, 9]]
+    state = tiny.prefix(prefix)
+    before = tiny.usage.tokens_read
+    answer = tiny.next_token_log_probs(prompts, state)
+    assert tiny.usage.tokens_read - before == 1 + 1 + 2 + 2 + 1
+    torch.testing.assert_close(answer, expected(slow, prompts), atol=TOLERANCE, rtol=0)
+
+
+def test_a_prefix_may_begin_with_a_shorter_one(tiny: TransformersLM, slow: SlowReader) -> None:
+    prompt = random_prompts([90])[0]
+    longer = tiny.prefix(prompt[:70], tiny.prefix(prompt[:30]))
+    assert tiny.usage.tokens_read == 70
+    torch.testing.assert_close(
+        tiny.next_token_log_probs([prompt], longer), expected(slow, [prompt]), atol=TOLERANCE, rtol=0
+    )
+    assert tiny.usage.tokens_read == 90
 
 
 def test_equal_prompts_and_prompts_that_begin_each_other(tiny: TransformersLM, slow: SlowReader) -> None:
@@ -63,12 +86,12 @@ def test_no_prompts_give_no_rows(tiny: TransformersLM) -> None:
     assert tiny.next_token_log_probs([]).shape == (0, tiny.vocab_size)
 
 
-@pytest.mark.parametrize("budget", [50, 4096])
+@pytest.mark.parametrize("pass_tokens", [64, 512])
 @pytest.mark.parametrize("shared", [0, 50])
 def test_decoder_equals_reading_again_at_every_token(
-    tiny: TransformersLM, slow: SlowReader, budget: int, shared: int
+    tiny: TransformersLM, slow: SlowReader, pass_tokens: int, shared: int
 ) -> None:
-    tiny.batch_tokens = budget
+    tiny = with_passes(tiny, pass_tokens)
     prompts = random_prompts([3, 20, 11, 20, 1], seed=1, shared=shared)
     decoder = tiny.decoder(prompts)
     for step, token in enumerate(np.random.default_rng(2).integers(4, 300, size=40).tolist()):
@@ -89,51 +112,54 @@ def test_decoder_reads_every_token_once(tiny: TransformersLM) -> None:
 ENDINGS = [[5], [6, 7, 8], [6, 7, 9], [6, 10], [200, 201], []]
 
 
-@pytest.mark.parametrize("budget", [10, 4096])
+@pytest.mark.parametrize("pass_tokens", [16, 512])
 @pytest.mark.parametrize("prefix", [[], [50, 51, 52, 53], list(range(60, 130))])
-def test_scores_equal_a_full_reading(tiny: TransformersLM, slow: SlowReader, prefix: list[int], budget: int) -> None:
-    tiny.batch_tokens = budget
-    queries = random_prompts([4, 1, 9, 9], seed=3)
+def test_scores_equal_a_full_reading(
+    tiny: TransformersLM, slow: SlowReader, prefix: list[int], pass_tokens: int
+) -> None:
+    tiny = with_passes(tiny, pass_tokens)
+    queries = [prefix + query for query in random_prompts([4, 1, 9, 9], seed=3)]
     continuations = [(query, ENDINGS[: 3 + i]) for i, query in enumerate(queries)]
-    scores = tiny.score(tiny.prefix(prefix), continuations)
-    for (query, endings), row in zip(continuations, scores, strict=True):
-        assert row == pytest.approx([slow.ending(prefix + query, ending) for ending in endings], abs=TOLERANCE)
+    for scores in (tiny.score(continuations), tiny.score(continuations, tiny.prefix(prefix))):
+        for (query, endings), row in zip(continuations, scores, strict=True):
+            assert row == pytest.approx([slow.ending(query, ending) for ending in endings], abs=TOLERANCE)
 
 
-def test_empty_query_is_scored_right_after_the_prefix(tiny: TransformersLM, slow: SlowReader) -> None:
+def test_query_that_is_the_prefix_is_scored_right_after_it(tiny: TransformersLM, slow: SlowReader) -> None:
     prefix = random_prompts([12])[0]
-    scores = tiny.score(tiny.prefix(prefix), [([], ENDINGS), ([7, 7], ENDINGS)])
+    scores = tiny.score([(prefix, ENDINGS), ([*prefix, 7, 7], ENDINGS)], tiny.prefix(prefix))
     assert scores[0] == pytest.approx([slow.ending(prefix, ending) for ending in ENDINGS], abs=TOLERANCE)
     assert scores[1] == pytest.approx([slow.ending([*prefix, 7, 7], ending) for ending in ENDINGS], abs=TOLERANCE)
 
 
 def test_empty_prefix_and_query_are_scored_after_the_start_token(tiny: TransformersLM, slow: SlowReader) -> None:
     start = [tiny.tokenizer.bos_token_id]
-    scores = tiny.score(tiny.prefix([]), [([], ENDINGS)])
+    scores = tiny.score([([], ENDINGS)], tiny.prefix([]))
     assert scores[0] == pytest.approx([slow.ending(start, ending) for ending in ENDINGS], abs=TOLERANCE)
 
 
-def test_large_vocabulary_is_scored_in_parts(
+def test_a_pass_predicts_after_few_tokens(
     tiny: TransformersLM, slow: SlowReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transformers, "LOGITS_BUDGET", 3000)
+    monkeypatch.setattr(reading, "MOST_PREDICTED", 4)
     queries = random_prompts([5, 6, 7, 8, 9], seed=4)
-    scores = tiny.score(tiny.prefix([9, 9]), [(query, ENDINGS) for query in queries])
+    scores = tiny.score([(query, ENDINGS) for query in queries])
     for query, row in zip(queries, scores, strict=True):
-        assert row == pytest.approx([slow.ending([9, 9, *query], ending) for ending in ENDINGS], abs=TOLERANCE)
+        assert row == pytest.approx([slow.ending(query, ending) for ending in ENDINGS], abs=TOLERANCE)
+    assert tiny.usage.forward_calls == len(queries)
 
 
 def test_greedy_endings_are_marked(tiny: TransformersLM, slow: SlowReader) -> None:
     query = random_prompts([6])[0]
     best = slow.greedy(query, 3)
     other = [*best[:2], (best[2] + 1) % tiny.vocab_size]
-    row = tiny.score_endings(tiny.prefix([]), [(query, [best, best[:1], other])])[0]
+    row = tiny.score_endings([(query, [best, best[:1], other])])[0]
     assert [ending.greedy for ending in row] == [True, True, False]
 
 
 def test_prefix_is_read_once_for_all_queries(tiny: TransformersLM) -> None:
-    prefix = tiny.prefix(random_prompts([100])[0])
-    tiny.score(prefix, [([5, 6, 7], [[8], [9]])] * 20)
+    prefix = random_prompts([100])[0]
+    tiny.score([([*prefix, 5, 6, 7], [[8], [9]])] * 20, tiny.prefix(prefix))
     assert tiny.usage.tokens_read == 100 + 20 * 3
 
 
@@ -152,9 +178,9 @@ def test_generate_is_greedy_decoding(tiny: TransformersLM, slow: SlowReader) -> 
 
 def test_generate_after_a_prefix(tiny: TransformersLM, slow: SlowReader) -> None:
     prefix = random_prompts([30])[0]
-    prompts = [[], *random_prompts([2, 5], seed=6)]
+    prompts = [prefix + own for own in ([], *random_prompts([2, 5], seed=6))]
     texts = tiny.generate(prompts, 8, prefix=tiny.prefix(prefix))
-    assert texts == [greedy_text(tiny, slow, prefix + prompt, 8) for prompt in prompts]
+    assert texts == [greedy_text(tiny, slow, prompt, 8) for prompt in prompts]
 
 
 def test_generate_is_cut_before_the_first_stop_string(tiny: TransformersLM, slow: SlowReader) -> None:
@@ -189,14 +215,14 @@ def test_prompts_that_do_not_fit_are_refused(tiny: TransformersLM) -> None:
         lambda: tiny.decoder([[*full, 5]]),
         lambda: tiny.decoder([full]).append(5),
         lambda: tiny.prefix([*full, 5]),
-        lambda: tiny.score(tiny.prefix(full[:-2]), [([5, 5, 5], [[6]])]),
-        lambda: tiny.score(tiny.prefix(full[:-2]), [([5, 5], [[6], [6, 7]])]),
+        lambda: tiny.score([([*full, 5], [[6]])], tiny.prefix(full[:-2])),
+        lambda: tiny.score([(full, [[6], [6, 7]])], tiny.prefix(full[:-2])),
         lambda: tiny.generate([full[:-2]], 3),
     ]
     for call in calls:
         with pytest.raises(PromptTooLong, match="shorter"):
             call()
-    assert len(tiny.score(tiny.prefix(full[:-2]), [([5, 5], [[6]])])[0]) == 1
+    assert len(tiny.score([(full, [[6]])], tiny.prefix(full[:-2]))[0]) == 1
 
 
 def test_text_survives_encoding_and_decoding(tiny: TransformersLM) -> None:
@@ -229,7 +255,7 @@ def test_bos_is_put_before_every_prompt_where_the_tokenizer_wants_it(tiny: Trans
         rtol=0,
     )
     for prefix, query in (([], [7, 8]), ([7], [8]), ([], [])):
-        score = tiny.score(tiny.prefix(prefix), [(query, [[9, 10]])])[0][0]
+        score = tiny.score([(prefix + query, [[9, 10]])], tiny.prefix(prefix))[0][0]
         assert score == pytest.approx(slow.ending([bos, *prefix, *query], [9, 10]), abs=TOLERANCE)
 
 

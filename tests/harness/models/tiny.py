@@ -9,6 +9,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from dpicl.harness.models.transformers import PASS_TOKENS, TransformersLM
+
 CORPUS = [
     "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
     "Article: The team won the game after a long season.\nAnswer: Sports\n\n",
@@ -50,6 +52,11 @@ def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
     )
     LlamaForCausalLM(config).save_pretrained(folder)
     return folder
+
+
+def with_passes(model: TransformersLM, pass_tokens: int = PASS_TOKENS, memory: int | None = None) -> TransformersLM:
+    """A reader of the same weights that reads in passes of its own."""
+    return TransformersLM(model.model, model.tokenizer, model.identity, pass_tokens=pass_tokens, memory=memory)
 
 
 class SlowReader:

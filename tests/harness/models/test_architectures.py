@@ -1,0 +1,241 @@
+"""Models of many architectures, with random weights, against transformers' own logits; also beyond their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
+
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.together import together
+from dpicl.harness.models import readers
+from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.reading import PIECE
+from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
+from tests.harness.models.test_transformers import TOLERANCE
+
+WINDOW = 24
+SMALL = {
+    "vocab_size": 320,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 640,
+    "initializer_range": 0.3,
+    "pad_token_id": 0,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+}
+
+
+def made(name: str, **settings: Any) -> Callable[[], PreTrainedConfig]:
+    return partial(getattr(transformers, f"{name}Config"), **SMALL | settings)
+
+
+PACKED = {
+    "llama": made("Llama"),
+    "llama, heads of odd size": made("Llama", hidden_size=56, head_dim=14, num_key_value_heads=4),
+    "llama, one group": made("Llama", num_key_value_heads=1),
+    "qwen2": made("Qwen2"),
+    "qwen2, window in some layers": made(
+        "Qwen2", use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, num_hidden_layers=3
+    ),
+    "qwen3": made("Qwen3", head_dim=16),
+    "mistral": made("Mistral", sliding_window=WINDOW),
+    "gemma2": made("Gemma2", sliding_window=WINDOW, head_dim=8, num_hidden_layers=4, attn_logit_softcapping=2.0),
+    "gemma3": made("Gemma3Text", sliding_window=WINDOW, head_dim=8, num_hidden_layers=6, query_pre_attn_scalar=8),
+    "phi3": made("Phi3", sliding_window=WINDOW),
+    "olmo2": made("Olmo2"),
+    "smollm3": made("SmolLM3", num_hidden_layers=4, no_rope_layer_interval=2),
+    "cohere2": made("Cohere2", sliding_window=WINDOW, num_hidden_layers=4),
+    "gpt2": partial(
+        transformers.GPT2Config, vocab_size=320, n_embd=32, n_layer=2, n_head=4, n_positions=640, initializer_range=0.3
+    ),
+    "gpt neox": made("GPTNeoX", rotary_pct=0.5),
+}
+PLAIN = {
+    "mixtral, experts": made("Mixtral", num_local_experts=4, sliding_window=WINDOW),
+    "mamba, recurrent": partial(
+        transformers.MambaConfig, vocab_size=320, hidden_size=32, num_hidden_layers=2, state_size=4, pad_token_id=0
+    ),
+    "falcon h1, hybrid": made(
+        "FalconH1", mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_d_state=4, mamba_n_groups=1, head_dim=8
+    ),
+    "qwen3 next, hybrid with experts": made(
+        "Qwen3Next",
+        num_hidden_layers=4,
+        head_dim=8,
+        linear_key_head_dim=8,
+        linear_value_head_dim=8,
+        linear_num_key_heads=2,
+        linear_num_value_heads=4,
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=16,
+        shared_expert_intermediate_size=16,
+    ),
+    "phi3 with long positions": made(
+        "Phi3",
+        rope_parameters={
+            "rope_type": "longrope",
+            "rope_theta": 10000.0,
+            "short_factor": [1.0] * 4,
+            "long_factor": [3.0] * 4,
+            "original_max_position_embeddings": 100,
+        },
+    ),
+    "granite with sinks": made("GraniteSWA", sliding_window=WINDOW, num_hidden_layers=4),
+    "diffllama, two attentions a layer": made("DiffLlama"),
+    "bloom, positions in the mask": partial(
+        transformers.BloomConfig, vocab_size=320, hidden_size=32, n_layer=2, n_head=4, initializer_range=0.3
+    ),
+}
+
+
+def loaded(config: PreTrainedConfig, folder: Path) -> CausalModel:
+    """A model with random weights, read as a model of that architecture is read."""
+    torch.manual_seed(0)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(std=0.3)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    return readers.reader_of(model, tokenizer, ModelIdentity("random", None, None, "float32", "cpu", 0))
+
+
+def rows_of(*lengths: int) -> list[list[int]]:
+    random = np.random.default_rng(4)
+    return [random.integers(4, 300, size=length).tolist() for length in lengths]
+
+
+@torch.inference_mode()
+def theirs(model: CausalModel, row: Sequence[int]) -> torch.Tensor:
+    """Tensor[L, V]: what transformers itself says after each token."""
+    logits = model.model(torch.tensor([list(row)]), use_cache=False).logits[0]
+    return torch.log_softmax(logits.float(), dim=-1)
+
+
+def assert_reads_as_transformers(model: CausalModel, rows: Sequence[Sequence[int]]) -> None:
+    """In all ways of reading: at once, after a prefix, token by token, and endings in one tree."""
+    expected = torch.stack([theirs(model, row)[-1] for row in rows])
+    near = partial(torch.testing.assert_close, atol=TOLERANCE, rtol=0)
+    near(model.next_token_log_probs(rows), expected)
+    near(torch.cat(together([partial(model.next_token_log_probs, [row]) for row in rows])), expected)
+    for row, own in zip(rows, expected, strict=True):
+        for begin in (1, len(row) // 2, len(row) - 1):
+            near(model.next_token_log_probs([row], model.prefix(row[:begin]))[0], own)
+    decoder = model.decoder(rows)
+    for token in (9, 200, 31):
+        decoder.append(token)
+    near(decoder.log_probs, torch.stack([theirs(model, [*row, 9, 200, 31])[-1] for row in rows]))
+    endings = [[5], [6, 7, 8], [6, 7, 9, 10, 11], [200, 201]]
+    for row, scored in zip(rows, model.score([(row, endings) for row in rows]), strict=True):
+        for ending, score in zip(endings, scored, strict=True):
+            after = theirs(model, [*row, *ending])[len(row) - 1 : -1]
+            assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=5e-4)
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_packed_rows_are_read_as_transformers_reads_them(name: str, tiny_folder: Path) -> None:
+    model = loaded(PACKED[name](), tiny_folder)
+    assert isinstance(model, TransformersLM)
+    assert model.identity.rows_alone
+    assert model.usage.tokens_read == 0
+    assert_reads_as_transformers(model, rows_of(5, WINDOW - 1, WINDOW, WINDOW + 1, 90, 2, PIECE + 60))
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_no_row_changes_another(name: str, tiny_folder: Path) -> None:
+    model = loaded(PACKED[name](), tiny_folder)
+    rows = rows_of(5, WINDOW - 1, 90, 1, PIECE + 60, 2)
+    prefix = model.prefix(rows[4][:40])
+    rows.append([*rows[4][:40], 9])
+    alone = torch.cat([model.next_token_log_probs([row], prefix) for row in rows])
+    assert torch.equal(model.next_token_log_probs(rows, prefix), alone)
+    assert torch.equal(model.next_token_log_probs(rows[::-1], prefix), alone.flip(0))
+    many = model.decoder(rows)
+    single = [model.decoder([row]) for row in rows]
+    for decoder in (many, *single):
+        decoder.append(9)
+    assert torch.equal(many.log_probs, torch.cat([decoder.log_probs for decoder in single]))
+    asked = [(row, [[5], [6, 7], [6, 8, 9]]) for row in rows]
+    assert model.score(asked, prefix) == [model.score([one], prefix)[0] for one in asked]
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_other_models_are_read_one_row_a_pass(name: str, tiny_folder: Path) -> None:
+    model = loaded(PLAIN[name](), tiny_folder)
+    assert isinstance(model, PlainLM)
+    assert model.identity.rows_alone
+    rows = rows_of(5, WINDOW + 1, 2, 130)
+    assert_reads_as_transformers(model, rows)
+    assert torch.equal(model.next_token_log_probs(rows), torch.cat([model.next_token_log_probs([row]) for row in rows]))
+
+
+@pytest.mark.parametrize("name", ["mixtral, experts", "mamba, recurrent"])
+def test_other_models_are_refused_where_rows_must_be_packed(name: str, tiny_folder: Path) -> None:
+    model = loaded(PLAIN[name](), tiny_folder)
+    assert unsupported(model.model)
+    with pytest.raises(ModelError, match="cannot be read in packed rows"):
+        TransformersLM(model.model, model.tokenizer, model.identity)
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3"])
+@pytest.mark.parametrize("length", [WINDOW - 3, PIECE - 50, PIECE - 6, PIECE])
+def test_trees_of_endings_end_at_the_window_too(name: str, length: int, tiny_folder: Path) -> None:
+    """Where a tree lies in two pieces, its tokens are nearer to each other than their places in the row."""
+    model = loaded(PACKED[name](), tiny_folder)
+    (row,) = rows_of(length)
+    endings = [*rows_of(3, 9, 14, 2, 11), rows_of(3, 9)[1][:4] + rows_of(1, 60)[1]]
+    (scored,) = model.score([(row, endings)])
+    for ending, score in zip(endings, scored, strict=True):
+        after = theirs(model, [*row, *ending])[length - 1 : -1]
+        assert score == pytest.approx(sum(float(after[at, token]) for at, token in enumerate(ending)), abs=1e-3)
+
+
+def test_a_model_that_reads_otherwise_than_transformers_is_found(
+    tiny_folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An architecture that the packed reader seems to take, but whose keys it mixes up after a prefix."""
+    monkeypatch.setattr(readers, "unsupported", lambda model: None)
+    model = loaded(PLAIN["diffllama, two attentions a layer"](), tiny_folder)
+    assert isinstance(model, PlainLM)
+    assert "one row a pass" in caplog.text
+
+
+def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
+    tiny: TransformersLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    first = readers.measured(tiny)
+    assert first.alone
+    assert first.agrees
+    monkeypatch.setattr(readers, "measure", lambda model: pytest.fail("measured again"))
+    assert readers.measured(tiny) == first
+    tiny.identity = replace(tiny.identity, sha256="other")
+    with pytest.raises(pytest.fail.Exception):
+        readers.measured(tiny)
+    for path in tmp_path.rglob("*.json"):
+        path.write_text("[")
+    tiny.identity = replace(tiny.identity, sha256=None)
+    with pytest.raises(pytest.fail.Exception):
+        readers.measured(tiny)
+
+
+def test_rows_that_change_each_other_are_noticed(tiny: TransformersLM) -> None:
+    forward = tiny._passes._forward
+    tiny._passes._forward = lambda tokens, *more: (
+        forward(tokens, *more) + 1e-6 * len(tokens) * torch.arange(tiny.vocab_size)
+    )
+    assert not readers.measure(tiny).alone

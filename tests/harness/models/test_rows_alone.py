@@ -1,0 +1,350 @@
+"""No row changes a bit of another: whatever the others hold, how many they are, and how the passes are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpicl.harness import models
+from dpicl.harness.core.errors import PromptTooLong
+from dpicl.harness.core.together import together
+from dpicl.harness.models.base import Prefix
+from dpicl.harness.models.reading import PIECE, SHAPES, KeyValues, Reading, row_of
+from dpicl.harness.models.transformers import TransformersLM
+from tests.harness.models.tiny import save_tiny_llama, with_passes
+
+TEXTS = [
+    "",
+    '"',
+    '"Quoted first',
+    "A new chip makes computers faster.",
+    "é 漢字 🙂 ü",
+    "\n\n \t",
+    "Answer:",
+    "Sports " * 20,
+]
+ENDINGS = ["Sports", " Business", '"', "é", " World World World"]
+#: Tokens of a row that spans pieces.
+LONG = PIECE + 44
+
+
+@pytest.fixture(scope="module")
+def lm(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -> TransformersLM:
+    """A tiny Llama that reads rows of several pieces."""
+    folder = save_tiny_llama(tmp_path_factory.mktemp("long-llama"), max_length=1024)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPICL_CACHE", str(session_cache))
+        model = models.load(f"hf:{folder}", device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    assert model.identity.rows_alone
+    model.eos_token_id = -1
+    return model
+
+
+def long_row(seed: int, length: int = LONG) -> list[int]:
+    return np.random.default_rng(seed).integers(4, 300, size=length).tolist()
+
+
+def first_tokens(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+    return list(model.next_token_log_probs(rows, prefix))
+
+
+def later_tokens(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+    decoder, steps = model.decoder(rows, prefix), []
+    for token in (9, 200, 31):
+        decoder.append(token)
+        steps.append(decoder.log_probs)
+    return [torch.stack([step[row] for step in steps]) for row in range(len(rows))]
+
+
+def scores(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+    endings = [model.encode(ending) for ending in ENDINGS]
+    asked = [(row, endings[: 1 + seed % len(endings)]) for row, seed in zip(rows, seeds, strict=True)]
+    scored = model.score_endings(asked, prefix)
+    assert model.score(asked, prefix) == [[each.log_prob for each in row] for row in scored]
+    return scored
+
+
+def greedy(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+    return model.generate(rows, 6, ["zz"], prefix)
+
+
+def sampled(model: TransformersLM, rows: Sequence[list[int]], seeds: Sequence[int], prefix: Prefix | None) -> Any:
+    return model.generate(rows, 6, (), prefix, temperature=1.0, seeds=seeds)
+
+
+WAYS = [first_tokens, later_tokens, scores, greedy, sampled]
+
+
+def same(one: Any, other: Any) -> bool:
+    """To the last bit."""
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    return bool(one == other)
+
+
+def assert_alone(
+    way: Callable[..., Any], model: TransformersLM, rows: Sequence[list[int]], prefix: Prefix | None
+) -> None:
+    """Each of the rows, asked among the others, is what it is alone."""
+    seeds = [17 + row for row in range(len(rows))]
+    among = way(model, rows, seeds, prefix)
+    for row, seed, value in zip(rows, seeds, among, strict=True):
+        (alone,) = way(model, [row], [seed], prefix)
+        assert same(alone, value), f"a row of {len(row)} tokens among {[len(other) for other in rows]}"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("prefixed", [False, True])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_other_rows_change_no_bit(
+    lm: TransformersLM, way: Callable[..., Any], prefixed: bool, data: st.DataObject
+) -> None:
+    """The row that is watched keeps its bits when others are replaced, added, removed and change places."""
+    begin = long_row(99, data.draw(st.sampled_from([0, 1, 30, PIECE + 3]))) if prefixed else []
+    prefix = lm.prefix(begin) if prefixed else None
+    texts = st.one_of(
+        st.sampled_from(TEXTS).map(lm.encode),
+        st.text(max_size=30).map(lm.encode),
+        st.integers(0, 5).map(partial(long_row, length=LONG)),
+        st.integers(1, 40).map(partial(long_row, 7)),
+    )
+    rows = st.lists(texts.map(lambda own: [*begin, *own]), max_size=5)
+    watched, seed = [*begin, *data.draw(texts)], data.draw(st.integers(0, 10**6))
+    (expected,) = way(lm, [watched], [seed], prefix)
+    model = with_passes(lm, data.draw(st.sampled_from(SHAPES)), data.draw(st.sampled_from([1, 10**5, 10**9])))
+    model.eos_token_id = -1
+    for _ in range(2):
+        before, after = data.draw(rows), data.draw(rows)
+        together_ = [*before, watched, *after]
+        seeds = [seed if row == len(before) else row for row in range(len(together_))]
+        assert same(way(model, together_, seeds, prefix)[len(before)], expected)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("pass_tokens", [256, 512, 1024])
+@pytest.mark.parametrize("lengths", [(1,) * 40, (1, LONG, 2, LONG + 1, 300), (PIECE, PIECE + 1, 2 * PIECE, 7, 600)])
+def test_rows_of_many_lengths(
+    lm: TransformersLM, way: Callable[..., Any], pass_tokens: int, lengths: tuple[int, ...]
+) -> None:
+    model = with_passes(lm, pass_tokens)
+    model.eos_token_id = -1
+    assert_alone(way, model, [long_row(seed, length) for seed, length in enumerate(lengths)], None)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("memory", [1, 40_000, None])
+def test_jobs_read_what_each_would_read_alone(lm: TransformersLM, way: Callable[..., Any], memory: int | None) -> None:
+    """Among others that come, go and fail; with little memory, rows wait until others have been read."""
+    model = with_passes(lm, 256, memory)
+    model.eos_token_id = -1
+    groups = [[long_row(10 * group + row, 1 + 97 * row) for row in range(group % 4)] for group in range(8)]
+    groups.append([long_row(1, 700), []])
+
+    def job(number: int) -> Any:
+        rows = groups[number]
+        prefix = model.prefix(rows[-1][:50]) if number % 2 and rows else None
+        with pytest.raises(PromptTooLong, match="does not fit") if number == 4 else nullcontext():
+            model.next_token_log_probs([[5] * (1100 if number == 4 else 1)])
+        return way(model, rows, range(len(rows)), prefix)
+
+    found = together([partial(job, number) for number in range(len(groups))])
+    for number, value in enumerate(found):
+        for one, other in zip(value, job(number), strict=True):
+            assert same(one, other)
+    assert not model._passes.pending
+
+
+class Failing:
+    """The forward of a model that raises an error in some of its passes."""
+
+    def __init__(self, model: TransformersLM, error: Exception, passes: set[int]) -> None:
+        self.passes, self.error, self.count = passes, error, 0
+        self._forward = model._passes._forward
+        model._passes._forward = self
+
+    def __call__(self, *arguments: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        if self.count in self.passes:
+            self._forward(*arguments)  # what was placed in the keys and values by then stays there
+            raise self.error
+        return self._forward(*arguments)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("at", [{1}, {2}, {1, 2}, {2, 3}])
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        MemoryError(),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+    ids=["device", "python", "cpu"],
+)
+def test_a_pass_that_runs_out_of_memory_is_read_again_in_halves(
+    lm: TransformersLM, way: Callable[..., Any], at: set[int], error: Exception
+) -> None:
+    rows = [long_row(seed, length) for seed, length in enumerate((3, LONG, 40, 1, 600, 200, 17))]
+    expected = way(lm, rows, range(7), None)
+    model = with_passes(lm, 1024, 10**8)
+    model.eos_token_id = -1
+    failing = Failing(model, error, at)
+    calls = [partial(way, model, [row], [number], None) for number, row in enumerate(rows)]
+    for (one,), other in zip(together(calls), expected, strict=True):
+        assert same(one, other)
+    failed = len([number for number in at if number <= failing.count])
+    assert failed
+    assert model._passes.most == 1024 // 2**failed
+    assert model.memory.limit == 10**8 // 2**failed
+    assert not model._passes.pending
+
+
+def test_a_machine_with_no_memory_at_all_is_an_error_and_loses_no_other_job(lm: TransformersLM) -> None:
+    model = with_passes(lm, 1024)
+    failing = Failing(model, MemoryError(), set(range(1, 100)))
+    with pytest.raises(MemoryError):
+        model.next_token_log_probs([[5, 6]])
+    assert model._passes.most == PIECE
+    failing.passes = set()
+    assert same(model.next_token_log_probs([[5, 6]]), lm.next_token_log_probs([[5, 6]]))
+
+
+def test_an_error_of_a_pass_fails_who_was_in_it(lm: TransformersLM) -> None:
+    model = with_passes(lm, 256)
+    Failing(model, ValueError("broken pass"), {2})
+
+    def job(seed: int) -> str:
+        try:
+            model.next_token_log_probs([long_row(seed, 200)])
+        except ValueError as error:
+            return str(error)
+        return "read"
+
+    assert together([partial(job, seed) for seed in range(4)]) == ["read", "broken pass", "read", "read"]
+
+
+def test_rows_wait_for_memory_and_it_is_given_back(lm: TransformersLM) -> None:
+    """Each row of 300 tokens keeps keys and values while it is read; there is room for those of two."""
+    token = lm.memory.token
+    model = with_passes(lm, 256, memory=700 * token)
+    most = 0
+
+    def watched(*arguments: torch.Tensor) -> torch.Tensor:
+        nonlocal most
+        most = max(most, model.memory.held)
+        return forward(*arguments)
+
+    forward, model._passes._forward = model._passes._forward, watched
+    rows = [long_row(seed) for seed in range(8)]
+    found = together([partial(model.next_token_log_probs, [row]) for row in rows])
+    assert same(torch.cat(found), lm.next_token_log_probs(rows))
+    assert 300 * token <= most <= 700 * token
+    assert model.memory.held == 0
+
+
+def test_a_job_that_was_ended_is_read_no_further(lm: TransformersLM) -> None:
+    model = with_passes(lm, 256)
+
+    def fails() -> None:
+        model.next_token_log_probs([[5]])
+        raise KeyboardInterrupt
+
+    rows = [long_row(seed, 200) for seed in range(5)]
+    with pytest.raises(KeyboardInterrupt):
+        together([fails, *(partial(model.next_token_log_probs, [row]) for row in rows)])
+    read = model.usage.tokens_read
+    assert read < 1000
+    assert not model._passes.pending
+    model.next_token_log_probs([[6, 7]])
+    assert model.usage.tokens_read == read + 2
+
+
+def test_passes_are_full(lm: TransformersLM) -> None:
+    """Rows of many callers are read together: 64 rows of 20 tokens take three passes of 512."""
+    model = with_passes(lm, 512)
+    together([partial(model.next_token_log_probs, [long_row(seed, 20)]) for seed in range(64)])
+    assert model.usage.forward_calls == 3
+    assert model.usage.tokens_read == 64 * 20
+
+
+def test_every_pass_has_one_of_the_shapes(lm: TransformersLM) -> None:
+    model, shapes = with_passes(lm, 512), set[int]()
+
+    def watched(tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        assert tokens.shape == positions.shape
+        shapes.update((len(tokens), len(wanted)))
+        return forward(tokens, positions, wanted)
+
+    forward, model._passes._forward = model._passes._forward, watched
+    for seed, length in enumerate((1, 15, 17, 100, 300, 700)):
+        later_tokens(model, [long_row(seed, length)] * 3, range(3), None)
+        model.prefix(long_row(seed, length))
+    assert shapes <= {0, *SHAPES}
+
+
+@pytest.mark.parametrize("lengths", [(1, 5), (PIECE - 1, 3), (PIECE, 2), (PIECE + 1, 300), (10, 2 * PIECE)])
+def test_pieces_of_a_row_are_always_cut_at_the_same_places(lengths: tuple[int, int]) -> None:
+    begin, count = lengths
+    pieces = row_of(range(count), begin, None, None, lambda places, log_probs: None, wanted=[count - 1])
+    assert [token for piece in pieces for token in piece.tokens] == list(range(count))
+    assert [position for piece in pieces for position in piece.positions] == list(range(begin, begin + count))
+    assert all(len(piece.tokens) == PIECE for piece in pieces[:-1])
+    assert [list(piece.wanted) for piece in pieces] == [[]] * (len(pieces) - 1) + [[len(pieces[-1].tokens) - 1]]
+    reading = Reading(rows=[pieces])
+    assert reading.needs() == 0
+
+
+def test_rows_in_need_of_memory_say_how_much(lm: TransformersLM) -> None:
+    own = KeyValues(lm.memory, 30)
+    pieces = row_of(range(10), 0, None, own, lambda places, log_probs: None)
+    assert Reading(rows=[pieces]).needs() == 30 * lm.memory.token
+
+
+def embedded(name: str, dtype: str) -> TransformersLM:
+    model = models.load(name, device="cpu", dtype=dtype)
+    assert isinstance(model, TransformersLM)
+    model.eos_token_id = -1
+    return model
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("prefixed", [False, True])
+@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
+def test_rows_of_the_embedded_model_are_read_alone(
+    name: str, dtype: str, way: Callable[..., Any], prefixed: bool
+) -> None:
+    """Where the machine reads its rows alone, as it was measured, all texts are."""
+    model = embedded(name, dtype)
+    if not model.identity.rows_alone:
+        pytest.skip("this machine rounds rows differently beside others")
+    begin = model.encode("Classify the news articles.\n\n") if prefixed else []
+    rows = [[*begin, *model.encode(text)] for text in TEXTS]
+    rows += [[*begin, *long_row(1)], [*begin, *long_row(2, 40)]]
+    prefix = model.prefix(begin) if prefixed else None
+    assert_alone(way, model, rows, prefix)
+    assert_alone(way, with_passes(model, 256), rows[::-1], prefix)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
+def test_a_row_of_the_embedded_model_is_read_alone(name: str, dtype: str) -> None:
+    model = embedded(name, dtype)
+    if not model.identity.rows_alone:
+        pytest.skip("this machine rounds rows differently beside others")
+    rows = [model.encode(text) for text in TEXTS]
+    among = model.next_token_log_probs([*rows, long_row(3, 100)])
+    for row in (1, 4, 7):
+        assert torch.equal(model.next_token_log_probs([rows[row]])[0], among[row])

@@ -1,0 +1,203 @@
+"""Cells of one model run at the same time: each gives what it gives alone, and what two ask is asked once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run import engines, pipeline
+from dpicl.harness.run.engines import CellProgress, Done, Inline, Job
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.results import Result, SuiteReference
+from dpicl.harness.run.selection import task_facts
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import load_suite
+from dpicl.harness.run.workbench import Workbench
+from tests.harness.deadly import MAY_DIFFER
+from tests.harness.models.tiny import save_tiny_llama
+
+SUITE = """
+name: together
+version: 1
+source: synthetic
+model: {model}
+seeds: [{seeds}]
+epsilons: [4]
+delta: 1e-5
+shots: 3
+test_records: 4
+train_records: 60
+tasks: [{task}]
+mechanisms:
+{mechanisms}
+"""
+MIXED = """
+  - {name: zero_shot}
+  - {name: real_demonstrations}
+  - {name: tang, options: {slots: 3, examples_per_slot: 1, tokens: 4, top_k: 10}}
+  - {name: prism, options: {prompts: 4, tokens: 3}}
+  - {name: voting, options: {slots: 4, examples_per_slot: 2}}
+"""
+VOTING = """
+  - {name: voting, options: {slots: 4, examples_per_slot: 2, sampling_seed: 0}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=4096)
+
+
+class Runs:
+    """Runs cells of one suite in this process, each time with an output cache and results of its own."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> None:
+        self._folder, self._patch, self._count = tmp_path, monkeypatch, 0
+        path = tmp_path / "together.yaml"
+        path.write_text(SUITE.format(**settings), encoding="utf-8")
+        self._suite = load_suite(path)
+        self.cells = expand(self._suite, load_mechanisms(), task_facts())
+
+    def __call__(self, cells: Sequence[Cell], events: list[CellProgress | Done] | None = None) -> dict[str, Result]:
+        """The results of these cells, by id."""
+        self._count += 1
+        folder = self._folder / str(self._count)
+        self._patch.setattr("dpicl.harness.run.workbench.outputs_folder", lambda: folder / "outputs")
+        store = Store(folder, self._suite.name)
+        store.prepare()
+        reference = SuiteReference(name=self._suite.name, version=self._suite.version, hash=self._suite.hash)
+        Inline().run(cells, Job(reference, store.results), (events if events is not None else []).append)
+        return {result.cell_id: result for result in store.load_all()[0]}
+
+
+@pytest.fixture
+def runs(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    return lambda **settings: Runs(tmp_path, monkeypatch, **settings)
+
+
+def content(result: Result) -> dict[str, Any]:
+    """All that a result says, without when it was made and what it took."""
+    return json.loads(result.model_dump_json(exclude=MAY_DIFFER))
+
+
+def assert_same_alone(run: Runs, watched: Sequence[Cell]) -> None:
+    among = run(run.cells)
+    assert len(among) == len(run.cells)
+    for cell in watched:
+        (alone,) = run([cell]).values()
+        assert content(alone) == content(among[cell.id])
+        assert alone.released == among[cell.id].released
+
+
+def test_a_cell_gives_the_same_alone_and_among_seven_others(runs: Any, folder: Path) -> None:
+    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    assert len(run.cells) >= 8
+    private = [
+        cell for cell in run.cells if cell.seed == 1 and cell.mechanism not in ("zero_shot", "real_demonstrations")
+    ]
+    assert len(private) == 3
+    assert_same_alone(run, private)
+
+
+@pytest.mark.slow
+def test_all_cells_give_the_same_in_any_order(runs: Any, folder: Path) -> None:
+    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    among, reversed_ = run(run.cells), run(run.cells[::-1])
+    assert {key: content(result) for key, result in among.items()} == {
+        key: content(result) for key, result in reversed_.items()
+    }
+    assert_same_alone(run, run.cells)
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_cells_of_the_embedded_model_give_the_same_alone_and_together(runs: Any) -> None:
+    run = runs(model="embedded", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    assert_same_alone(run, [cell for cell in run.cells if cell.seed == 1 and cell.mechanism in ("tang", "voting")])
+
+
+def test_two_cells_that_ask_the_same_ask_the_model_once(
+    runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds of voting with one sampling seed differ in their noise alone."""
+    run = runs(model=f"hf:{folder}", seeds="0, 1, 2", task="agnews", mechanisms=VOTING)
+    (alone,) = run(run.cells[:1]).values()
+    together = run(run.cells)
+    tokens = [together[cell.id].cost.tokens_read for cell in run.cells]
+    assert alone.cost.tokens_read > 0
+    spared = alone.cost.tokens_read * len(tokens) - sum(tokens)
+    assert spared > 0
+    monkeypatch.setattr(engines, "AT_ONCE", 1)
+    in_turn = run(run.cells)
+    assert sum(result.cost.tokens_read for result in in_turn.values()) == sum(tokens)
+    assert {key: content(result) for key, result in in_turn.items()} == {
+        key: content(result) for key, result in together.items()
+    }
+
+
+def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
+    runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where nothing was measured of the model yet, so that its rows are read while it is loaded."""
+    from dpicl.harness import models
+    from dpicl.harness.evaluation import lm_eval_bridge
+
+    loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate
+    monkeypatch.setattr("dpicl.harness.models.readers.models_folder", lambda: folder / "measured")
+    monkeypatch.setattr(models, "load", lambda *words, **more: loads.append(words) or load(*words, **more))
+    monkeypatch.setattr(lm_eval_bridge, "evaluate", lambda *words: scored.append(words) or evaluate(*words))
+    run = runs(model=f"hf:{folder}", seeds="0, 1, 2, 3", task="agnews", mechanisms="  - {name: zero_shot}")
+    results = run(run.cells)
+    assert len(results) == len(run.cells) > 1
+    assert len(loads) == 1
+    assert len(scored) == 1
+
+
+def test_a_cell_that_fails_ends_alone(runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that a user can mend, after its cell has begun to read."""
+    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    expected, events, release = run(run.cells), list[CellProgress | Done](), pipeline.release
+    broken = next(cell for cell in run.cells if cell.mechanism == "tang")
+
+    def fails(mechanism: Any, task: Any, model: Any, config: Any, **more: Any) -> Any:
+        if mechanism.name == "tang" and config.seed == broken.seed:
+            model.next_token_log_probs([[5, 6, 7]])
+            raise DataError("too few records")
+        return release(mechanism, task, model, config, **more)
+
+    monkeypatch.setattr(pipeline, "release", fails)
+    found = run(run.cells, events)
+    ends = {event.cell.id: event.status for event in events if isinstance(event, Done)}
+    assert ends == {cell.id: "failed" if cell == broken else "done" for cell in run.cells}
+    del expected[broken.id]
+    assert {key: content(result) for key, result in found.items()} == {
+        key: content(result) for key, result in expected.items()
+    }
+
+
+def test_ctrl_c_frees_all_locks(runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = runs(model=f"hf:{folder}", seeds="0, 1", task="agnews", mechanisms=MIXED)
+    evaluate, count = Workbench.evaluate, []
+
+    def interrupted(*words: Any) -> Any:
+        count.append(1)
+        if len(count) == 3:
+            raise KeyboardInterrupt
+        return evaluate(*words)
+
+    monkeypatch.setattr(Workbench, "evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(run.cells)
+    store = Store(run._folder / "1", "together")
+    for cell in run.cells:
+        with store.lock(cell) as free:
+            assert free
+    monkeypatch.setattr(Workbench, "evaluate", evaluate)
+    assert len(run(run.cells)) == len(run.cells)
