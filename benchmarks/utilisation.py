@@ -6,10 +6,10 @@
 Three cells of DBPedia, each run by `dpicl run` in a process of its own: Tang (its tokens are written from fresh samples
 of 16 prompts), voting with a fresh sample for every query, and an evaluation after four real demonstrations.
 
-utilisation: tokens read in a second x 2 x the parameters without embeddings, over the best rate of a matrix product
-of the same dtype, measured in the same run. A token that is read once and used again counts once. With --base the same
-cells also run with the code of that commit, in turns, and ``throughput`` says how many times faster ours are. Both count
-the seconds of the release and the evaluation, without loading and calibration.
+utilisation: tokens read in a second x 2 x the parameters without embeddings, over the best rate of a product of
+matrices of the same dtype, measured in the same run. A token that is read once and used again counts once.
+With --base the same cells also run with the code of that commit, in turns, and ``throughput`` says how many times
+faster ours are. Both count the seconds of the release and the evaluation, without loading and calibration.
 """
 
 from __future__ import annotations
