@@ -4,7 +4,7 @@
 
 A batch as PRISM reads it: one public prompt and 24 prompts with a record each; every token is drawn from a softmax of
 their averaged, clipped logits, with the same random numbers on both sides. The sides agree when they draw the same
-tokens. The reference is `next_token_log_probs`, which batches and shares prefixes too, so only the cache differs.
+tokens. The reference is `next_token_log_probs`, which reads full passes too, so only the cache differs.
 """
 
 from __future__ import annotations

@@ -55,7 +55,12 @@ def per_label(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) ->
 @dataclass(frozen=True)
 class NoisyTokens(LabelTexts):
     """Every token is the argmax over a public vocabulary of a noisy sum of distributions, one for each slot of a fresh
-    sample. A subclass says what a slot's distribution is."""
+    sample. A subclass says what a slot's distribution is.
+
+    With one example a slot every sampled record has a slot of its own (`own_slots`): one record adds one distribution,
+    1 in L2, and there are no empty slots, so nothing stands in for them. With more, records share ``slots`` slots, a
+    record replaces one distribution, sqrt(2) in L2, and an empty slot has the public prompt's.
+    """
 
     slots: int = 20
     examples_per_slot: int = 1
@@ -68,6 +73,11 @@ class NoisyTokens(LabelTexts):
     def __post_init__(self) -> None:
         names = ("slots", "examples_per_slot", "tokens", "top_k", "top_p", "record_tokens")
         check_positive(**{name: getattr(self, name) for name in names})
+
+    @property
+    def own_slots(self) -> bool:
+        """Whether every sampled record has a slot of its own."""
+        return self.examples_per_slot == 1
 
     @abstractmethod
     def public_prompts(self, prompt: list[int]) -> list[list[int]]:
@@ -89,10 +99,10 @@ class NoisyTokens(LabelTexts):
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
-        model, mechanism = context.model, GaussianSum(context.knob)
+        model, mechanism = context.model, GaussianSum(context.knob, self.own_slots)
         sampler = private.poisson_slots(
             self.slots * self.examples_per_slot,
-            self.slots,
+            None if self.own_slots else self.slots,
             partition=private.partition_of(label),
             releases=mechanism.event,
             times=self.tokens,
@@ -108,7 +118,8 @@ class NoisyTokens(LabelTexts):
 
             sample = sampler.draw()
             filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
-            rows = np.tile(self.distributions(public[:1], public, allowed), (self.slots, 1))
+            # Empty slots: all M slots but the filled ones; none where every record has its own.
+            rows = np.tile(self.distributions(public[:1], public, allowed), (len(sample.slots), 1))
             if filled:
                 private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)

@@ -111,10 +111,13 @@ class PublicChoice(AnswerMechanism):
 
 
 def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
-    """int64[n]: for each of the n points the candidate with the least Euclidean distance; of equal ones the first."""
-    distances = (candidates**2).sum(axis=1) - 2 * points @ candidates.T  # squared, less the square of the point
-    indices: np.ndarray = distances.argmin(axis=1)
-    return indices
+    """int64[n]: for each of the n points the candidate with the least Euclidean distance; of equal ones the first.
+
+    Points are looked at one by one: their number may be private, and a product of matrices is rounded by it.
+    """
+    squares = (candidates**2).sum(axis=1)
+    found = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
+    return np.array(found, dtype=np.int64)
 
 
 def _public_randomness(name: str) -> np.random.Generator:

@@ -4,15 +4,18 @@
 For every query:
 
 1. public: zero-shot answers to the query are the candidates; the mean of their embeddings is the centre;
-2. sample records and assign them to M slots; every slot writes an answer, which is embedded (length 1);
-3. embeddings are centred, clipped to radius r and summed over slots; + N(0, (2 r sigma)^2) on every coordinate;
+2. sample records and assign them to M slots (with N = 1 every sampled record has a slot of its own, M in expectation,
+   but not with `partition: once`); every slot writes an answer, which is embedded (length 1);
+3. embeddings are centred, clipped to radius r and summed over slots; + N(0, (2 r sigma)^2) on every coordinate, or
+   + N(0, (r sigma)^2) where every record has its own slot;
 4. the answer is the candidate nearest to centre + noisy sum / M.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
-whose vector is replaced by another one in the ball of radius r: the sum moves by at most 2r in L2. An answer is one
-Gaussian release. An empty text counts as the centre. Unlike the released code, which takes the sensitivity of the sum
-to be 1 although the slot's embedding is replaced and not removed (2 for vectors of length 1: what it calls epsilon = 1
-costs 5.3), does not centre, and samples a fixed number of records.
+whose vector is replaced by another one in the ball of radius r: the sum moves by at most 2r in L2. Where every record
+has its own slot it adds one vector: r. An answer is one Gaussian release. An empty text counts as the centre. Unlike
+the released code, which takes the sensitivity of the sum to be 1 although the slot's embedding is replaced and not
+removed (2 for vectors of length 1: what it calls epsilon = 1 costs 5.3), does not centre, and samples a fixed number of
+records.
 """
 
 from __future__ import annotations
@@ -50,6 +53,8 @@ class ESA(AnswerMechanism):
     temperature: float = 0.7
     embedding: str = "embedded"
 
+    slot_per_record = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_name(self.embedding)
@@ -69,7 +74,7 @@ class ESA(AnswerMechanism):
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The PRV accountant's estimate for Poisson sampling at sensitivity 1 on the sum, as the authors' notebook."""
-        claimed = 2 * self.radius * knob
+        claimed = self._nearest(knob).bound * knob
         if claimed == 0:
             return math.inf
         event = self.scheme.event(dp.GaussianDpEvent(claimed), sizes.records[None], sizes.queries or 1)
@@ -89,4 +94,4 @@ class ESA(AnswerMechanism):
         return candidates[chosen]
 
     def _nearest(self, knob: float) -> NearestToMean:
-        return NearestToMean(knob, self.radius, divisor=self.slots)
+        return NearestToMean(knob, self.radius, divisor=self.slots, own_slots=self.scheme.own_slots)

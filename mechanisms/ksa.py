@@ -4,16 +4,18 @@ for Large Language Models", ICLR 2024 (arXiv 2305.01639).
 For every query:
 
 1. public: the words of the query, without stopwords, are the list of possible suggestions;
-2. sample records and assign them to M slots; every slot writes an answer;
+2. sample records and assign them to M slots (with N = 1 every sampled record has a slot of its own, M in expectation,
+   but not with `partition: once`); every slot writes an answer;
 3. for each word of the list: how many of the M answers hold it;
 4. the k words with the largest counts under Gumbel noise of temperature tau, in order;
 5. the model answers the query, in public, with these words as suggestions.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose answer is replaced: every count moves by at most 1, some up and others down. Each of the k choices is
-epsilon'-bounded range with epsilon' = 2/tau. All k are charged, also where the list is shorter. Unlike the paper, which
-draws the k words at once (joint exponential mechanism), and the code of Joo et al. 2025, whose list is every word of a
-private answer: no epsilon at all.
+epsilon'-bounded range with epsilon' = 2/tau. Where every record has its own slot it adds one answer, so every count
+rises by 0 or 1: epsilon' = 1/tau. All k are charged, also where the list is shorter. Unlike the paper, which draws the
+k words at once (joint exponential mechanism), and the code of Joo et al. 2025, whose list is every word of a private
+answer: no epsilon at all.
 """
 
 from __future__ import annotations
@@ -60,6 +62,8 @@ class KSA(AnswerMechanism):
 
     words: int = 10
 
+    slot_per_record = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(words=self.words)
@@ -70,7 +74,7 @@ class KSA(AnswerMechanism):
         return "it suggests words for a text; where the answers are few and public, voting chooses among them"
 
     def release(self, knob: float) -> dp.DpEvent:
-        return NoisyTopK(self.words, knob).event
+        return self._top(knob).event
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """autodp's answer for exponential mechanisms with epsilon0 = 1/tau, as in the authors' notebook. They draw all
@@ -87,10 +91,13 @@ class KSA(AnswerMechanism):
             return asking(task, query, request="")
         answers = [words_of(text) for text in context.reader.texts(query, sample.slots)]
         rows = np.array([[word in said for word in public] for said in answers], dtype=np.float64)
-        chosen = NoisyTopK(self.words, context.knob).choose(rows, sample)
+        chosen = self._top(context.knob).choose(rows.reshape(-1, len(public)), sample)
         request = REQUESTS.get(task.name, REQUESTS["chatdoctor"])
         words = ", ".join(public[at] for at in chosen)
         return asking(task, query, SUGGESTIONS.format(request=request, words=words))
+
+    def _top(self, knob: float) -> NoisyTopK:
+        return NoisyTopK(self.words, knob, self.scheme.own_slots)
 
 
 def public_words(text: str) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ For every demonstration, sample records of its label, one for each prompt (s exp
 2. draw the token from softmax(((z + u)/2) / tau).
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). One record adds one clipped vector: every score
-moves by at most c/(2s), the range of the move is at most c/s, so a token is epsilon' = c/(s tau) bounded range, hence
-epsilon'^2/8-zCDP, T times. The whole demonstration runs on one Poisson sample of rate q = s/n_y: its (epsilon0,
-delta0) is amplified to (ln(1 + q(e^epsilon0 - 1)), q delta0). Labels are disjoint. The paper's own formula,
-epsilon = sqrt(2 T ln(1/delta)) epsilon', drops a term of advanced composition and claims no amplification; at the same
-epsilon it uses a temperature 2 to 3 times higher than it needs.
+moves by at most c/(2s), the range of the move is at most c/s, so a token is an epsilon' = c/(s tau) bounded-range
+choice, which may look at the tokens before it. The whole demonstration runs on one Poisson sample of rate q = s/n_y:
+Poisson(q, T x bounded range epsilon'), accounted by the exact recursion for T adaptive choices and the sampling of its
+privacy loss distribution. Labels are disjoint. The paper's own formula, epsilon = sqrt(2 T ln(1/delta)) epsilon', drops
+a term of advanced composition and claims no amplification; at the same epsilon it uses a temperature 2 to 3 times
+higher than it needs.
 """
 
 from __future__ import annotations

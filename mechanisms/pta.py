@@ -4,17 +4,18 @@ Differentially Private In-Context Learning Based on Implicit Bayesian Inference"
 For every token of a synthetic demonstration:
 
 1. V_pub = the top-k tokens of the public prompt; with ``top_p`` its head only (PA2);
-2. sample records of the label and assign them to M slots; a slot's records are the examples of its prompt;
+2. sample records of the label and assign them to M slots; a slot's records are the examples of its prompt. With N = 1
+   every sampled record has a slot of its own, M in expectation;
 3. every slot answers with p(v) proportional to p_base(v) * (p(v | private prompt) / p(v | public prompt))^alpha over
    the full vocabulary: tokens that the private examples make more plausible are amplified. p_base conditions on the
    generated text alone (eq. 11); without ``base`` it is constant (PA3). All in log space, normalised per slot;
-4. the next token is the argmax over V_pub of the sum over slots + N(0, 2 sigma^2).
+4. the next token is the argmax over V_pub of the sum over slots + N(0, 2 sigma^2), with N = 1 + N(0, sigma^2).
 
 Privacy (unit: one record; neighbours: add/remove; proved mode): as for Tang. A record touches one slot, whose
 distribution moves inside the simplex, and restricting it to the public V_pub keeps it in the sub-simplex: sqrt(2) in L2
-on the sum. Normalising after averaging (eq. 2) would have no such bound, and the noise of eq. 3 or of line 8 is not the
-noise of Table 4's epsilon; this file adds the noise to the sum. An empty slot's private prompt is the public prompt, so
-it answers with p_base.
+on the sum, and 1 with N = 1, where a record adds a slot. Normalising after averaging (eq. 2) would have no such bound,
+and the noise of eq. 3 or of line 8 is not the noise of Table 4's epsilon; this file adds the noise to the sum. An empty
+one of M slots has the public prompt, so it answers with p_base.
 """
 
 from __future__ import annotations

@@ -5,8 +5,9 @@ For every query:
 
 1. public: the model's answers from slots of public records are the candidates. Their mean, the few principal directions
    of their embeddings, and the radius of the ball that holds them all are the space in which private answers are seen;
-2. sample private records and assign them to M slots; every slot writes an answer, whose embedding is projected into
-   this space and clipped to the ball;
+2. sample private records and assign them to M slots (with N = 1 every sampled record has a slot of its own, M in
+   expectation, but not with `partition: once`); every slot writes an answer, whose embedding is projected into this
+   space and clipped to the ball;
 3. a DPM tree finds clusters of the M points: noisy counts, noisy splits, noisy means
    (dpicl.harness.privacy.cluster_tree);
 4. from the heaviest cluster on, the candidate nearest to its noisy mean is released, each once, k at most;
@@ -14,7 +15,8 @@ For every query:
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
 whose point is replaced: sqrt(2) in L2 on the counts of a level, 2r on all sums, and one bounded-range choice for the
-splits of a level. All levels are charged. Unlike the released code: bounds and interval come from public answers and
+splits of a level. Where every record has its own slot it adds one point, and all three are what one point moves: 1, r
+and half the range. All levels are charged. Unlike the released code: bounds and interval come from public answers and
 not from private ones, counts are noisy (they have epsilon = 10000 there), no private answer is released verbatim,
 clusters are ordered by noisy counts, and a point is replaced, not removed. Its authors' accounting is of another
 mechanism (a joint exponential mechanism over groups), so there is no published epsilon to show.
@@ -60,6 +62,8 @@ class SGA(PublicChoice):
     split_share: float = 0.18
     sum_share: float = 0.60
 
+    slot_per_record = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(**{name: getattr(self, name) for name in ("dimensions", *_TREE)})
@@ -74,7 +78,8 @@ class SGA(PublicChoice):
         return list(dict.fromkeys(closest.tolist()))
 
     def _tree(self, knob: float, radius: float) -> ClusterTree:
-        return ClusterTree(knob, radius, **{name: getattr(self, name) for name in _TREE})
+        expected = float(self.slots) if self.scheme.own_slots else None
+        return ClusterTree(knob, radius, **{name: getattr(self, name) for name in _TREE}, expected=expected)
 
 
 @dataclass(frozen=True)
@@ -101,6 +106,6 @@ class PublicSpace:
         return cls(centre, basis, reach if reach > _FLAT else 1.0)
 
     def project(self, rows: np.ndarray) -> np.ndarray:
-        """float64[n, d] of embeddings [n, D]."""
-        projected: np.ndarray = (rows - self.centre) @ self.basis.T
-        return projected
+        """float64[n, d] of embeddings [n, D], one by one: their number may be private, and a product of matrices is
+        rounded by it."""
+        return np.array([(row - self.centre) @ self.basis.T for row in rows]).reshape(len(rows), len(self.basis))

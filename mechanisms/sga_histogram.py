@@ -4,14 +4,16 @@ embeddings.
 For every query:
 
 1. public: the model's answers from slots of public records are the candidates;
-2. sample private records and assign them to M slots; every slot writes an answer and votes for the candidate whose
-   embedding is nearest to its own; an empty answer abstains;
-3. the top k candidates by ballots + N(0, 2 sigma^2) are released, in order;
+2. sample private records and assign them to M slots (with N = 1 every sampled record has a slot of its own, M in
+   expectation, but not with `partition: once`); every slot writes an answer and votes for the candidate whose embedding
+   is nearest to its own; an empty answer abstains;
+3. the top k candidates by ballots + N(0, 2 sigma^2) are released, in order; + N(0, sigma^2) where every record has its
+   own slot;
 4. the model picks among them, in public, after one public example.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
-whose ballot is replaced: the histogram moves by at most sqrt(2) in L2. The ranking is post-processing of this one
-Gaussian release, so k costs nothing.
+whose ballot is replaced: the histogram moves by at most sqrt(2) in L2. Where every record has its own slot it adds one
+ballot: 1. The ranking is post-processing of this one Gaussian release, so k costs nothing.
 """
 
 from __future__ import annotations
@@ -36,10 +38,14 @@ class SGAHistogram(PublicChoice):
     name = "sga_histogram"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "a histogram in place of DPM in Joo et al., arXiv 2509.10932"
+    slot_per_record = True
 
     def release(self, knob: float) -> dp.DpEvent:
-        return GaussianSum(knob).event
+        return self._sum(knob).event
 
     def rank(self, private: np.ndarray, public: np.ndarray, knob: float, sample: Sample) -> list[int]:
         votes = np.where(private.any(axis=1), nearest(private, public), -1)
-        return GaussianSum(knob).rank(ballots(votes, len(public)), sample)
+        return self._sum(knob).rank(ballots(votes, len(public)), sample)
+
+    def _sum(self, knob: float) -> GaussianSum:
+        return GaussianSum(knob, self.scheme.own_slots)

@@ -5,15 +5,18 @@ For every token of a synthetic demonstration:
 
 1. K = the top-k tokens of the public prompt (instruction, label, tokens so far); with ``top_p`` also its head (BA2
    of PTA);
-2. sample records of the label and assign them to M slots; a slot's records are the examples of its prompt;
-3. every slot answers with its next-token distribution on K, renormalised per slot (an empty slot: the public prompt's);
-4. the next token is the argmax over K of the sum over slots + N(0, 2 sigma^2).
+2. sample records of the label and assign them to M slots; a slot's records are the examples of its prompt. With N = 1
+   every sampled record has a slot of its own, M in expectation;
+3. every slot answers with its next-token distribution on K, renormalised per slot (an empty one of M slots: the public
+   prompt's);
+4. the next token is the argmax over K of the sum over slots + N(0, 2 sigma^2), with N = 1 + N(0, sigma^2).
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n_y and touches one
-slot, whose distribution moves inside the simplex: the sum moves by at most sqrt(2) in L2. T tokens for each of the
-shots of a label are T * shots Poisson-subsampled Gaussian releases; labels are disjoint and compose in parallel.
-Unlike the released code, which samples a fixed number without replacement, claims the accountant's estimate, and
-takes the argmax over the whole vocabulary.
+slot, whose distribution moves inside the simplex: the sum moves by at most sqrt(2) in L2. With N = 1 it adds a slot and
+changes no other: the sum moves by one distribution, at most 1 in L2. T tokens for each of the shots of a label are T *
+shots Poisson-subsampled Gaussian releases; labels are disjoint and compose in parallel. Unlike the released code, which
+samples a fixed number without replacement, claims the accountant's estimate, and takes the argmax over the whole
+vocabulary.
 """
 
 from __future__ import annotations

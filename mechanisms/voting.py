@@ -3,18 +3,20 @@
 
 For every query:
 
-1. sample records and assign them to M slots; a slot's records are the examples of its prompt;
+1. sample records and assign them to M slots; a slot's records are the examples of its prompt. With N = 1 every sampled
+   record has a slot of its own, M in expectation (not with `partition: once`);
 2. every slot votes for one public candidate. Classification: the label with the highest log-probability over all its
    tokens, after contextual calibration inside the slot (``calibrate``). Extraction: the first line that the model
    writes, if it is a public candidate: a span of the query text, or a keyword of the task's list. A slot whose numbers
    are not finite, or whose line is no candidate, abstains;
-3. the answer is the argmax over candidates of the ballots of all slots + N(0, 2 sigma^2).
+3. the answer is the argmax over candidates of the ballots of all slots + N(0, 2 sigma^2), or + N(0, sigma^2) where
+   every record has its own slot.
 
 Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sampled with q = MN/n and touches one slot,
-whose ballot is one corner of the simplex or nothing: the counts move by at most sqrt(2) in L2. An answer is one
-Gaussian release. Calibration looks at one slot's examples and public inputs alone, so it changes no sensitivity. Unlike
-the paper, which reports the noisy maximum of other noise, and its code, which samples a fixed number of records without
-replacement and does not calibrate.
+whose ballot is one corner of the simplex or nothing: the counts move by at most sqrt(2) in L2. Where every record has
+its own slot it adds one ballot: 1 in L2. An answer is one Gaussian release. Calibration looks at one slot's examples
+and public inputs alone, so it changes no sensitivity. Unlike the paper, which reports the noisy maximum of other noise,
+and its code, which samples a fixed number of records without replacement and does not calibrate.
 """
 
 from __future__ import annotations
@@ -56,6 +58,8 @@ class Voting(AnswerMechanism):
     candidates: str = "spans"
     span_words: int = 4
 
+    slot_per_record = True
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(span_words=self.span_words)
@@ -68,7 +72,7 @@ class Voting(AnswerMechanism):
         return "it votes among few public answers, and a text has too many; esa, ksa and sga are for texts"
 
     def release(self, knob: float) -> dp.DpEvent:
-        return GaussianSum(knob).event
+        return self._sum(knob).event
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
         """The classical Gaussian mechanism for one query without amplification, as Xia et al. 2025 audit it: noise of
@@ -78,8 +82,7 @@ class Voting(AnswerMechanism):
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
         if context.task.kind == "classification":
             choices = context.task.labels
-            scores = context.reader.label_scores(query, sample.slots, calibrated=self.calibrate)
-            votes = np.where(np.isfinite(scores).all(axis=1), scores.argmax(axis=1), -1)
+            votes = self._votes(query, sample, context)
             rows = ballots(votes, len(choices))
         else:
             choices = self._phrases(query, context.task)
@@ -88,7 +91,17 @@ class Voting(AnswerMechanism):
             places = {_normal(phrase): at for at, phrase in reversed(list(enumerate(choices)))}
             lines = [(text.splitlines() or [""])[0] for text in context.reader.texts(query, sample.slots)]
             rows = ballots([places.get(_normal(line), -1) for line in lines], len(choices))
-        return choices[GaussianSum(context.knob).choose(rows, sample)]
+        return choices[self._sum(context.knob).choose(rows, sample)]
+
+    def _votes(self, query: Query, sample: Sample, context: AnswerContext) -> np.ndarray:
+        """int64[M]: the label that each slot votes for; -1 abstains."""
+        if not sample.slots:
+            return np.zeros(0, dtype=np.int64)
+        scores = context.reader.label_scores(query, sample.slots, calibrated=self.calibrate)
+        return np.where(np.isfinite(scores).all(axis=1), scores.argmax(axis=1), -1)
+
+    def _sum(self, knob: float) -> GaussianSum:
+        return GaussianSum(knob, self.scheme.own_slots)
 
     def _phrases(self, query: Query, task: PublicTask) -> tuple[str, ...]:
         return spans(query.text, self.span_words) if self.candidates == "spans" else task.labels

@@ -80,6 +80,8 @@ def named(answer: Any, name: str) -> Any:
 
 
 ROWS = rows_of(PAGE.read_text(encoding="utf-8"))
+#: The table of slack.
+SLACK_ROWS = rows_of((PAGE.parent / "accounting.md").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -92,6 +94,18 @@ def test_every_figure_is_what_its_command_answers(dpicl, row):
     assert done.code == 0, done.err
     answers = {name: named(done.json, name) for _, name in row.figures}
     assert [(printed, name, answers[name]) for printed, name in row.figures if wrong(printed, answers[name])] == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=() if "once, ε = 8" in row.setting else pytest.mark.slow) for row in SLACK_ROWS],
+    ids=lambda row: row.setting,
+)
+def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, row):
+    done = dpicl(*shlex.split(row.command), "--json")
+    assert done.code == 0, done.err
+    assert [(printed, name) for printed, name in row.figures if wrong(printed, named(done.json, name))] == []
+    assert bool(done.json["notes"]) == (done.json["slack"] > 1.05) == ("KSA" in row.setting)
 
 
 def test_a_changed_digit_on_the_page_fails(dpicl):
@@ -123,7 +137,7 @@ def test_every_method_has_figures():
 #: Figures known from elsewhere: a part of the command, the name, the number.
 GOLDEN = [
     ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "prv.estimate", 0.9649),
-    ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "proved", 0.9749),
+    ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "proved", 0.9649),
     ("--noise 0.51 --rate 20/30000 --steps 100 --delta 1/30000", "fixed_replace_one", 0.9674),
     ("--noise 1.33 --rate 80/835", "fixed_replace_one", 1.0585),
     ("--noise 1.08 --rate 80/2953", "fixed_replace_one", 1.1067),

@@ -52,7 +52,9 @@ from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
+from dpicl.harness.privacy.slack import loose
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
 from dpicl.harness.run.engines import Job, make_engine
@@ -219,6 +221,7 @@ def calibrate(
         )
     sizes = _sizes(built, task, size, shots, queries, source)
     found = calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+    slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,
         "task": task,
@@ -227,6 +230,7 @@ def calibrate(
         "noise": found.knob,
         "epsilon": epsilon,
         "epsilon_upper": found.bounds.upper,
+        "slack": slack,
         "queries": sizes.queries,
         "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
         "delta": delta,
@@ -237,7 +241,7 @@ def calibrate(
         "shots": {name or "": n for name, n in sizes.shots.items()},
         "events": to_json(found.event),
         "accountants": found.bounds.accountants,
-        "notes": list(found.bounds.notes),
+        "notes": [*found.bounds.notes, *filter(None, [loose(slack)])],
     }
 
 

@@ -115,7 +115,8 @@ class AnswerEvidence:
         """Answers the query from these slots, with the noise of that name."""
         randomness, recording = streams(self._settings.seed), Recording()
         context = AnswerContext(self._seen, self._reader, knob, randomness.public)
-        sample = Sample(slots, self._mechanism.release(knob), randomness.source(noise))
+        own = self._mechanism.scheme.own_slots
+        sample = Sample(slots, self._mechanism.release(knob), randomness.source(noise), own_slots=own)
         with observing(recording):
             answer = checked_answer(self._mechanism, self._mechanism.answer(self.canary.query, sample, context))
         return AuditRun(recording.observed_releases, answer)

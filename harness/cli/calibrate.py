@@ -48,6 +48,9 @@ def _show(answer: dict[str, Any]) -> None:
     else:
         groups = f"{len(answer['sizes'])} groups, the smallest of {smallest}"
         output.emit(f"records: {groups}; shots: {sum(answer['shots'].values())}")
+    if answer["slack"] is not None:
+        lower = answer["epsilon_upper"] / answer["slack"]
+        output.emit(f"slack: {answer['slack']:.3f} (some mechanism with these events costs epsilon = {lower:.4f})")
     for name, value in answer["accountants"].items():
         output.emit(f"  {name}: {value}")
     for note in answer["notes"]:

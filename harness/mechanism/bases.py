@@ -168,6 +168,7 @@ class AnswerMechanism(Mechanism):
     to slots, charges all Q queries before the first answer, and calibrates. Options that all of them share:
 
     slots: M. examples_per_slot: N, expected records of a slot. partition: see dpicl.harness.privacy.sampling_schemes.
+        With N = 1 and ``slot_per_record`` every sampled record has a slot of its own (`scheme.own_slots`).
     record_tokens: every record's text is cut to its first so many tokens (None: whole).
     sampling_seed: the seed of the sampling randomness; None means the cell's own seed. With a fixed one, all seeds of a
         suite share what the model was asked, and their spread is that of the noise alone. Not with secure noise. Rows
@@ -180,13 +181,17 @@ class AnswerMechanism(Mechanism):
     record_tokens: int | None = None
     sampling_seed: int | None = None
 
+    #: Whether it takes a slot for each sampled record where N = 1: M is then an expected number, the number of slots is
+    #: private, and its primitives state what one added row moves (``own_slots=self.scheme.own_slots``).
+    slot_per_record: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
         self.scheme  # noqa: B018  refuses an unknown partition
 
     @property
     def scheme(self) -> SamplingScheme:
-        return SamplingScheme(self.slots, self.examples_per_slot, self.partition)
+        return SamplingScheme(self.slots, self.examples_per_slot, self.partition, self.slot_per_record)
 
     @abstractmethod
     def release(self, knob: float) -> DpEvent:

@@ -115,6 +115,12 @@ def _worst_group(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     return replace(answers[worst], accountants=said)
 
 
+def worst_group(event: dp.DpEvent, delta: float) -> dp.DpEvent:
+    """What a record of the group that loses most can touch, as one event without groups."""
+    each = {recompose(counted) for counted in groups(event).values()}
+    return max(each, key=lambda one: (_composition(one, delta, FULL).upper, repr(one)))
+
+
 @lru_cache(maxsize=1024)
 def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
     """Bounds of a composition without groups, by the tightest theorem that covers all its components."""

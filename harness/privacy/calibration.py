@@ -18,11 +18,12 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError
 from dpicl.harness.core.vocabulary import Knob
-from dpicl.harness.privacy import calibration_cache
+from dpicl.harness.privacy import calibration_cache, time_limit
 from dpicl.harness.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.search import Meeting, meet, round_up
+from dpicl.harness.privacy.slack import slack
 
 MODES: Final = ("proved", "paper")
 #: Grid cells of the rough accountant, and how close below the target its search ends.
@@ -95,6 +96,22 @@ def calibrate(
     event = events(value)
     calibration_cache.write(cache, key, value, bounds, event)
     return Calibration(value, target, delta, bounds, event, mode)
+
+
+def slack_of(
+    event: dp.DpEvent, delta: float, upper: float, cache: Path | None = calibration_cache.DEFAULT
+) -> float | None:
+    """`dpicl.harness.privacy.slack.slack`, worked out once for each event: stored in the same folder. None, too, where
+    it takes too long."""
+    key = calibration_cache.number_key("slack", event, delta, upper)
+    stored = calibration_cache.read_number(cache, key)
+    if stored is None:
+        try:
+            stored = (time_limit.within(time_limit.ACCOUNTANT_SECONDS, lambda: slack(event, delta, upper)),)
+        except (time_limit.TookTooLong, MemoryError):
+            return None
+        calibration_cache.write_number(cache, key, *stored)
+    return stored[0]
 
 
 def _without_knob(event: dp.DpEvent, target: float, delta: float, mode: str, name: str) -> Calibration:

@@ -13,11 +13,12 @@ import hashlib
 import json
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dp_accounting import dp_event as dp
 
@@ -30,6 +31,8 @@ from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.events import from_json, to_json
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
 DEFAULT = Path("default")
@@ -57,8 +60,32 @@ def accounting_code() -> str:
     return digest.hexdigest()
 
 
+def number_key(what: str, event: dp.DpEvent, delta: float, upper: float) -> str:
+    """sha256 over everything that a number about an event depends on."""
+    parts = [what, repr(event), delta, upper, accounting_code()]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
 def read(where: Path | None, name: str) -> tuple[float, Bounds, dp.DpEvent] | None:
     """The stored knob, its bounds and its event, or None when there are none that can be read."""
+
+    def parsed(data: Any) -> tuple[float, Bounds, dp.DpEvent]:
+        bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
+        return float(data["knob"]), bounds, from_json(data["event"])
+
+    return _read(where, name, parsed)
+
+
+def read_number(where: Path | None, name: str) -> tuple[float | None] | None:
+    """The stored number, which may be None, as a tuple; or None when there is none that can be read."""
+
+    def parsed(data: Any) -> tuple[float | None]:
+        return (None if data["number"] is None else float(data["number"]),)
+
+    return _read(where, name, parsed)
+
+
+def _read(where: Path | None, name: str, parsed: Callable[[Any], T]) -> T | None:
     place = folder(where)
     if place is None:
         return None
@@ -68,8 +95,7 @@ def read(where: Path | None, name: str) -> tuple[float, Bounds, dp.DpEvent] | No
         data = json_text.loads(path.read_bytes(), plain=False)
         if data.pop("checksum") != _checksum(name, data):
             raise ValueError("its checksum is another")
-        bounds = Bounds(**{**data["bounds"], "notes": tuple(data["bounds"]["notes"])})
-        return float(data["knob"]), bounds, from_json(data["event"])
+        return parsed(data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsupportedEvent) as error:
@@ -86,10 +112,18 @@ def _tidy(place: Path) -> None:
 
 def write(where: Path | None, name: str, knob: float, bounds: Bounds, event: dp.DpEvent) -> None:
     """Stores an answer under its key, whole or not at all; a folder that cannot be written is only logged."""
+    _write(where, name, {"knob": knob, "bounds": dataclasses.asdict(bounds), "event": to_json(event)})
+
+
+def write_number(where: Path | None, name: str, number: float | None) -> None:
+    """Stores a number under its key, as `write` does."""
+    _write(where, name, {"number": number})
+
+
+def _write(where: Path | None, name: str, data: dict[str, Any]) -> None:
     place = folder(where)
     if place is None:
         return
-    data = {"knob": knob, "bounds": dataclasses.asdict(bounds), "event": to_json(event)}
     # Through JSON, as a reader will see it: tuples become lists.
     data["checksum"] = _checksum(name, json.loads(json.dumps(data)))
     try:

@@ -1,4 +1,4 @@
-"""Private clusters of M points: the tree of DPM (Liebenow et al., CCS 2024) under replacement of one point.
+"""Private clusters of points: the tree of DPM (Liebenow et al., CCS 2024) under replacement, or addition, of one point.
 
 Every point is clipped into the ball of a public radius. Then, at each of L levels, every open box
 
@@ -8,7 +8,8 @@ Every point is clipped into the ball of a public radius. Then, at each of L leve
 
 The boxes at the end are the clusters: noisy count, and noisy sum of the points divided by it.
 
-One record replaces one point. In each level this point leaves one box and enters another, or moves inside one:
+Where records share M slots, one record replaces one point. In each level this point leaves one box and enters another,
+or moves inside one:
 
 * counts: one falls by 1 and one rises by 1, at most: sqrt(2) in L2;
 * sums, all clusters together: at most 2 * radius in L2, and that when both points are in one cluster;
@@ -16,6 +17,10 @@ One record replaces one point. In each level this point leaves one box and enter
   R = w_centre * t/q + w_empty; removing one, inside the mirrored interval. Widths add up, over the two boxes or inside
   the one, and so do the widths of log-probabilities of independent draws: all splits of a level together are one
   bounded-range choice of epsilon' = 2R / temperature. Earlier levels are known to later ones: adaptive composition.
+
+Where every sampled record has a slot of its own (``expected`` is given), one record adds one point: it enters one box
+of each level, and nothing leaves. One count rises by 1, one sum moves by at most radius, and the splits are one choice
+of epsilon' = R / temperature.
 
 Unlike DPM, nothing is estimated from the points (the number of points, the grid and the divisors of scores are public
 constants), and all levels are charged whether or not a box is left to split. This primitive releases noisy numbers;
@@ -32,7 +37,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
-from dpicl.harness.privacy.primitives import clip_norm
+from dpicl.harness.privacy.primitives import check_own_slots, clip_norm
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.release_hooks import Permit
 
@@ -71,6 +76,8 @@ class ClusterTree:
     levels: L, at most 2^L clusters. intervals: grid positions in each dimension.
     count_share, split_share, sum_share: how that cost is divided (DPM's code: .18, .18, .60 of epsilon); only
         their ratio counts.
+    expected: None where the number of points is the constant M; M, the expected number of points, where every sampled
+        record has a slot of its own. The number of points itself is then private and used nowhere.
     A box stays whole when one of its halves has a noisy count of at most M / 2^(L+1).
     """
 
@@ -81,6 +88,27 @@ class ClusterTree:
     count_share: float = 0.18
     split_share: float = 0.18
     sum_share: float = 0.60
+    expected: float | None = None
+
+    @property
+    def _share_of_bounds(self) -> float:
+        """What adding a point moves, as a share of what replacing one moves: sums and splits."""
+        return 1.0 if self.expected is None else 0.5
+
+    @property
+    def count_bound(self) -> float:
+        """How far one record moves the counts of a level in L2."""
+        return math.sqrt(2) if self.expected is None else 1.0
+
+    @property
+    def sum_bound(self) -> float:
+        """How far one record moves all sums in L2."""
+        return 2 * self.radius * self._share_of_bounds
+
+    @property
+    def split_width(self) -> float:
+        """The range of the moves of all scores of a level."""
+        return 2 * SCORE_RANGE * self._share_of_bounds
 
     @property
     def count_multiplier(self) -> float:
@@ -110,33 +138,40 @@ class ClusterTree:
         return bounded_range_choice(self.split_epsilon), gaussian(self.count_multiplier), gaussian(self.sum_multiplier)
 
     def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
-        """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant."""
+        """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant unless it is ``expected``.
+
+        Raises PluginError for an expected number of points where the sample has shared slots.
+        """
+        check_own_slots(self.expected is not None, sample)
         points = clip_norm(points, self.radius)
+        number = float(len(points)) if self.expected is None else self.expected
         split_event, count_event, sum_event = self._parts()
         levels = [(sample.spend(split_event), sample.spend(count_event)) for _ in range(self.levels)]
         sums = sample.spend(sum_event)
         edge = np.full(points.shape[1], self.radius)
-        open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), float(len(points)))], []
+        open_boxes, whole = [_Box(-edge, edge, np.arange(len(points)), number)], []
         for level, (splits, counts) in enumerate(levels):
-            halves = self._counted(self._split(open_boxes, points, level, splits), counts)
-            limit = len(points) / 2 ** (self.levels + 1)
+            halves = self._counted(self._split(open_boxes, points, number / 2**level, splits), counts)
+            limit = number / 2 ** (self.levels + 1)
             both = [bool(pair) and min(half.weight for half in pair) > limit for pair in halves]
             whole += [box for box, split in zip(open_boxes, both, strict=True) if not split]
             open_boxes = [half for pair, split in zip(halves, both, strict=True) if split for half in pair]
         return self._centred(whole + open_boxes, points, sums)
 
-    def _split(self, boxes: list[_Box], points: np.ndarray, level: int, permit: Permit) -> list[list[_Box]]:
-        """The two halves of every box, not counted yet; none where the box is narrower than the grid."""
+    def _split(self, boxes: list[_Box], points: np.ndarray, expected: float, permit: Permit) -> list[list[_Box]]:
+        """The two halves of every box, not counted yet; none where the box is narrower than the grid.
+
+        expected: the public constant that stands for the number of points of a box.
+        """
         grid = grid_positions(self.radius, self.intervals)
         inside = [(grid > box.lower[:, None]) & (grid < box.upper[:, None]) for box in boxes]
         wide = [at for at, positions in enumerate(inside) if positions.any()]
-        expected = len(points) / 2**level
         scores = [
             split_scores(points[boxes[at].members], grid, 2 * self.radius / self.intervals, expected)[inside[at]]
             for at in wide
         ]
         halves: list[list[_Box]] = [[] for _ in boxes]
-        for at, chosen in zip(wide, permit.joint_choice(scores, 2 * SCORE_RANGE), strict=True):
+        for at, chosen in zip(wide, permit.joint_choice(scores, self.split_width), strict=True):
             dimension, position = np.argwhere(inside[at])[chosen]
             halves[at] = _halves(boxes[at], points, int(dimension), grid[position])
         return halves
@@ -144,12 +179,12 @@ class ClusterTree:
     def _counted(self, halves: list[list[_Box]], permit: Permit) -> list[list[_Box]]:
         """The same boxes with their noisy counts."""
         counts = np.array([len(half.members) for pair in halves for half in pair], dtype=np.float64)
-        drawn = iter(permit.noisy_sum(counts, math.sqrt(2)).tolist())
+        drawn = iter(permit.noisy_sum(counts, self.count_bound).tolist())
         return [[_Box(half.lower, half.upper, half.members, next(drawn)) for half in pair] for pair in halves]
 
     def _centred(self, boxes: list[_Box], points: np.ndarray, permit: Permit) -> list[Cluster]:
         clean = np.array([points[box.members].sum(axis=0) for box in boxes])
-        sums = permit.noisy_sum(clean, 2 * self.radius)
+        sums = permit.noisy_sum(clean, self.sum_bound)
         found = [Cluster(total / max(box.weight, 1.0), box.weight) for box, total in zip(boxes, sums, strict=True)]
         return sorted(found, key=lambda cluster: -cluster.weight)
 

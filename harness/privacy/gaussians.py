@@ -89,6 +89,11 @@ def pld_epsilon(parts: Parts, delta: float, grid: float) -> float:
     return float(composed_pld(parts, grid).get_epsilon_for_delta(delta - ROUNDING))
 
 
+def addition_epsilon(parts: Parts, delta: float, grid: float) -> float:
+    """The same for the addition of a record alone."""
+    return float(composed_pld(parts, grid)._pmf_add.get_epsilon_for_delta(delta - ROUNDING))
+
+
 def prv_epsilon(parts: Parts, delta: float, eps_error: float) -> dict[str, float]:
     """low, estimate and upper bound of epsilon by `prv-accountant`.
 
@@ -119,8 +124,7 @@ def rough_epsilon(parts: Parts, delta: float, cells: int) -> float:
     scale = rdp_epsilon(parts, delta)
     if scale > 200:
         return scale
-    value = pld_epsilon(parts, delta, max(scale / cells, 1e-5))
-    return value + eps_error_for(value)
+    return pld_epsilon(parts, delta, max(scale / cells, 1e-5))
 
 
 def eps_error_for(value: float) -> float:
@@ -132,8 +136,9 @@ def eps_error_for(value: float) -> float:
 def bounds(parts: Parts, delta: float) -> Bounds:
     """Epsilon of the composition, cross-checked.
 
-    The upper bound is the larger one of the two accountants: prv-accountant looks at the removal of a record, the
-    privacy loss distribution at both directions. Raises AccountantsDisagree beyond 1%.
+    The privacy loss distribution bounds both directions of neighbours and is a proof by itself; prv-accountant bounds
+    the removal of a record, so it is one together with the other direction of the distribution. The smaller proof
+    counts. Raises AccountantsDisagree beyond 1%.
     """
     check_delta(delta)
     notes: list[str] = []
@@ -148,7 +153,9 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     if prv is None:
         return Bounds(0.0, discrete, discrete, {"pld": discrete}, (*notes, "the PLD alone counts"))
     discrete = _agreeing(parts, delta, prv, discrete, grid)
-    upper = max(prv["upper"], discrete)
+    upper = discrete
+    if prv["upper"] < discrete:
+        upper = min(discrete, max(prv["upper"], addition_epsilon(parts, delta, grid)))
     return Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
 
 

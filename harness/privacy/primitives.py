@@ -2,9 +2,10 @@
 charged for it, and draws with the permit that it gets (dpicl.harness.privacy.release_hooks): noise is added nowhere
 else.
 
-Rows are per slot: adding or removing one record changes one row at most (or adds one). Whatever a row holds, NaN and
-infinities included, it is first mapped into a fixed public set, row by row; so the sensitivity is a property of that
-set and never of the data, and no private value can make a run fail.
+Rows are per slot. Where records share M slots, one record replaces one row of M by another one of the same set. Where
+every sampled record has a slot of its own (``own_slots``), one record adds one row, and nothing may stand in for a slot
+that is not there. Whatever a row holds, NaN and infinities included, it is first mapped into a fixed public set, row by
+row; so the sensitivity is a property of that set and never of the data, and no private value can make a run fail.
 
 Floating point: noise is drawn in float64 and a primitive here releases a choice or a ranking, never a noisy number.
 Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
@@ -18,11 +19,23 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.privacy.events import bounded_range, gaussian
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.privacy.events import bounded_range_choice, gaussian
 from dpicl.harness.privacy.private_set import Sample
 
 #: L2 diameter of {x >= 0, sum(x) <= 1}: two corners. How far one record can move one slot's distribution.
 SIMPLEX_DIAMETER = math.sqrt(2.0)
+#: The largest L2 norm in the same set: one corner. How far a record moves a sum to which it adds one distribution.
+SIMPLEX_RADIUS = 1.0
+
+
+def check_own_slots(own_slots: bool, sample: Sample) -> None:
+    """Raises PluginError for a bound on one added row where the sample replaces rows."""
+    if own_slots and not sample.own_slots:
+        raise PluginError(
+            "own_slots is for samples that give every sampled record a slot of its own; draw them with"
+            " `poisson_slots(expected, None, ...)`, or leave own_slots out."
+        )
 
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
@@ -55,19 +68,29 @@ def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
 class GaussianSum:
     """Argmax or ranking of a noisy sum of distributions over a public set of K things: tokens, labels, candidates.
 
-    One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. The noise is
-    N(0, 2 sigma^2) on every coordinate of the sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2). A
-    ballot is a corner of the simplex, an abstention is 0.
+    One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. With
+    ``own_slots`` it adds one row, of L2 norm 1 at most. The noise is N(0, (bound sigma)^2) on every coordinate of the
+    sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2, have the first). A ballot is a corner of the
+    simplex, an abstention is 0.
     """
 
     noise_multiplier: float
+    own_slots: bool = False
+
+    @property
+    def bound(self) -> float:
+        """How far one record moves the sum in L2, at most."""
+        return SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER
 
     @property
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
     def choose(self, rows: np.ndarray, sample: Sample) -> int:
-        """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first."""
+        """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
+
+        Raises PluginError for own_slots where the sample has shared ones, as `rank` does.
+        """
         return int(np.argmax(self._noisy_sum(rows, sample)))
 
     def rank(self, rows: np.ndarray, sample: Sample) -> list[int]:
@@ -75,22 +98,30 @@ class GaussianSum:
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
     def _noisy_sum(self, rows: np.ndarray, sample: Sample) -> np.ndarray:
+        check_own_slots(self.own_slots, sample)
         bounded = project_sub_simplex(rows)
-        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), SIMPLEX_DIAMETER)
+        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound)
 
 
 @dataclass(frozen=True)
 class NearestToMean:
     """The public candidate that is nearest to a noisy mean of vectors of about length 1.
 
-    One record replaces one slot's vector, both in the ball of ``radius`` around a public centre: the sum moves by at
-    most 2 * radius in L2. The noise is N(0, (2 radius sigma)^2) on every coordinate of the sum, sigma =
-    ``noise_multiplier``. ``divisor`` is the number of slots, a constant.
+    One record replaces one slot's vector, both in the ball of ``radius`` around a public centre: the sum of centred
+    vectors moves by at most 2 * radius in L2. With ``own_slots`` it adds one centred vector: radius. The noise is
+    N(0, (bound sigma)^2) on every coordinate of the sum, sigma = ``noise_multiplier``. ``divisor`` is the (expected)
+    number of slots, a constant.
     """
 
     noise_multiplier: float
     radius: float
     divisor: float
+    own_slots: bool = False
+
+    @property
+    def bound(self) -> float:
+        """How far one record moves the sum of centred vectors in L2, at most."""
+        return self.radius if self.own_slots else 2 * self.radius
 
     @property
     def event(self) -> dp.DpEvent:
@@ -100,11 +131,12 @@ class NearestToMean:
         """Index in [0, K) of the candidate with the largest inner product with the noisy mean; of equal ones the first.
 
         rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
-        inner product is the smallest Euclidean distance.
+        inner product is the smallest Euclidean distance. Raises PluginError as `GaussianSum.choose` does.
         """
+        check_own_slots(self.own_slots, sample)
         with np.errstate(invalid="ignore"):
             bounded = clip_norm(rows - centre, self.radius)
-        total = sample.spend(self.event).noisy_sum(bounded.sum(axis=0), 2 * self.radius)
+        total = sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound)
         return int(np.argmax(candidates @ (centre + total / self.divisor)))
 
 
@@ -135,7 +167,7 @@ class BoundedRangeChoice:
 
     @property
     def event(self) -> dp.DpEvent:
-        return bounded_range(self.range_epsilon)
+        return bounded_range_choice(self.range_epsilon)
 
     def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
         """Index in [0, V); rows is [B, V] (B may be 0), public is [V]."""

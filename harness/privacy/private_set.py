@@ -90,10 +90,11 @@ class Sample:
 
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
+    own_slots: whether every sampled record has a slot of its own: one more adds a slot and changes no other.
     Once it is closed, its records cannot be read and its releases cannot be made.
     """
 
-    __slots__ = ("_read", "close", "spend")
+    __slots__ = ("_read", "close", "own_slots", "spend")
 
     #: `spend(event) -> Permit`: the right to make one release (or a choice of several in order), with its noise. Raises
     #: BudgetExceeded for a release that was not charged, and when the sample is closed; then nothing is drawn.
@@ -107,7 +108,10 @@ class Sample:
         noise: NoiseSource,
         permitted: Callable[[dp.DpEvent, Permit], None] = lambda event, permit: None,
         used: Callable[[], None] = lambda: None,
+        *,
+        own_slots: bool = False,
     ) -> None:
+        self.own_slots = own_slots
         # All state is in these functions: what a mechanism holds names no record, no noise and no charge.
         is_open, unspent = True, flatten(releases)
 
@@ -223,14 +227,19 @@ class PrivateSet:
             partition: Partition, rate: float, slots: int | None, shuffled: bool, releases: dp.DpEvent
         ) -> Sample:
             nonlocal drawn
-            group, number = groups.get(partition, []), drawn
+            group, number, own = groups.get(partition, []), drawn, slots is None
             if observer is None:
-                return Sample(_assigned(group, rate, slots, shuffled, sampling), releases, noise, used=used)
+                assigned = _assigned(group, rate, slots, shuffled, sampling)
+                return Sample(assigned, releases, noise, used=used, own_slots=own)
             observer.drawing(partition)
             assigned = _assigned(group, rate, slots, shuffled, sampling)
             drawn += 1
             observer.drawn(Assigned(partition, rate, slots, len(group), assigned))
-            return Sample(assigned, releases, noise, lambda event, permit: observer.spent(event, permit, number), used)
+
+            def permitted(event: dp.DpEvent, permit: Permit) -> None:
+                observer.spent(event, permit, number)
+
+            return Sample(assigned, releases, noise, permitted, used, own_slots=own)
 
         def sampler(
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool

@@ -8,6 +8,12 @@
 
 q = M N / n with M slots of N expected records. In all three a record touches one slot of a sample. The last two read
 the examples of a slot once for all queries.
+
+With N = 1 a mechanism may ask for ``own_slots``: every sampled record then has a slot of its own, M in expectation, in
+`per_query` and in `one_sample`. Adding a record adds a slot (to the sample of a query with probability q, or to the one
+sample of all queries, where it stays for all Q releases); it changes no other slot. With `once` every record is in
+the one sample, M slots show one record each of those that they hold, and a record that is added takes the place of
+another one: slots are shared, and a row is replaced.
 """
 
 from __future__ import annotations
@@ -28,11 +34,13 @@ SCHEMES: Final[tuple[str, ...]] = get_args(SchemeName)
 
 @dataclass(frozen=True)
 class SamplingScheme:
-    """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows)."""
+    """slots: M. examples_per_slot: N, expected records of a slot (once: the most that it shows). slot_per_record:
+    whether the mechanism wants a slot for each record where it can have one."""
 
     slots: int
     examples_per_slot: int
     partition: SchemeName
+    slot_per_record: bool = False
 
     def __post_init__(self) -> None:
         if self.partition not in SCHEMES:
@@ -42,6 +50,11 @@ class SamplingScheme:
     def single(self) -> bool:
         """Whether all queries see the same slots."""
         return self.partition != "per_query"
+
+    @property
+    def own_slots(self) -> bool:
+        """Whether every sampled record has a slot of its own, so that a record adds a row and replaces none."""
+        return self.slot_per_record and self.examples_per_slot == 1 and self.partition != "once"
 
     @property
     def shown(self) -> int | None:
@@ -62,7 +75,12 @@ class SamplingScheme:
         inside, times = self._repeated(release, queries)
         expected = private.size(None) if self.partition == "once" else self.slots * self.examples_per_slot
         sampler = private.poisson_slots(
-            expected, self.slots, partition=None, releases=inside, times=times, shuffled=True
+            expected,
+            None if self.own_slots else self.slots,
+            partition=None,
+            releases=inside,
+            times=times,
+            shuffled=True,
         )
         if not self.single:
             return (sampler.draw() for _ in range(queries))

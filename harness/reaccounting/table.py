@@ -59,7 +59,12 @@ def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     if setting.rate == 1:
         yield "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)"
     else:
-        yield "proved", proved, "upper", "the larger one of prv.upper and pld; Poisson sampling"
+        yield (
+            "proved",
+            proved,
+            "upper",
+            "the smaller one of prv.upper and pld, for both directions of neighbours; Poisson sampling",
+        )
         # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
         once = setting.sample == "once"
         one = multiplier / math.sqrt(setting.steps) if once else multiplier

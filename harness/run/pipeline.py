@@ -27,7 +27,9 @@ from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
+from dpicl.harness.privacy.slack import loose
 from dpicl.harness.run import manifest
 from dpicl.harness.run.releasing import Release, release
 from dpicl.harness.run.results import (
@@ -165,7 +167,8 @@ def now() -> str:
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
     """What a release cost, beside its target."""
-    knob = mechanism.knob
+    knob, event = mechanism.knob, made.ledger.event()
+    slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,
         epsilon_claimed=made.stated.claimed,
@@ -174,11 +177,12 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         knob=None if knob is None else KnobValue(name=knob.name, value=made.calibration.knob),
         queries=made.sizes.queries,
         epsilon_per_query=made.stated.per_query,
+        slack=slack,
         mode=config.mode,
         ledger=[LedgerRow(**row) for row in made.ledger.to_json()],
-        event=to_json(made.ledger.event()),
+        event=to_json(event),
         accountants=made.bounds.accountants,
-        notes=[*made.bounds.notes, *(_SECURE_NOTES if config.secure else ())],
+        notes=[*made.bounds.notes, *filter(None, [loose(slack)]), *(_SECURE_NOTES if config.secure else ())],
     )
 
 

@@ -127,6 +127,8 @@ class Privacy(Part):
     epsilon_target: of the calibration. epsilon_claimed: by the authors' own formula for this noise, None without one.
     epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
     epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
+    slack: epsilon_proved over the best lower bound that is known for the same event; None where there is none, and in
+        files from before it.
     """
 
     epsilon_target: Epsilon
@@ -137,6 +139,9 @@ class Privacy(Part):
     neighbours: Literal["add/remove one record"] = "add/remove one record"
     queries: Count | None
     epsilon_per_query: Epsilon | None = None
+    slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     mode: str
     ledger: Annotated[list[LedgerRow], Field(max_length=_MOST_ROWS)]
     event: Event

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpicl.harness.privacy.slack import LARGEST
 from dpicl.harness.run.results import Result
 
 #: Precisions in which the rows of a batch move each other by 1e-5 and less (docs/accounting.md, floating point).
@@ -35,6 +36,13 @@ NOT_CHECKED = Mark(
     "‡",
     "plug-in, not checked",
     "the mechanism's file had not passed `dpicl check` when it ran, so how far its ledger can be trusted is open",
+)
+
+LOOSE = Mark(
+    "°",
+    "loose bound",
+    f"the proved ε is more than {LARGEST} times the best lower bound that is known for the same event, so the row may"
+    " have more noise than it needs (docs/accounting.md, slack)",
 )
 
 
@@ -66,7 +74,8 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
     """The marks of a row: one bad seed is enough. vouched: see `checked`."""
     found = list(results)
     not_checked = any(checked(one, vouched) is False for one in found)
-    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, not_checked))
+    loose_bound = any((one.privacy.slack or 1) > LARGEST for one in found)
+    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, not_checked), (LOOSE, loose_bound))
     return tuple(mark for mark, holds in rules if holds)
 
 

@@ -68,7 +68,7 @@ def test_noise_set_for_one_sensitivity_and_used_at_another(account):
     answer = account("--noise", 1.27186, "--sensitivity", 2, *KSA)
     assert answer["as_claimed"] == pytest.approx(1, abs=0.01)
     assert answer["prv"]["estimate"] == pytest.approx(5.32, abs=0.005)
-    assert answer["proved"] == max(answer["prv"]["upper"], answer["pld"])
+    assert answer["proved"] == min(answer["prv"]["upper"], answer["pld"])
     assert answer["about"]["fixed_replace_one"]["neighbours"] == "replace one record"
     assert answer["about"]["proved"]["neighbours"] == "add or remove one record"
 

@@ -164,9 +164,9 @@ ALL = {
 }
 
 
-def run_one(name, texts=RECORDS, way="per_query", **options):
+def run_one(name, texts=RECORDS, way="per_query", examples_per_slot=2, **options):
     mechanism, task, phrases = ALL[name]
-    mechanism = dataclasses.replace(mechanism, partition=way)
+    mechanism = dataclasses.replace(mechanism, partition=way, examples_per_slot=examples_per_slot)
     options = {"task": task, "reader": HashReader(phrases), "size": 12, **options}
     return run_answers(mechanism, texts, **options)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dpicl.harness.core.errors import BudgetExceeded
 from dpicl.harness.mechanism.bases import FinalPrompt, Sizes
-from dpicl.harness.privacy import cluster_tree, primitives, top_k
+from dpicl.harness.privacy import cluster_tree, primitives, release_hooks, top_k
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import compose, flatten
 from dpicl.harness.privacy.sampling_schemes import SCHEMES
@@ -33,7 +33,12 @@ HOSTILE = st.text(alphabet="ab@#~\"'\n é0{}%", max_size=20)
 HYPOTHESIS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def bounded_rows(name, texts, way, seed, monkeypatch):
+def alone(name, way):
+    """The mechanism with one example a slot."""
+    return dataclasses.replace(ALL[name][0], partition=way, examples_per_slot=1)
+
+
+def bounded_rows(name, texts, way, seed, monkeypatch, **options):
     """The rows behind every bounded sum of a run, after they were bounded; for top-k and trees, what goes in."""
     seen = []
 
@@ -56,7 +61,7 @@ def bounded_rows(name, texts, way, seed, monkeypatch):
         patch.setattr(*spy(primitives, "clip_norm"))
         patch.setattr(*spy(cluster_tree, "clip_norm"))
         patch.setattr(ksa_file, "NoisyTopK", Observed)
-        run_one(name, texts, way=way, seed=seed)
+        run_one(name, texts, way=way, seed=seed, **options)
     return seen
 
 
@@ -68,6 +73,7 @@ def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(n
     mechanism, _, _ = ALL[name]
     without, with_it = (bounded_rows(name, texts, way, seed, monkeypatch) for texts in (RECORDS, [*RECORDS, record]))
     assert len(without) == len(with_it) == len(QUERIES)
+    assert not mechanism.scheme.own_slots
     for a, b in zip(without, with_it, strict=True):
         assert a.shape == b.shape and len(a) == mechanism.slots
         moved = [at for at in range(len(a)) if not np.array_equal(a[at], b[at])]
@@ -79,6 +85,67 @@ def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(n
             assert np.linalg.norm(move) <= 2 * mechanism.radius + 1e-9
         elif not isinstance(mechanism, SGA):  # its points: tests of the tree
             assert np.linalg.norm(move) <= math.sqrt(2) + 1e-9
+
+
+@pytest.mark.parametrize("way", SCHEMES)
+@pytest.mark.parametrize("name", ALL)
+@given(record=HOSTILE, seed=st.integers(0, 50))
+@HYPOTHESIS
+def test_with_one_example_a_slot_one_more_record_adds_a_row_and_changes_no_other(name, way, record, seed, monkeypatch):
+    """Per query and with one sample; with `once` slots are shared, and it replaces a row as ever."""
+    mechanism = alone(name, way)
+    without, with_it = (
+        bounded_rows(name, texts, way, seed, monkeypatch, examples_per_slot=1)
+        for texts in (RECORDS, [*RECORDS, record])
+    )
+    assert len(without) == len(with_it) == len(QUERIES)
+    assert mechanism.scheme.own_slots == (way != "once")
+    for a, b in zip(without, with_it, strict=True):
+        if way == "once":
+            assert len(a) == len(b) == mechanism.slots
+            assert sum(not np.array_equal(x, y) for x, y in zip(a, b, strict=True)) <= 1
+            continue
+        assert 0 <= len(b) - len(a) <= 1
+        assert np.array_equal(b[: len(a)], a)  # the record comes last
+        move = b.sum(axis=0) - a.sum(axis=0)
+        if isinstance(mechanism, KSA):
+            assert set(np.unique(move)) <= {0, 1}
+        elif isinstance(mechanism, ESA):
+            assert np.linalg.norm(move) <= mechanism.radius + 1e-9
+        elif not isinstance(mechanism, SGA):  # its points: tests of the tree
+            assert np.linalg.norm(move) <= 1 + 1e-9
+
+
+@pytest.mark.parametrize("way", SCHEMES)
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(name, way, monkeypatch):
+    stated = {}
+    for examples in (1, 2):
+        seen = stated[examples] = []
+        for method in ("noisy_sum", "_choices"):
+            original = getattr(release_hooks.Permit, method)
+
+            def spy(permit, clean, bound, *more, original=original, seen=seen):
+                seen.append(bound)
+                return original(permit, clean, bound, *more)
+
+            monkeypatch.setattr(release_hooks.Permit, method, spy)
+        run_one(name, way=way, examples_per_slot=examples)
+        monkeypatch.undo()
+    ratios = {round(a / b, 6) for a, b in zip(stated[1], stated[2], strict=True)}
+    less = {"esa": {0.5}, "ksa": {0.5}, "sga": {0.5, 0.707107}, "sga_out": {0.5, 0.707107}}.get(name, {0.707107})
+    if isinstance(ALL[name][0], SGA):  # its radius is that of public answers, which have as many examples
+        ratios &= {0.5, 0.707107, 1.0}
+    assert ratios == ({1.0} if way == "once" else less)
+
+
+@pytest.mark.parametrize("way", ["per_query", "one_sample"])
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("texts", [[], ["only record"]])
+def test_with_own_slots_no_record_or_one_is_an_answer_all_the_same(name, way, texts):
+    answers, _, reader = run_one(name, texts, way=way, examples_per_slot=1)
+    assert len(answers) == len(QUERIES)
+    assert all(entry[2] for entry in reader.asked if entry[0] != "texts" or not ALL[name][0].name.startswith("sga"))
 
 
 @pytest.mark.parametrize("way", SCHEMES)

@@ -12,7 +12,7 @@ from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
 from dpicl.harness.data.task import Record
 from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
-from dpicl.harness.privacy import primitives, private_set
+from dpicl.harness.privacy import primitives, private_set, release_hooks
 from dpicl.harness.privacy.events import compose
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
@@ -31,6 +31,8 @@ ANSWERS = {
     "pta_alpha": PTA(slots=4, tokens=3, top_k=8, alpha=5.0),
     "pta_top_p": PTA(slots=4, tokens=3, top_k=8, top_p=0.9),
     "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
+    "tang_shared": Tang(slots=3, examples_per_slot=2, tokens=3, top_k=8),
+    "pta_shared": PTA(slots=3, examples_per_slot=2, tokens=3, top_k=8),
 }
 ALL = {
     **ANSWERS,
@@ -68,12 +70,37 @@ def bounded_sums(mechanism, texts, seed, monkeypatch):
 @pytest.mark.parametrize("name", ANSWERS)
 @given(record=HOSTILE, seed=st.integers(0, 50))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_one_more_record_moves_a_sum_of_distributions_by_at_most_sqrt_two(name, record, seed, monkeypatch):
+def test_one_more_record_moves_a_sum_of_distributions_by_at_most_what_is_stated(name, record, seed, monkeypatch):
+    """sqrt(2) where it replaces a row, 1 where it adds one."""
     without, _ = bounded_sums(ANSWERS[name], RECORDS, seed, monkeypatch)
     with_it, _ = bounded_sums(ANSWERS[name], [*RECORDS, record], seed, monkeypatch)
     assert len(without) == len(with_it) > 0
     for a, b in zip(without, with_it, strict=True):
-        assert np.linalg.norm(a - b) <= math.sqrt(2) + 1e-9
+        assert np.linalg.norm(a - b) <= (1 if ANSWERS[name].examples_per_slot == 1 else math.sqrt(2)) + 1e-9
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_slot(name, monkeypatch):
+    scales, noisy_sum = [], release_hooks.Permit.noisy_sum
+
+    def spy(permit, clean, bound):
+        scales.append(bound)
+        return noisy_sum(permit, clean, bound)
+
+    monkeypatch.setattr(release_hooks.Permit, "noisy_sum", spy)
+    run(ANSWERS[name], RECORDS)
+    assert set(scales) == {1.0 if ANSWERS[name].examples_per_slot == 1 else math.sqrt(2)}
+
+
+@pytest.mark.parametrize("name", ["tang", "pta"])
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_with_a_slot_for_each_record_nothing_stands_in_for_the_others(name, count, monkeypatch):
+    """The sum is over the sampled records alone: nothing in it depends on how many others might have been sampled."""
+    seen, project = [], primitives.project_sub_simplex
+    monkeypatch.setattr(primitives, "project_sub_simplex", lambda rows: seen.append(len(rows)) or project(rows))
+    monkeypatch.setattr(private_set, "sampling_rate", lambda *given: 1.0)
+    run(ANSWERS[name], RECORDS[:count], size=max(count, 4))
+    assert seen and set(seen) == {count}
 
 
 @given(record=HOSTILE, seed=st.integers(0, 50))

@@ -31,6 +31,21 @@ class Earlier:
         self.slots, self.spend = slots, sample.spend
 
 
+class PublicRowsForMissingSlots(SoundVoting):
+    """Every record has a slot of its own, and public ballots fill up to M: a record replaces one, and 1 is stated."""
+
+    slot_per_record = True
+
+    def answer(self, query, sample, context):
+        slots = (*sample.slots, *[()] * (self.slots - len(sample.slots)))
+        scores = context.reader.label_scores(query, slots, calibrated=False)
+        rows = np.zeros(scores.shape)
+        says = np.isfinite(scores).all(axis=1)
+        rows[says, scores[says].argmax(axis=1)] = 1.0
+        noisy = sample.spend(self.release(context.knob)).noisy_sum(rows.sum(axis=0), 1.0)
+        return context.task.labels[int(np.argmax(noisy))]
+
+
 class SimpleRecord:
     """A copy, which stays when the sample is closed."""
 

@@ -26,6 +26,7 @@ BROKEN: dict[str, tuple[str, ...]] = {
     "sigma_divided_by_m_twice": ("sensitivity", "audit"),
     "ties_broken_by_true_counts": ("post-processing",),
     "sensitivity_one_for_root_two": ("sensitivity", "audit"),
+    "public_rows_for_missing_slots": ("sensitivity", "audit"),
     "normalising_after_averaging": ("sensitivity", "audit"),
     "stopping_on_a_private_eos": ("post-processing",),
     "data_dependent_vocabulary": ("post-processing", "audit", "private-reads", "sensitivity"),

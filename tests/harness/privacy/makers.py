@@ -139,6 +139,6 @@ def seeded(seed: int = 0) -> SeededNoise:
     return SeededNoise(lambda shot: np.random.default_rng(seed))
 
 
-def paid(primitive: Any, noise: Any, times: int = 1) -> Sample:
+def paid(primitive: Any, noise: Any, times: int = 1, own_slots: bool = False) -> Sample:
     """A sample without records on which the primitive's event was charged so many times."""
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise)
+    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots)

@@ -82,10 +82,9 @@ def test_a_sample_per_query_is_cheapest_and_no_sample_dearest() -> None:
 
 
 def test_esa_noise_is_found_again() -> None:
-    """Wu et al. take the estimate; the upper bound needs a little more noise."""
+    """Wu et al. take the estimate of the same accountant."""
     found = calibrated(Votes(), SIZES, 3.0, 5e-5, cache=None)
-    assert found.knob == pytest.approx(0.78704, rel=3e-3)
-    assert found.knob > 0.78704
+    assert found.knob == pytest.approx(0.78704, rel=1e-3)
 
 
 #: The table of the project prints 0.940 for a thousand queries at 0.005 and epsilon = 1, which is 0.939 rounded up.

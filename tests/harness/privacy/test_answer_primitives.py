@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from dpicl.harness.core.errors import BudgetExceeded
+from dpicl.harness.core.errors import BudgetExceeded, PluginError
 from dpicl.harness.privacy.cluster_tree import ClusterTree
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean, clip_norm
@@ -69,6 +69,22 @@ def test_one_replaced_row_moves_a_clipped_sum_by_at_most_two_radii(values, recor
     changed[at] = record
     move = clip_norm(values, RADIUS).sum(axis=0) - clip_norm(changed, RADIUS).sum(axis=0)
     assert np.linalg.norm(move) <= 2 * RADIUS + 1e-9
+
+
+@given(hnp.arrays(np.float32, (4, 3), elements=WILD), hnp.arrays(np.float32, (1, 3), elements=WILD))
+def test_one_added_row_moves_a_clipped_sum_by_at_most_one_radius(values, record):
+    bound = NearestToMean(1.0, RADIUS, divisor=4, own_slots=True).bound
+    for before in (values, values[:0]):
+        move = clip_norm(np.vstack([before, record]), RADIUS).sum(axis=0) - clip_norm(before, RADIUS).sum(axis=0)
+        assert np.linalg.norm(move) <= bound + 1e-9
+    assert bound == RADIUS
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_noise_on_the_sum_of_vectors_with_own_slots_is_one_radius_times_sigma(count):
+    mechanism, source = NearestToMean(0.51, RADIUS, divisor=5, own_slots=True), Recorder()
+    mechanism.choose(np.zeros((count, 3)), np.zeros(3), np.eye(3), paid(mechanism, source, own_slots=True))
+    assert source.asked == [("gaussian", pytest.approx(RADIUS * 0.51), 3)]
 
 
 def test_opposite_rows_reach_the_stated_sensitivity():
@@ -154,6 +170,35 @@ def test_one_count_up_and_one_down_reach_the_stated_range():
     assert max(ratios) - min(ratios) == pytest.approx(NoisyTopK(1, 1.5).range_epsilon)
 
 
+@given(
+    hnp.arrays(np.int8, (3, 4), elements=st.integers(0, 1)),
+    hnp.arrays(np.int8, 4, elements=st.integers(0, 1)),
+    st.floats(0.3, 5),
+    st.integers(0, 3),
+)
+@settings(deadline=None)
+def test_one_added_answer_keeps_every_draw_inside_half_the_range(rows, record, temperature, number):
+    """Every draw of three, also after any two that were taken before."""
+    mechanism, before = NoisyTopK(3, temperature, own_slots=True), rows[:number]
+    assert mechanism.range_epsilon == pytest.approx(NoisyTopK(3, temperature).range_epsilon / 2)
+    counts = before.sum(axis=0), np.vstack([before, record]).sum(axis=0)
+    for taken in ((), (0,), (1, 3)):
+        left = [at for at in range(4) if at not in taken]
+        p, r = (peeled(own[left].tolist(), 1, temperature) for own in counts)
+        ratios = [math.log(p[order] / r[order]) for order in p]
+        assert max(ratios) - min(ratios) <= mechanism.range_epsilon + 1e-9
+
+
+def test_one_count_up_reaches_the_range_with_own_slots_and_has_its_temperature():
+    p, r = (peeled(counts, 1, 1.5) for counts in ([3, 2], [2, 2]))
+    ratios = [math.log(p[order] / r[order]) for order in p]
+    mechanism = NoisyTopK(1, 1.5, own_slots=True)
+    assert max(ratios) - min(ratios) == pytest.approx(mechanism.range_epsilon)
+    rows, draws, noise = np.array([[1, 0], [1, 0]]), 4000, seeded()
+    wins = sum(mechanism.choose(rows, paid(mechanism, noise, own_slots=True)) == [0] for _ in range(draws))
+    assert stats.binomtest(wins, draws, 1 / (1 + math.exp(-2 / 1.5))).pvalue > 1e-4
+
+
 def test_all_k_choices_are_charged_also_of_a_short_list():
     mechanism = NoisyTopK(10, 4.0)
     assert flatten(mechanism.event) == {BoundedRangeDpEvent(0.5): 10}
@@ -173,6 +218,26 @@ def test_counts_are_clipped_row_by_row_whatever_comes(rows):
     counts = [sum(min(max(x, 0), 1) if math.isfinite(x) else 0 for x in column.tolist()) for column in rows.T]
     chosen = off.choose(rows, paid(off, Recorder(allowed=False)))
     assert [counts[at] for at in chosen] == pytest.approx(sorted(counts, reverse=True))
+
+
+# --- own slots
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "use"),
+    [
+        (GaussianSum(1.0, own_slots=True), lambda m, s: m.rank(np.eye(3), s)),
+        (GaussianSum(1.0, own_slots=True), lambda m, s: m.choose(np.eye(3), s)),
+        (NearestToMean(1.0, 0.5, 3, own_slots=True), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
+        (NoisyTopK(2, 1.0, own_slots=True), lambda m, s: m.choose(np.eye(3), s)),
+        (ClusterTree(1.0, 1.0, expected=3.0), lambda m, s: m.clusters(np.eye(3), s)),
+    ],
+    ids=["rank", "choose", "nearest", "top_k", "tree"],
+)
+def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(mechanism, use):
+    with pytest.raises(PluginError, match="poisson_slots"):
+        use(mechanism, paid(mechanism, Recorder(allowed=False)))
+    use(mechanism, paid(mechanism, seeded(), own_slots=True))
 
 
 # --- charges

@@ -135,6 +135,65 @@ def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(value
     assert np.linalg.norm(sums - other_sums) <= 2 * RADIUS + 1e-9
 
 
+@given(
+    hnp.arrays(np.float32, (6, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
+    hnp.arrays(np.float32, (1, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
+    st.integers(0, 100),
+    st.integers(0, 6),
+)
+@settings(max_examples=150, deadline=None)
+def test_one_added_point_moves_counts_by_one_and_sums_by_one_radius(values, record, seed, number):
+    """Where every record has a slot of its own; also from no point at all."""
+    tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0)
+
+    def measured(rows):
+        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=True))
+        assert len(found) == 4
+        weights = np.array([cluster.weight for cluster in found])
+        return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
+
+    counts, sums = measured(values[:number])
+    other_counts, other_sums = measured(np.vstack([values[:number], record]))
+    assert other_counts.sum() == counts.sum() + 1
+    assert np.linalg.norm(counts - other_counts) <= tree.count_bound == 1
+    assert np.linalg.norm(sums - other_sums) <= tree.sum_bound + 1e-9
+    assert tree.sum_bound == RADIUS
+
+
+@given(points(0, 8), hnp.arrays(np.float64, (1, 2), elements=COORDINATE))
+@settings(max_examples=200)
+def test_the_splits_of_a_level_with_one_added_point_are_one_choice_of_the_same_range(box, record):
+    """The point is in one box, at half the temperature of a replaced one."""
+    tree, grid = ClusterTree(0.7, 1.0, expected=6.0), grid_positions(1.0, 8)
+    losses = [
+        log_softmax(split_scores(some, grid, 0.25, 10.0).ravel() * tree.split_epsilon / tree.split_width)
+        for some in (np.vstack([box, record]), box)
+    ]
+    ratio = np.subtract(*losses)
+    assert ratio.max() - ratio.min() <= tree.split_epsilon + 1e-9
+    assert tree.split_width == SCORE_RANGE
+
+
+def test_the_number_of_points_shows_nowhere_where_it_is_private():
+    """Nothing is split, so the one cluster shows what is released without noise: the expected number."""
+    for number in (0, 3, 40):
+        tree = ClusterTree(1.0, RADIUS, levels=1, intervals=1, expected=6.0)
+        found = tree.clusters(np.full((number, 2), 0.3), paid(tree, Unsplit(), own_slots=True))
+        assert [cluster.weight for cluster in found] == [6.0]
+
+
+class Unsplit:
+    """Counts get noise far below 0, so that no box is split."""
+
+    seeded = True
+
+    def gaussian(self, scale, size):
+        return np.full(size, -1e9)
+
+    def gumbel(self, size):
+        return np.zeros(size)
+
+
 def slow_tree(rows, radius, levels, intervals):
     """DPM by recursion, exact: (number of points, their mean) of every cluster."""
     grid = [-radius + 2 * radius / intervals * (j + 0.5) for j in range(intervals)]

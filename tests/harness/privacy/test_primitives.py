@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu
 from dpicl.harness.core.seeds import SecureNoise, SeededNoise, streams
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.events import BoundedRangeDpEvent
 from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
@@ -40,6 +43,30 @@ def test_one_changed_row_moves_the_sum_by_at_most_sqrt_two(values, adversarial, 
     changed[at] = adversarial
     move = project_sub_simplex(values).sum(axis=0) - project_sub_simplex(changed).sum(axis=0)
     assert np.linalg.norm(move) <= SIMPLEX_DIAMETER + 1e-9
+
+
+@given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD))
+def test_one_added_row_moves_the_sum_by_at_most_one(values, adversarial):
+    """Where every record has a slot of its own; also from no row at all."""
+    for before in (values, values[:0]):
+        after = np.concatenate([before, adversarial])
+        move = project_sub_simplex(after).sum(axis=0) - project_sub_simplex(before).sum(axis=0)
+        assert np.linalg.norm(move) <= GaussianSum(1.0, own_slots=True).bound + 1e-9
+
+
+def test_a_row_that_is_added_is_bounded_by_its_length_and_one_that_is_replaced_by_the_diameter():
+    corner = np.array([[0.0, 1.0, 0.0]])
+    assert np.linalg.norm(project_sub_simplex(corner).sum(axis=0)) == GaussianSum(1.0, own_slots=True).bound == 1
+    assert GaussianSum(1.0).bound == SIMPLEX_DIAMETER
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_with_own_slots_the_noise_on_the_sum_is_sigma(count):
+    source, mechanism = Recorder(), GaussianSum(0.51, own_slots=True)
+    sample = Sample(((),) * count, mechanism.event, source, own_slots=True)
+    mechanism.choose(np.ones((count, 3)) / 3, sample)
+    assert source.asked == [("gaussian", pytest.approx(0.51), 3)]
+    assert mechanism.event == GaussianSum(0.51).event
 
 
 def test_two_corners_reach_the_stated_sensitivity():
@@ -82,10 +109,10 @@ def test_one_more_record_moves_scores_by_c_over_2s_and_their_range_by_c_over_s(v
     assert move.max() - move.min() <= clip / s + 1e-9
 
 
-def test_range_epsilon_is_c_over_s_tau_and_costs_an_eighth_of_its_square():
+def test_range_epsilon_is_c_over_s_tau_and_the_event_says_it():
     choice = BoundedRangeChoice(clip=10, divisor=380, temperature=1.1295)
     assert choice.range_epsilon == pytest.approx(0.02330, abs=1e-5)
-    assert choice.event == dp.ZCDpEvent(choice.range_epsilon**2 / 8)
+    assert choice.event == BoundedRangeDpEvent(choice.range_epsilon)
     assert isinstance(BoundedRangeChoice(10, 380, 0.0).event, dp.NonPrivateDpEvent)
 
 
@@ -153,3 +180,17 @@ def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():
     for name in ("noise", "sampling"):
         assert not streams(7, "secure").source(name).seeded
         assert streams(7, "seeded").source(name).seeded
+
+
+@pytest.mark.parametrize("own_slots", [True, False])
+def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own_slots):
+    """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
+    mu = 1/sigma either way, and the noise on the board is 29% less."""
+    source, mechanism = Recorder(), GaussianSum(1.081, own_slots)
+    mechanism.choose(np.eye(2), Sample(((),), mechanism.event, source, own_slots=own_slots))
+    ((_, scale, _),) = source.asked
+    without, with_it = (np.eye(2)[[0]], np.eye(2)) if own_slots else (np.eye(2)[[0, 0]], np.eye(2))
+    mu = float(np.linalg.norm(with_it.sum(axis=0) - without.sum(axis=0))) / scale
+    proved = epsilon(mechanism.event, 1e-5).upper
+    assert epsilon_of_mu(mu, 1e-5) == pytest.approx(proved, rel=1e-6)
+    assert epsilon_of_mu(mu, 1e-5) <= proved

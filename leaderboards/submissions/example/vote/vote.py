@@ -3,12 +3,12 @@
 One token of a demonstration with label y:
 
 1. The public prompt (no record) gives the ``top_k`` likeliest next tokens. Only these can win, so the list is public.
-2. Every record of class y flips a coin with rate slots / n_y; those that come up are dealt into the slots (Poisson).
-3. Each slot's prompt votes for its favourite among the ``top_k`` tokens; an empty slot asks the public prompt.
+2. Every record of class y is sampled with rate slots / n_y (Poisson), and gets a slot of its own.
+3. Each slot's prompt votes for its favourite among the ``top_k`` tokens.
 4. The token with the most votes after Gaussian noise is written.
 
-Unit: one record; neighbours: add or remove one. One record is in one slot, so it changes one ballot: sqrt(2) in L2,
-which `GaussianSum` takes as its sensitivity. Event: tokens x shots of y x Poisson(slots / n_y, Gaussian), in parallel
+Unit: one record; neighbours: add or remove one. One record adds one ballot and changes no other: 1 in L2, which
+`GaussianSum` takes as its sensitivity where every record has its own slot. Event: tokens x shots of y x Poisson(slots / n_y, Gaussian), in parallel
 over classes, since a record has one label. The ballots are those of Wu et al. ("Privacy-preserving in-context learning
 for large language models", ICLR 2024); that they choose the tokens of demonstrations follows Tang et al. (ICLR 2024).
 """
@@ -39,7 +39,7 @@ from dpicl import (
 
 @dataclass(frozen=True)
 class Vote(DemonstrationMechanism):
-    """slots: M, prompts that vote. tokens: T, the longest demonstration. top_k: public candidates for each token.
+    """slots: M, prompts that vote, in expectation. tokens: T, the longest demonstration. top_k: public candidates for each token.
     record_tokens: every record's text is cut to its first so many tokens (None: whole)."""
 
     name = "vote"
@@ -66,18 +66,18 @@ class Vote(DemonstrationMechanism):
         return "its records are pairs of input and output" if task.kind == "generation" else None
 
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
-        model, noisy = context.model, GaussianSum(context.knob)
+        model, noisy = context.model, GaussianSum(context.knob, own_slots=True)
         sampler = private.poisson_slots(
-            self.slots, self.slots, partition=private.partition_of(label), releases=noisy.event, times=self.tokens
+            self.slots, None, partition=private.partition_of(label), releases=noisy.event, times=self.tokens
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, "completion")
         text = ReleasedText(context.task, model)
         while not text.ended and len(text.tokens) < self.tokens:
-            public = model.next_token_log_probs([[*prompts.public, *text.tokens]]).numpy()[0]
+            public = model.next_token_log_probs([[*prompts.public, *text.tokens]], prompts.prefix).numpy()[0]
             allowed = public_vocabulary(public, top_k=self.top_k, top_p=None)
             sample = sampler.draw()
             asked = [[*prompts.private(slot), *text.tokens] for slot in sample.slots]
-            favourites = model.next_token_log_probs(asked).numpy()[:, allowed].argmax(axis=1)
+            favourites = model.next_token_log_probs(asked, prompts.prefix).numpy()[:, allowed].argmax(axis=1)
             votes = np.eye(len(allowed))[favourites]
             text.append(int(allowed[noisy.choose(votes, sample)]))
         return text.demonstration(label)

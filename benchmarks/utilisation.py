@@ -1,0 +1,173 @@
+"""How much of the processor's matrix products a real cell uses, and its throughput against an earlier commit.
+
+    DPICL_DATA=… python -m benchmarks.utilisation --json
+    DPICL_DATA=… python -m benchmarks.utilisation --base 8c2094d --rounds 2 --json
+
+Three cells of DBPedia, each run by `dpicl run` in a process of its own: Tang (its tokens are written from fresh samples
+of 16 prompts), voting with a fresh sample for every query, and an evaluation after four real demonstrations.
+
+utilisation: tokens read in a second x 2 x the parameters without embeddings, over the best rate of a product of
+matrices of the same dtype, measured in the same run. A token that is read once and used again counts once.
+With --base the same cells also run with the code of that commit, in turns, and ``throughput`` says how many times
+faster ours are. Both count the seconds of the release and the evaluation, without loading and calibration.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks._report import machine
+from dpicl.harness import models
+
+ROOT = Path(__file__).parents[1]
+SUITE = """name: utilisation
+version: 1
+source: auto
+models: [embedded]
+seeds: [0]
+epsilons: [1]
+shots: 4
+test_records: {documents}
+tasks: [dbpedia]
+mechanisms:
+  - name: {mechanism}
+    options: {options}
+"""
+#: Cell -> mechanism, options, test records.
+CELLS: dict[str, tuple[str, dict[str, Any], int]] = {
+    "tang": ("tang", {"slots": 16, "examples_per_slot": 1, "tokens": 20, "top_k": 10, "record_tokens": 32}, 8),
+    "voting": ("voting", {"slots": 10, "examples_per_slot": 4, "record_tokens": 32, "calibrate": True}, 16),
+    "evaluation": ("real_demonstrations", {}, 100),
+}
+#: The command line of the project, at its present and at its former place.
+OURS, FORMER = "from dpicl.cli import main", "from harness.cli import main"
+
+
+def matrix_rate(dtype: torch.dtype, seconds: float = 3.0) -> float:
+    """The best multiply-and-add rate of a matrix product, in operations a second (2 for each multiply and add)."""
+    best, end = 0.0, time.perf_counter() + seconds
+    products = [(torch.randn(m, k).to(dtype), torch.randn(n, k).to(dtype)) for m, n, k in _SIZES]
+    while time.perf_counter() < end:
+        for rows, weights in products:
+            start = time.perf_counter()
+            torch.nn.functional.linear(rows, weights)
+            taken = time.perf_counter() - start
+            best = max(best, 2 * rows.shape[0] * weights.shape[0] * weights.shape[1] / taken)
+    return best
+
+
+_SIZES = ((256, 1536, 576), (512, 1536, 576), (512, 576, 1536), (1024, 1024, 1024), (2048, 2048, 2048))
+
+
+def run(base: str | None, rounds: int) -> dict[str, Any]:
+    """Runs every cell ``rounds`` times, in turns with the code of the commit ``base`` where there is one."""
+    model = models.load("embedded")
+    parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)  # type: ignore[attr-defined]
+    rates, found = [matrix_rate(model.model.dtype)], dict[str, list[dict[str, Any]]]()  # type: ignore[attr-defined]
+    with _checkout(base) as former:
+        for _ in range(rounds):
+            for name in CELLS:
+                sides = {"ours": _cell(name, ROOT, OURS)}
+                if former is not None:
+                    sides["base"] = _cell(name, former, FORMER)
+                found.setdefault(name, []).append(sides)
+            rates.append(matrix_rate(model.model.dtype))  # type: ignore[attr-defined]
+    rate = max(rates)
+    cells = {}
+    for name, turns in found.items():
+        speed = median(turn["ours"]["tokens"] / turn["ours"]["seconds"] for turn in turns)
+        cells[name] = {
+            "tokens_per_second": round(speed),
+            "utilisation": round(speed * 2 * parameters / rate, 3),
+            "seconds": [round(turn["ours"]["seconds"], 2) for turn in turns],
+        }
+        if base:
+            cells[name]["base_seconds"] = [round(turn["base"]["seconds"], 2) for turn in turns]
+            cells[name]["throughput"] = round(
+                median(turn["base"]["seconds"] / turn["ours"]["seconds"] for turn in turns), 2
+            )
+    return {
+        "name": "utilisation",
+        "cells": cells,
+        "dtype": model.identity.dtype,
+        "matrix_gflops": round(rate / 1e9),
+        "parameters_without_embeddings": parameters,
+        "base": base,
+        "machine": machine(),
+    }
+
+
+def _cell(name: str, code: Path, command: str) -> dict[str, float]:
+    """Runs one cell with the code of a folder. Returns its tokens, and the seconds of its release and evaluation."""
+    mechanism, options, documents = CELLS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        suite = Path(folder) / "utilisation.yaml"
+        suite.write_text(SUITE.format(mechanism=mechanism, options=json.dumps(options), documents=documents))
+        arguments = ["run", str(suite), "--results", f"{folder}/results", "--engine", "inline"]
+        environment = {**os.environ, "PYTHONPATH": str(code), "DPICL_CACHE": f"{folder}/cache"}
+        _link_models(Path(folder) / "cache")
+        script = f"import sys; {command}; sys.exit(main())"
+        subprocess.run(
+            [sys.executable, "-c", script, *arguments], cwd=code, env=environment, check=True, capture_output=True
+        )
+        (path,) = (each for each in Path(folder, "results").rglob("*.json") if mechanism in each.parts)
+        cost = json.loads(path.read_text())["cost"]
+    return {"tokens": cost["tokens_read"], "seconds": cost["seconds"]["release"] + cost["seconds"]["evaluate"]}
+
+
+def _link_models(cache: Path) -> None:
+    """An empty cache but for the models, so that every cell asks the model."""
+    from dpicl.harness.core.paths import models_folder
+
+    cache.mkdir()
+    (cache / "models").symlink_to(models_folder())
+
+
+@contextmanager
+def _checkout(commit: str | None) -> Iterator[Path | None]:
+    """A checkout of the commit, removed again."""
+    if commit is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "base"
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", str(path), commit], cwd=ROOT, check=True, capture_output=True
+        )
+        try:
+            yield path
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(path)], cwd=ROOT, check=True)
+
+
+def main() -> int:
+    """Prints one JSON document with --json, else a line for each cell."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--base", metavar="COMMIT", help="also run the code of this commit, in turns")
+    parser.add_argument("--rounds", type=int, default=1, metavar="N", help="how often (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    arguments = parser.parse_args()
+    result = run(arguments.base, arguments.rounds)
+    if arguments.json:
+        print(json.dumps(result, indent=2))
+    for name, cell in {} if arguments.json else result["cells"].items():
+        beside = f", {cell['throughput']} times the throughput of {arguments.base}" if arguments.base else ""
+        print(f"{name}: {cell['tokens_per_second']} tokens a second, utilisation {cell['utilisation']}{beside}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

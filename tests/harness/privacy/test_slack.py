@@ -1,0 +1,276 @@
+"""Slack: the adversaries behind it are real, meet what is known exactly, and never cost more than what is proved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpicl.harness.core.errors import AccountantsDisagree
+from dpicl.harness.privacy import calibration
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.bounded_range import choices_delta
+from dpicl.harness.privacy.calibration import slack_of
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, gaussian, parallel
+from dpicl.harness.privacy.slack import (
+    CELLS,
+    LARGEST,
+    MOST_CHOICES,
+    WorstPair,
+    _hockey,
+    _moment,
+    choices_pair,
+    composed,
+    gaussian_pair,
+    loose,
+    lower_bound,
+    slack,
+)
+
+Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
+NOTHING = WorstPair(np.ones(1), np.ones(1))
+DELTA = 1e-5
+
+
+def divergence(pair: WorstPair, x: float) -> float:
+    return float(np.maximum(pair.present - math.exp(x) * pair.absent, 0).sum())
+
+
+def slack_at(event: dp.DpEvent, delta: float = DELTA) -> float:
+    found = slack(event, delta, epsilon(event, delta).upper)
+    assert found is not None
+    return found
+
+
+#: What mechanisms charge, where a theorem or an exact recursion gives the upper bound.
+TIGHT = {
+    "one Gaussian": gaussian(3.7),
+    "Gaussians, once": Repeated(gaussian(45.7), 150),
+    "Gaussians, one sample": Sampled(0.0067, Repeated(gaussian(7.6), 150)),
+    "Gaussians, a sample each": Repeated(Sampled(0.0053, gaussian(0.7)), 20),
+    "very many samples": Repeated(Sampled(0.001, gaussian(0.8)), 2000),
+    "choices": Repeated(Choice(0.04), 200),
+    "PRISM": Sampled(0.0213, Repeated(Choice(0.557), 20)),
+    "PRISM at 8": Sampled(0.0213, Repeated(Choice(1.22), 20)),
+    "PRISM, a demonstration with tokens of its own": Repeated(Sampled(0.0053, Repeated(Choice(0.407), 56)), 5),
+    "Laplace": Repeated(dp.LaplaceDpEvent(8.0), 30),
+    "randomised response": Repeated(Sampled(0.1, EpsilonDeltaDpEvent(1.0, 0.0)), 30),
+}
+
+
+@pytest.mark.parametrize("name", TIGHT)
+def test_bounds_by_a_theorem_or_an_exact_recursion_are_tight(name: str) -> None:
+    assert 1 <= slack_at(TIGHT[name]) <= (LARGEST if "Poisson" in name or "demonstration" in name else 1.01)
+
+
+def test_one_gaussian_and_its_sample_meet_the_exact_curve() -> None:
+    for multiplier in (0.3, 1.0, 5.0):
+        exact = epsilon(gaussian(multiplier), DELTA).upper
+        assert 0.996 * exact <= lower_bound(gaussian(multiplier), DELTA, exact) <= exact
+
+
+def test_zcdp_of_choices_is_what_this_replaces() -> None:
+    """The same choices as zCDP, at the noise that the WikiMovies row had for epsilon = 1."""
+    size = math.sqrt(8 * 0.008647)
+    as_zcdp = epsilon(Repeated(Sampled(0.00533, Repeated(dp.ZCDpEvent(size**2 / 8), 56)), 5), DELTA).upper
+    own = epsilon(Repeated(Sampled(0.00533, Repeated(Choice(size), 56)), 5), DELTA).upper
+    assert as_zcdp == pytest.approx(1.0, abs=0.01)
+    assert own == pytest.approx(0.144, abs=0.002)
+
+
+def test_a_bound_below_what_an_adversary_costs_is_refused() -> None:
+    event = TIGHT["PRISM"]
+    with pytest.raises(AccountantsDisagree, match="one of them is wrong"):
+        slack(event, DELTA, 0.95 * epsilon(event, DELTA).upper)
+
+
+def atoms() -> st.SearchStrategy[dp.DpEvent]:
+    return st.one_of(
+        st.floats(0.6, 20).map(gaussian),
+        st.floats(0.02, 2).map(Choice),
+        st.floats(0.6, 20).map(dp.LaplaceDpEvent),
+        st.floats(0.05, 1.5).map(lambda own: EpsilonDeltaDpEvent(own, 0.0)),
+    )
+
+
+def compositions() -> st.SearchStrategy[dp.DpEvent]:
+    counted = st.builds(Repeated, atoms(), st.sampled_from([1, 2, 5]))
+    return st.lists(counted, min_size=1, max_size=2).map(compose)
+
+
+PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_from([1, 3, 10]))
+
+
+@given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
+@settings(max_examples=25, deadline=None)
+def test_no_adversary_costs_more_than_what_is_proved(parts: list[tuple[dp.DpEvent, float, int]], delta: float) -> None:
+    """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
+    event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])
+    upper = epsilon(event, delta).upper
+    if 0 < upper < 50:
+        assert lower_bound(event, delta, upper) <= upper
+
+
+@pytest.mark.parametrize("aim", [_hockey(0.8), _hockey(-0.5), _moment(3.0), _moment(-2.0)])
+@pytest.mark.parametrize(("size", "count"), [(0.7, 1), (0.7, 4), (0.1, 60)])
+def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: int, aim) -> None:
+    """Both sides are distributions, and no divergence is above what the exact recursion allows."""
+    pair = choices_pair(size, count, 0.1, NOTHING, aim)
+    assert pair.present.sum() == pytest.approx(1, abs=1e-9)
+    assert pair.absent.sum() == pytest.approx(1, abs=1e-9)
+    deltas = choices_delta(size, count, 40)
+    for cell in range(-80, 81, 8):
+        if abs(cell) <= len(deltas) // 2:
+            assert divergence(pair, size * cell / 40) <= deltas[len(deltas) // 2 + cell] + 1e-12
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.9])
+def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
+    """Against every choice of three ranges on the grid: a first one, and one after each of its outcomes."""
+    size, rate = 0.8, 0.3
+    high = [math.expm1(t - size) / math.expm1(-size) for t in np.arange(CELLS + 1) * size / CELLS]
+
+    def outcomes(j: int) -> list[tuple[float, float]]:
+        """(with the record, without) of both outcomes of a choice with the losses t and t - size."""
+        t = j * size / CELLS
+        return [(high[j], high[j] * math.exp(-t)), (1 - high[j], (1 - high[j]) * math.exp(size - t))]
+
+    def reached(chain: list[tuple[float, float]]) -> float:
+        sampled = WorstPair(*np.array(chain).T).sampled(rate)
+        return divergence(sampled, threshold)
+
+    def after(first: tuple[float, float], j: int) -> list[tuple[float, float]]:
+        return [(first[0] * p, first[1] * q) for p, q in outcomes(j)]
+
+    best = max(
+        sum(max(reached(after(first, j)) for j in range(CELLS + 1)) for first in outcomes(j)) for j in range(CELLS + 1)
+    )
+    # Sums over outcomes: the best second choice after each outcome of the first one is taken by itself.
+    found = divergence(choices_pair(size, 2, rate, NOTHING, _hockey(threshold)).sampled(rate), threshold)
+    assert found == pytest.approx(best, abs=1e-12)
+
+
+def test_the_best_adversary_of_one_sample_meets_the_recursion() -> None:
+    size, count = 0.5, 6
+    deltas = choices_delta(size, count, 40)
+    for cell in (0, 40, 120):
+        x = size * cell / 40
+        found = divergence(choices_pair(size, count, 1.0, NOTHING, _hockey(x)), x)
+        assert found <= deltas[len(deltas) // 2 + cell] <= found * 1.01 + 1e-12
+
+
+def test_merged_outcomes_lose_little_and_never_gain() -> None:
+    whole = gaussian_pair(0.7)
+    merged = whole.merged(300)
+    assert merged.present.size <= 302
+    for x in (-1.0, 0.0, 1.0, 4.0):
+        assert 0.99 * divergence(whole, x) - 1e-12 <= divergence(merged, x) <= divergence(whole, x) + 1e-15
+
+
+def test_randomised_response_is_the_sum_over_binomials() -> None:
+    """Composed losses on a grid, against the exact composition."""
+    inside, rate, count = 1.0, 0.1, 30
+    event = Repeated(Sampled(rate, EpsilonDeltaDpEvent(inside, 0.0)), count)
+    p = np.array([math.exp(inside), 1.0]) / (1 + math.exp(inside))
+    mixed = (1 - rate) * p[::-1] + rate * p
+    k = np.arange(count + 1)
+    weights = np.array([math.comb(count, int(each)) for each in k], dtype=float)
+    with_it, without = (weights * side[0] ** k * side[1] ** (count - k) for side in (mixed, p[::-1]))
+
+    def exact_delta(x: float) -> float:
+        pairs = [WorstPair(with_it, without), WorstPair(without, with_it)]
+        return max(divergence(pair, x) for pair in pairs)
+
+    lower = lower_bound(event, DELTA, epsilon(event, DELTA).upper)
+    assert exact_delta(lower) > DELTA
+    assert exact_delta(1.005 * lower) <= DELTA
+
+
+def test_choices_that_see_earlier_ones_cost_more_than_choices_of_one_range() -> None:
+    """Ten choices a query: every fixed range is an adversary too, and the adaptive one is at least as bad."""
+    size, rate, queries = 0.89, 0.00585, 20
+    event = Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries)
+    upper = epsilon(event, DELTA).upper
+    lower = lower_bound(event, DELTA, upper)
+    fixed = max(_fixed_range(size, t * size, rate, queries) for t in (0.5, 0.6, 0.7, 0.75, 0.8))
+    assert fixed <= lower <= upper
+
+
+def _fixed_range(size: float, t: float, rate: float, queries: int) -> float:
+    """Epsilon of ten choices with losses t and t - size on each sample, by enumeration of all binomial counts."""
+    high = math.expm1(t - size) / math.expm1(-size)
+    k = np.arange(11)
+    present = np.array([math.comb(10, int(n)) for n in k]) * high**k * (1 - high) ** (10 - k)
+    pair = WorstPair(present, present * np.exp(-(k * t + (10 - k) * (t - size)))).sampled(rate)
+    total = pair
+    for _ in range(queries - 1):
+        # Outcomes merge, which only lowers what is found.
+        total = total.merged(4000)
+        total = WorstPair(np.outer(total.present, pair.present).ravel(), np.outer(total.absent, pair.absent).ravel())
+    xs = np.linspace(0.01, 2, 400)
+    return float(max(x for x in xs if divergence(total, x) > DELTA))
+
+
+def test_the_group_that_loses_most_decides() -> None:
+    small, large = Sampled(0.02, Repeated(Choice(0.5), 20)), Sampled(0.2, Repeated(Choice(0.5), 20))
+    assert slack_at(parallel({"a": small, "b": large})) == slack_at(large)
+
+
+def test_what_costs_nothing_or_everything_has_no_slack() -> None:
+    assert slack(dp.NoOpDpEvent(), DELTA, 0.0) is None
+    assert slack(dp.NonPrivateDpEvent(), DELTA, math.inf) is None
+
+
+def test_a_large_slack_is_said() -> None:
+    assert loose(None) is None and loose(1.0) is None and loose(LARGEST) is None
+    assert "1.07" in str(loose(1.07))
+
+
+def test_the_slack_of_an_event_is_worked_out_once(tmp_path, monkeypatch) -> None:
+    event = gaussian(2.0)
+    upper = epsilon(event, DELTA).upper
+    first = slack_of(event, DELTA, upper, tmp_path)
+    monkeypatch.setattr(calibration, "slack", lambda *given: pytest.fail("it is stored"))
+    assert slack_of(event, DELTA, upper, tmp_path) == first
+    (path,) = tmp_path.glob("*.json")
+    path.write_text(path.read_text().replace("number", "numbex"))
+    with pytest.raises(BaseException, match="it is stored"):
+        slack_of(event, DELTA, upper, tmp_path)
+
+
+def test_several_starts_and_parts_are_all_lower_bounds() -> None:
+    """Next to each other: samples of choices, a Gaussian, and choices on the whole set."""
+    parts = [Repeated(Sampled(0.01, Repeated(Choice(0.8), 4)), 10), gaussian(6.0), Repeated(Choice(0.1), 5)]
+    alone = [lower_bound(part, DELTA, epsilon(part, DELTA).upper) for part in parts]
+    both = compose(parts)
+    upper = epsilon(both, DELTA).upper
+    lower = lower_bound(both, DELTA, upper)
+    assert max(alone) < lower <= upper < 1.15 * lower
+    assert all(upper > one for one in itertools.chain(alone))
+
+
+@pytest.mark.parametrize("count", [MOST_CHOICES, MOST_CHOICES + 1, 3 * MOST_CHOICES])
+def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
+    """In blocks; one too many would be no adversary of this event."""
+    event = Repeated(Choice(0.03), count)
+    upper = epsilon(event, DELTA).upper
+    assert 0.97 * upper <= lower_bound(event, DELTA, upper) <= upper
+    pair = composed({Choice(0.03): count}, 1.0, _moment(2.0))
+    assert 0.98 < variance(pair) / (count * 0.03**2 / 4) <= 1.0001
+
+
+def variance(pair: WorstPair) -> float:
+    some = (pair.present > 0) & (pair.absent > 0)
+    loss, mass = np.log(pair.present[some] / pair.absent[some]), pair.present[some]
+    return float(mass @ (loss - mass @ loss) ** 2)
+
+
+def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
+    """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
+    event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
+    assert slack_at(event) < 1.01
