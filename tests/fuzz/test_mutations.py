@@ -29,7 +29,7 @@ from dpicl.harness.run.results import from_text, to_text
 from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.scaffold.writing import TASK, write_example
-from dpicl.leaderboards.compare.sides import parse
+from dpicl.leaderboards.compare.sides import read_results
 from dpicl.leaderboards.gate.card import read_card, read_reproduced
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
@@ -60,7 +60,7 @@ def use_result(path: Path) -> None:
 
 def use_side(path: Path) -> None:
     with contextlib.suppress(UnicodeDecodeError):
-        parse(_text(path), "a file")
+        read_results(path)
 
 
 def use_attack(path: Path) -> None:

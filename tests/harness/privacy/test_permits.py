@@ -21,7 +21,7 @@ class Scales(SeededNoise):
     """Ordinary noise that notes what was asked for."""
 
     def __init__(self):
-        super().__init__(np.random.default_rng(0))
+        super().__init__(lambda shot: np.random.default_rng(0))
         self.asked = []
 
     def gaussian(self, scale, size):
