@@ -151,35 +151,38 @@ class SlotReader(Reader):
 
     def _scores(self, prompts: Sequence[str], slot: Slot = (), others: Prompts = _nothing) -> list[list[float]]:
         """L log-probabilities of each prompt of a slot. ``others`` are read too, where one of these has to be."""
+        examples = self._prompts.examples(slot)
 
         def score(asked: Sequence[str]) -> list[list[float]]:
             tokens = [self._model.encode(prompt) for prompt in asked]
-            return self._model.score([(own, self._prompts.endings) for own in tokens], self._examples(slot))
+            return self._model.score([(own, self._prompts.endings) for own in tokens], self._begun(examples))
 
-        return self._asked("labels", prompts, others, self._prompts.endings, score)
+        return self._asked("labels", prompts, others, (examples, self._prompts.endings), score)
 
     def _greedy(
         self, kind: str, prompts: Sequence[str], broken: Broken, slot: Slot = (), others: Prompts = _nothing
     ) -> list[str]:
         """The greedy answer to each prompt of a slot; broken: what becomes of one that makes the model fail."""
+        examples = self._prompts.examples(slot)
 
         def generate(asked: Sequence[str]) -> list[str]:
             tokens = [self._model.encode(prompt) for prompt in asked]
             return [
                 text.strip()
-                for text in self._model.generate(tokens, *self._limits, self._examples(slot), broken=broken)
+                for text in self._model.generate(tokens, *self._limits, self._begun(examples), broken=broken)
             ]
 
-        return self._asked(kind, prompts, others, self._limits, generate)
+        return self._asked(kind, prompts, others, (examples, self._limits), generate)
 
-    def _examples(self, slot: Slot) -> Prefix:
-        """What every prompt of the slot begins with, read once: the instruction and the slot's examples."""
+    def _begun(self, examples: str) -> Prefix:
+        """What every prompt of a slot begins with, read once: the instruction and the slot's examples."""
+        instruction = self._prompts.examples(())
         with self._reading_instruction.held():
             if self._instruction is None:
-                self._instruction = self._model.prefix(self._model.encode(self._prompts.examples(())))
-        if not slot:
+                self._instruction = self._model.prefix(self._model.encode(instruction))
+        if examples == instruction:
             return self._instruction
-        tokens = self._model.encode(self._prompts.examples(slot))
+        tokens = self._model.encode(examples)
         return self._model.prefix(tokens[: self._model.max_length - self._model.lead_tokens], self._instruction)
 
     def _asked(
@@ -191,7 +194,7 @@ class SlotReader(Reader):
         ask: Callable[[Sequence[str]], Sequence[Any]],
     ) -> list[Any]:
         """The model's output for each prompt, from the cache where it is there; else asked and kept. What another job
-        asks at this moment is waited for."""
+        asks at this moment is waited for. settings: all that an output depends on besides its prompt."""
         name = "labels" if kind == "labels" else "greedy"
 
         def keys(texts: Sequence[str]) -> dict[str, bytes]:
