@@ -130,6 +130,7 @@ class NoisyTokens(LabelTexts):
 def normalised(logits: np.ndarray) -> np.ndarray:
     """Probabilities of float64 rows of logits, each row on its own; a row that is not finite stays so, and counts as 0
     in the primitive."""
+    logits = np.ascontiguousarray(logits)  # the order of a sum must not depend on how many rows there are
     with np.errstate(invalid="ignore", over="ignore"):
         weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
         return weights / weights.sum(axis=-1, keepdims=True)

@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
+import platform
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -31,6 +34,10 @@ WATCHED = (1, 2, 17, 100, 300)
 #: The most that the probabilities of all tokens together may differ from transformers' own, by number format.
 TOLERANCE = {torch.float32: 1e-3}
 ROUGH = 0.15
+#: Numbers of one-token rows beside the watched ones: the output layer has each of its shapes.
+_OTHERS = (0, 20, 50, 100)
+#: Environment variables that decide how numbers are multiplied.
+_SETS = re.compile(r"MKL_|ONEDNN_|DNNL_|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
 #: A window that is longer than this is not looked beyond.
 LONGEST = 1200
 
@@ -67,8 +74,12 @@ def measured(model: TransformersLM) -> Measured:
         return measure(model)
     device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else torch.__config__.show()
     matters = [VERSION, SHAPES, identity.sha256, identity.revision, identity.dtype, device, torch.get_num_threads()]
-    versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability()]
-    key = hashlib.sha256(json.dumps([*matters, *versions]).encode()).hexdigest()[:32]
+    versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability(), platform.node()]
+    settings = [
+        torch.get_float32_matmul_precision(),
+        *sorted(f"{k}={v}" for k, v in os.environ.items() if _SETS.match(k)),
+    ]
+    key = hashlib.sha256(json.dumps([*matters, *versions, *settings]).encode()).hexdigest()[:32]
     path = models_folder() / "independence" / f"{key}.json"
     with suppress(OSError, ValueError, TypeError):
         return Measured(**json_text.read(path))
@@ -98,12 +109,18 @@ def measure(model: TransformersLM) -> Measured:
                 place = int(random.integers(len(fill) + 1))
                 read = model.next_token_log_probs([*fill[:place], own, *fill[place:]])
                 same = same and bool((read[place] == expected).all())
-    together = model.decoder(watched)
-    together.append(1)
-    for own, read in zip(watched, together.log_probs, strict=True):
-        single = model.decoder([own])
+    singles = [model.decoder([own]) for own in watched]
+    for single in singles:
         single.append(1)
-        same = same and bool((single.log_probs[0] == read).all())
+    stepped = torch.cat([single.log_probs for single in singles])
+    for others in _OTHERS:  # so many rows are predicted from at once
+        fill = [row(1) for _ in range(others)]
+        place = int(random.integers(others + 1))
+        rows, own = [*fill[:place], *watched, *fill[place:]], slice(place, place + len(watched))
+        same = same and bool((model.next_token_log_probs(rows)[own] == alone).all())
+        together = model.decoder(rows)
+        together.append(1)
+        same = same and bool((together.log_probs[own] == stepped).all())
     agrees = _agrees(model, row(_length(model)), [row(5), row(23)])
     model.usage.tokens_read = model.usage.forward_calls = 0
     return Measured(same, agrees)

@@ -33,7 +33,7 @@ from dpicl.harness.models import attention
 from dpicl.harness.models.base import Usage
 
 #: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
-VERSION = 2
+VERSION = 3
 #: The most tokens of a piece.
 PIECE = 256
 #: The numbers of tokens that a pass may have, and of tokens whose successor it predicts.

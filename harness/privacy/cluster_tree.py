@@ -37,7 +37,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian
-from dpicl.harness.privacy.primitives import check_own_slots, clip_norm
+from dpicl.harness.privacy.primitives import check_slots, clip_norm
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.release_hooks import Permit
 
@@ -142,7 +142,7 @@ class ClusterTree:
 
         Raises PluginError for an expected number of points where the sample has shared slots.
         """
-        check_own_slots(self.expected is not None, sample)
+        check_slots(points, self.expected is not None, sample)
         points = clip_norm(points, self.radius)
         number = float(len(points)) if self.expected is None else self.expected
         split_event, count_event, sum_event = self._parts()

@@ -159,6 +159,10 @@ def bounds(parts: Parts, delta: float) -> Bounds:
     return Bounds(prv["low"], prv["estimate"], upper, {"prv": prv, "pld": discrete}, tuple(notes))
 
 
+#: By so much an upper bound of one accountant may lie below the lower bound of the other.
+_CROSSING = 1e-6
+
+
 def check_delta(delta: float) -> None:
     if delta < SMALLEST_DELTA:
         raise UnsupportedEvent(f"delta = {delta:g} is lost in rounding errors; use at least {SMALLEST_DELTA:g}.")
@@ -183,13 +187,14 @@ def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float
         if finer > 1:
             again = _guarded("dp_accounting's PLD", [], lambda f=finer: pld_epsilon(parts, delta, grid / f))
             tried = tried if again is None else min(tried, again)
-        if abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT):
+        near = abs(prv["estimate"] - tried) <= max(AGREEMENT * max(prv["estimate"], tried), ABSOLUTE_AGREEMENT)
+        if near and tried >= prv["low"] - _CROSSING:
             return tried
         if tried < prv["estimate"]:
             break
     raise AccountantsDisagree(
         f"prv-accountant says {prv['low']:.6g} / {prv['estimate']:.6g} / {prv['upper']:.6g} and dp_accounting "
-        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart. "
+        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, or a bound from above below one from below. "
         "Report these numbers; a slightly different noise or delta may avoid the defect."
     )
 

@@ -29,12 +29,18 @@ SIMPLEX_DIAMETER = math.sqrt(2.0)
 SIMPLEX_RADIUS = 1.0
 
 
-def check_own_slots(own_slots: bool, sample: Sample) -> None:
-    """Raises PluginError for a bound on one added row where the sample replaces rows."""
+def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
+    """Raises PluginError for a bound on one added row where the sample replaces rows, or where something else than what
+    its slots say is summed: a row that stands in for a slot that is not there would be replaced as well."""
     if own_slots and not sample.own_slots:
         raise PluginError(
-            "own_slots is for samples that give every sampled record a slot of its own; draw them with"
-            " `poisson_slots(expected, None, ...)`, or leave own_slots out."
+            "The stated bound is for samples that give every sampled record a slot of its own; draw them with"
+            " `poisson_slots(expected, None, ...)`, or use a primitive for shared slots (`own_slots=False`)."
+        )
+    if own_slots and len(rows) != len(sample.slots):
+        raise PluginError(
+            "Where every sampled record has a slot of its own there is one row a slot, and no row for any other; leave"
+            " out rows that stand in for missing slots."
         )
 
 
@@ -98,7 +104,7 @@ class GaussianSum:
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
     def _noisy_sum(self, rows: np.ndarray, sample: Sample) -> np.ndarray:
-        check_own_slots(self.own_slots, sample)
+        check_slots(rows, self.own_slots, sample)
         bounded = project_sub_simplex(rows)
         return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound)
 
@@ -133,7 +139,7 @@ class NearestToMean:
         rows: [M, d], one a slot. centre: [d], public. candidates: [K, d], public and of length 1, for which the largest
         inner product is the smallest Euclidean distance. Raises PluginError as `GaussianSum.choose` does.
         """
-        check_own_slots(self.own_slots, sample)
+        check_slots(rows, self.own_slots, sample)
         with np.errstate(invalid="ignore"):
             bounded = clip_norm(rows - centre, self.radius)
         total = sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound)
@@ -170,7 +176,12 @@ class BoundedRangeChoice:
         return bounded_range_choice(self.range_epsilon)
 
     def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
-        """Index in [0, V); rows is [B, V] (B may be 0), public is [V]."""
+        """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
+
+        Raises PluginError for a sample whose slots are shared: a record would replace a row, and move the scores by
+        twice the range.
+        """
+        check_slots(rows, True, sample)
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
         scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
         return sample.spend(self.event).noisy_choice(scores, self.width)[0]

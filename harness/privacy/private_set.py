@@ -122,6 +122,13 @@ class Sample:
                     " before the next sample is drawn, and keep no record."
                 )
 
+        def require_open_for_releases() -> None:
+            if not is_open:
+                raise BudgetExceeded(
+                    "A release comes after its sample was closed: a permit is for the sample that it was charged for;"
+                    " use it before the next sample is drawn. Nothing was drawn."
+                )
+
         lent = tuple(tuple(LentRecord(record, require_open) for record in slot) for slot in slots)
 
         def read() -> Slots:
@@ -139,7 +146,7 @@ class Sample:
                     f"The release {event!r} {why}; declare every release of a sample in `poisson_slots(...,"
                     " releases=...)`, and make it before the next sample is drawn. Nothing was drawn."
                 )
-            permit = Permit(event, noise, used)
+            permit = Permit(event, noise, used, require_open_for_releases)
             unspent = unspent - wanted
             permitted(event, permit)
             return permit

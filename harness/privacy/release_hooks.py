@@ -72,12 +72,19 @@ class Permit:
 
     event: what was charged: ``count`` times one Gaussian mechanism, bounded-range choice or zCDP release, or
         NonPrivate, which is a release without noise. Raises UnsupportedEvent for anything else.
-    noise: where its noise comes from. used: called when it is used.
+    noise: where its noise comes from. used: called when it is used. require_valid: raises where it no longer counts,
+        since its sample was closed.
     """
 
-    __slots__ = ("_count", "_event", "_noise", "_used")
+    __slots__ = ("_count", "_event", "_noise", "_require_valid", "_used")
 
-    def __init__(self, event: dp.DpEvent, noise: NoiseSource, used: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        event: dp.DpEvent,
+        noise: NoiseSource,
+        used: Callable[[], None] = lambda: None,
+        require_valid: Callable[[], None] = lambda: None,
+    ) -> None:
         components = flatten(event)
         if len(components) != 1:
             raise UnsupportedEvent(
@@ -85,7 +92,7 @@ class Permit:
             )
         ((self._event, self._count),) = components.items()
         self._noise: NoiseSource | None = noise
-        self._used = used
+        self._used, self._require_valid = used, require_valid
 
     def noisy_sum(self, clean: np.ndarray, bound: float) -> np.ndarray:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
@@ -154,6 +161,7 @@ class Permit:
     def _use(self) -> NoiseSource:
         if self._noise is None:
             raise BudgetExceeded("This permit was used: a second release needs a second charge. Nothing was drawn.")
+        self._require_valid()
         noise, self._noise = self._noise, None
         self._used()
         return noise

@@ -9,7 +9,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.privacy.events import bounded_range_choice
-from dpicl.harness.privacy.primitives import check_own_slots
+from dpicl.harness.privacy.primitives import check_slots
 from dpicl.harness.privacy.private_set import Sample
 
 
@@ -50,7 +50,7 @@ class NoisyTopK:
         Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
         counts the first. Raises PluginError for own_slots where the sample has shared ones.
         """
-        check_own_slots(self.own_slots, sample)
+        check_slots(rows, self.own_slots, sample)
         counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)
         choices = dp.SelfComposedDpEvent(bounded_range_choice(self.range_epsilon), self.count)
         return sample.spend(choices).noisy_choice(counts, self.width)
