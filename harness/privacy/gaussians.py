@@ -194,7 +194,8 @@ def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float
             break
     raise AccountantsDisagree(
         f"prv-accountant says {prv['low']:.6g} / {prv['estimate']:.6g} / {prv['upper']:.6g} and dp_accounting "
-        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, or a bound from above below one from below. "
+        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, "
+        "or a bound from above lies below one from below. "
         "Report these numbers; a slightly different noise or delta may avoid the defect."
     )
 
