@@ -50,6 +50,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "accounting": lambda r: r.cell.mode,
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
+    "rows read alone": lambda r: r.manifest.model.rows_alone,
 }
 #: The same for conditions on the metric that is looked at.
 _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
@@ -151,6 +152,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),
+        "rows read alone": result.manifest.model.rows_alone,
         "model weights": weights(result),
         "δ": subject.delta,
         "accounting": result.privacy.mode,
