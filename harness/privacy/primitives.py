@@ -95,7 +95,7 @@ class GaussianSum:
     def choose(self, rows: np.ndarray, sample: Sample) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
 
-        Raises PluginError for own_slots where the sample has shared ones, as `rank` does.
+        Raises PluginError for own_slots where the sample has shared ones or not one slot a row, as `rank` does.
         """
         return int(np.argmax(self._noisy_sum(rows, sample)))
 
@@ -178,8 +178,8 @@ class BoundedRangeChoice:
     def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
 
-        Raises PluginError for a sample whose slots are shared: a record would replace a row, and move the scores by
-        twice the range.
+        Raises PluginError for a sample whose slots are shared (a record would replace a row, and move the scores by
+        twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
