@@ -46,7 +46,7 @@ def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64).clip(0.0, 1.0)
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -64,7 +64,7 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * (radius / np.maximum(norms, radius))

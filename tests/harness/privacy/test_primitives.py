@@ -1,6 +1,7 @@
 """Primitives: sensitivity with the noise off, bounded inputs whatever comes, charge before noise, exact noise scale."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
     GaussianSum,
+    clip_norm,
     clip_scores,
     project_sub_simplex,
 )
@@ -35,6 +37,16 @@ def test_projection_stays_in_the_sub_simplex_whatever_comes(values):
     assert np.isfinite(out).all()
     assert (out >= 0).all()
     assert (out.sum(axis=1) <= 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    "bounded", [project_sub_simplex, partial(clip_norm, radius=0.5), partial(clip_scores, clip=10)]
+)
+def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_however_they_lie(bounded):
+    """Columns that are picked from several rows lie one after the other in memory, those of one row do not."""
+    picked = np.random.default_rng(0).random((5, 700))[:, np.arange(0, 600, 2)]
+    for at, row in enumerate(bounded(picked)):
+        assert row.tobytes() == bounded(picked[[at]])[0].tobytes()
 
 
 @given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD), st.integers(0, 3))
