@@ -116,11 +116,11 @@ def measure(model: TransformersLM) -> Measured:
     for others in _OTHERS:  # so many rows are predicted from at once
         fill = [row(1) for _ in range(others)]
         place = int(random.integers(others + 1))
-        rows, own_rows = [*fill[:place], *watched, *fill[place:]], slice(place, place + len(watched))
-        same = same and bool((model.next_token_log_probs(rows)[own_rows] == alone).all())
+        rows, mine = [*fill[:place], *watched, *fill[place:]], slice(place, place + len(watched))
+        same = same and bool((model.next_token_log_probs(rows)[mine] == alone).all())
         together = model.decoder(rows)
         together.append(1)
-        same = same and bool((together.log_probs[own_rows] == stepped).all())
+        same = same and bool((together.log_probs[mine] == stepped).all())
     agrees = _agrees(model, row(_length(model)), [row(5), row(23)])
     model.usage.tokens_read = model.usage.forward_calls = 0
     return Measured(same, agrees)

@@ -140,7 +140,7 @@ class ClusterTree:
     def clusters(self, points: np.ndarray, sample: Sample) -> list[Cluster]:
         """Clusters, heaviest first; points is [M, d], one for each slot, M a public constant unless it is ``expected``.
 
-        Raises PluginError for an expected number of points where the sample has shared slots.
+        Raises PluginError for an expected number of points where the sample has shared slots or not one slot a point.
         """
         check_slots(points, self.expected is not None, sample)
         points = clip_norm(points, self.radius)

@@ -138,7 +138,7 @@ def bounds(parts: Parts, delta: float) -> Bounds:
 
     The privacy loss distribution bounds both directions of neighbours and is a proof by itself; prv-accountant bounds
     the removal of a record, so it is one together with the other direction of the distribution. The smaller proof
-    counts. Raises AccountantsDisagree beyond 1%.
+    counts. Raises AccountantsDisagree beyond 1%, and where the upper bound of one is below the lower one of the other.
     """
     check_delta(delta)
     notes: list[str] = []
@@ -181,7 +181,8 @@ def _finite_pld(parts: Parts, delta: float, grid: float) -> float:
 
 
 def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float, grid: float) -> float:
-    """The PLD's answer once it is within 1% of prv-accountant's, on finer grids if need be (many tiny steps)."""
+    """The PLD's answer once it is within 1% of prv-accountant's and not below its lower bound, on finer grids if need
+    be (many tiny steps)."""
     tried = discrete
     for finer in (1, 4, 16):
         if finer > 1:
@@ -194,9 +195,8 @@ def _agreeing(parts: Parts, delta: float, prv: dict[str, float], discrete: float
             break
     raise AccountantsDisagree(
         f"prv-accountant says {prv['low']:.6g} / {prv['estimate']:.6g} / {prv['upper']:.6g} and dp_accounting "
-        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, "
-        "or a bound from above lies below one from below. "
-        "Report these numbers; a slightly different noise or delta may avoid the defect."
+        f"{tried:.6g} for (rate, noise, count) {list(parts)} at delta = {delta:g}: more than 1% apart, or an upper"
+        " bound below a lower one. Report these numbers; a slightly different noise or delta may avoid the defect."
     )
 
 

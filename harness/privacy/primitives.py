@@ -46,7 +46,7 @@ def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
 
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64).clip(0.0, 1.0)
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
     mass = rows.sum(axis=1, keepdims=True)
     return rows / np.maximum(mass, 1.0)
 
@@ -64,7 +64,7 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
-    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64)
+    rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
     with np.errstate(over="ignore"):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows * (radius / np.maximum(norms, radius))
@@ -95,7 +95,7 @@ class GaussianSum:
     def choose(self, rows: np.ndarray, sample: Sample) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
 
-        Raises PluginError for own_slots where the sample has shared ones, as `rank` does.
+        Raises PluginError for own_slots where the sample has shared ones or not one slot a row, as `rank` does.
         """
         return int(np.argmax(self._noisy_sum(rows, sample)))
 
@@ -178,8 +178,8 @@ class BoundedRangeChoice:
     def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
 
-        Raises PluginError for a sample whose slots are shared: a record would replace a row, and move the scores by
-        twice the range.
+        Raises PluginError for a sample whose slots are shared (a record would replace a row, and move the scores by
+        twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor

@@ -48,7 +48,7 @@ class NoisyTopK:
         """min(k, K) indices in [0, K), largest noisy count first; rows is [M, K], one a slot.
 
         Values are clipped to [0, 1]; those that are not finite count as 0. At temperature 0 the true top-k; of equal
-        counts the first. Raises PluginError for own_slots where the sample has shared ones.
+        counts the first. Raises PluginError for own_slots where the sample has shared ones or not one slot a row.
         """
         check_slots(rows, self.own_slots, sample)
         counts = np.where(np.isfinite(rows), rows, 0.0).clip(0.0, 1.0).sum(axis=0)

@@ -130,6 +130,35 @@ def test_another_model_record_or_setting_is_another_key(samsum, tmp_path):
         assert model.usage.forward_calls > 0
 
 
+@pytest.mark.parametrize("name", ["agnews", "samsum"])
+def test_the_same_prompt_after_other_examples_is_another_key(name, tmp_path, monkeypatch):
+    """A slot whose last record does not fit has the prompt of one without that record, but what is read before it is
+    cut elsewhere, so its numbers may differ in their last bits. An output that is found must not tell which slot was
+    there first."""
+    model, task = models.load("sim"), Task.load(name, "synthetic", limit_train=4, limit_test=2)
+    query, short = queries_of(task)[0], task.train[:1]
+    longer = (*short, Record("word " * 5000, task.train[1].label))
+    prompts = SlotPrompts(task, model, None, None)
+    assert prompts.of(short, query.text) == prompts.of(longer, query.text)
+    assert prompts.examples(short) != prompts.examples(longer)
+    read, prefix = [], model.prefix
+    monkeypatch.setattr(model, "prefix", lambda tokens, *after: read.append(len(tokens)) or prefix(tokens, *after))
+
+    def ask(cache, slot):
+        """The numbers of tokens of all that is read before its prompt."""
+        read.clear()
+        own = reader(task, model=model, cache=cache)
+        _ = own.texts(query, [slot]) if name == "samsum" else own.label_scores(query, [slot], calibrated=False)
+        return list(read)
+
+    alone = {slot: ask(OutputCache(None), slot) for slot in (short, longer)}
+    assert alone[short] != alone[longer]
+    for order in ((short, longer), (longer, short)):
+        cache = OutputCache(tmp_path / str(len(order[0])))
+        assert [ask(cache, slot) for slot in order] == [alone[slot] for slot in order]
+        assert [ask(cache, slot) for slot in order] == [[], []]
+
+
 def test_once_shows_the_first_records_of_a_slot_only(samsum):
     shown = SlotPrompts(samsum, models.load("sim"), 2, None)
     assert shown.of(samsum.train[:5], "x") == shown.of(samsum.train[:2], "x")

@@ -8,7 +8,7 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.core.errors import ModelError, PluginError, PromptTooLong, UsageError
 from dpicl.harness.data.task import Record
 from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
@@ -112,6 +112,37 @@ def test_one_more_record_moves_prisms_sum_of_scores_inside_plus_minus_c(record, 
     assert len(without) == len(with_it) > 0
     for a, b in zip(without, with_it, strict=True):
         assert np.abs(a - b).max() <= mechanism.clip + 1e-9
+
+
+class SharedPrompts(private_set.PrivateSet):
+    """Deals the sampled records to shared slots, two in expectation, where each is to have one of its own."""
+
+    def poisson_slots(self, expected, slots, **given):
+        return super().poisson_slots(expected, int(expected) // 2 if slots is None else slots, **given)
+
+
+@pytest.mark.parametrize("name", ["prism", "prism_completion", "tang", "pta"])
+def test_two_records_a_slot_are_refused_where_the_bound_is_of_an_added_row(name, monkeypatch):
+    """PRISM as a plug-in may write it, with two examples a prompt: a record changes its prompt's scores, so it moves
+    them by twice the range of the charged choice. No token comes out."""
+    noise = ForcedNoise()
+    monkeypatch.setattr(noise, "gumbel", lambda size: pytest.fail("noise was drawn"))
+    monkeypatch.setattr(noise, "gaussian", lambda scale, size: pytest.fail("noise was drawn"))
+    monkeypatch.setattr("tests.mechanisms.adversarial.PrivateSet", SharedPrompts)
+    with pytest.raises(PluginError, match="slot of its own"):
+        run(ALL[name], RECORDS, noise=noise)
+
+
+@pytest.mark.parametrize("name", ["tang", "tang_full_vocabulary", "pta"])
+def test_the_weights_of_a_row_do_not_depend_on_how_many_rows_there_are(name):
+    """To the last bit: the columns of several rows lie otherwise in memory, and a sum over them had another order."""
+    generator, mechanism = np.random.default_rng(0), ALL[name]
+    rows = generator.normal(0, 3, (5, 700)).astype(np.float32)
+    public, allowed = generator.normal(0, 3, (2, 700)), generator.permutation(700)[:333]
+    alone = [mechanism.distributions(rows[[at]], public, allowed)[0].tobytes() for at in range(len(rows))]
+    for number in range(2, len(rows) + 1):
+        together = mechanism.distributions(rows[:number], public, allowed)
+        assert [row.tobytes() for row in together] == alone[:number]
 
 
 @pytest.mark.parametrize("name", ALL)

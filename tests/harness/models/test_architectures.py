@@ -18,7 +18,7 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.together import together
 from dpicl.harness.models import readers
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.reading import PIECE
+from dpicl.harness.models.reading import MOST_PREDICTED, PIECE, SHAPES
 from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
 from tests.harness.models.test_transformers import TOLERANCE
 
@@ -242,6 +242,19 @@ def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
     tiny.identity = replace(tiny.identity, sha256=None)
     with pytest.raises(pytest.fail.Exception):
         readers.measured(tiny)
+
+
+@pytest.mark.parametrize("width", [shape for shape in SHAPES if shape <= MOST_PREDICTED])
+def test_an_output_layer_that_rounds_otherwise_in_one_of_its_shapes_is_noticed(
+    width: int, tiny: TransformersLM
+) -> None:
+    """Whatever the number of tokens that a pass reads: only so many rows that it predicts from are different."""
+    forward = tiny._passes._forward
+    drift = 1e-5 * torch.arange(tiny.vocab_size)
+    tiny._passes._forward = lambda tokens, positions, wanted: (
+        forward(tokens, positions, wanted) + (drift if len(wanted) == width else 0.0)
+    )
+    assert not readers.measure(tiny).alone
 
 
 def test_rows_that_change_each_other_are_noticed(tiny: TransformersLM) -> None:

@@ -139,6 +139,8 @@ def seeded(seed: int = 0) -> SeededNoise:
     return SeededNoise(lambda shot: np.random.default_rng(seed))
 
 
-def paid(primitive: Any, noise: Any, times: int = 1, own_slots: bool = False) -> Sample:
-    """A sample without records on which the primitive's event was charged so many times."""
-    return Sample(((),), dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots)
+def paid(primitive: Any, noise: Any, times: int = 1, own_slots: int | None = None) -> Sample:
+    """A sample without records on which the primitive's event was charged so many times: one shared slot, or so many
+    slots of which each is a record's own."""
+    slots: tuple[tuple[()], ...] = ((),) * (1 if own_slots is None else own_slots)
+    return Sample(slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=own_slots is not None)

@@ -83,7 +83,7 @@ def test_one_added_row_moves_a_clipped_sum_by_at_most_one_radius(values, record)
 @pytest.mark.parametrize("count", [0, 5])
 def test_noise_on_the_sum_of_vectors_with_own_slots_is_one_radius_times_sigma(count):
     mechanism, source = NearestToMean(0.51, RADIUS, divisor=5, own_slots=True), Recorder()
-    mechanism.choose(np.zeros((count, 3)), np.zeros(3), np.eye(3), paid(mechanism, source, own_slots=True))
+    mechanism.choose(np.zeros((count, 3)), np.zeros(3), np.eye(3), paid(mechanism, source, own_slots=count))
     assert source.asked == [("gaussian", pytest.approx(RADIUS * 0.51), 3)]
 
 
@@ -195,7 +195,7 @@ def test_one_count_up_reaches_the_range_with_own_slots_and_has_its_temperature()
     mechanism = NoisyTopK(1, 1.5, own_slots=True)
     assert max(ratios) - min(ratios) == pytest.approx(mechanism.range_epsilon)
     rows, draws, noise = np.array([[1, 0], [1, 0]]), 4000, seeded()
-    wins = sum(mechanism.choose(rows, paid(mechanism, noise, own_slots=True)) == [0] for _ in range(draws))
+    wins = sum(mechanism.choose(rows, paid(mechanism, noise, own_slots=2)) == [0] for _ in range(draws))
     assert stats.binomtest(wins, draws, 1 / (1 + math.exp(-2 / 1.5))).pvalue > 1e-4
 
 
@@ -223,21 +223,49 @@ def test_counts_are_clipped_row_by_row_whatever_comes(rows):
 # --- own slots
 
 
-@pytest.mark.parametrize(
+#: Every use of a primitive that states what one added row moves.
+ADDED_ROW = pytest.mark.parametrize(
     ("mechanism", "use"),
     [
-        (GaussianSum(1.0, own_slots=True), lambda m, s: m.rank(np.eye(3), s)),
-        (GaussianSum(1.0, own_slots=True), lambda m, s: m.choose(np.eye(3), s)),
-        (NearestToMean(1.0, 0.5, 3, own_slots=True), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
-        (NoisyTopK(2, 1.0, own_slots=True), lambda m, s: m.choose(np.eye(3), s)),
-        (ClusterTree(1.0, 1.0, expected=3.0), lambda m, s: m.clusters(np.eye(3), s)),
+        (GaussianSum(1.0, own_slots=True), lambda m, rows, s: m.rank(rows, s)),
+        (GaussianSum(1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
+        (BoundedRangeChoice(10, 4, 1.0), lambda m, rows, s: m.choose(rows, np.zeros(3), s)),
+        (NearestToMean(1.0, 0.5, 3, own_slots=True), lambda m, rows, s: m.choose(rows, np.zeros(3), np.eye(3), s)),
+        (NoisyTopK(2, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
+        (ClusterTree(1.0, 1.0, expected=3.0), lambda m, rows, s: m.clusters(rows, s)),
     ],
-    ids=["rank", "choose", "nearest", "top_k", "tree"],
+    ids=["rank", "choose", "softmax", "nearest", "top_k", "tree"],
 )
+
+
+@ADDED_ROW
 def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(mechanism, use):
+    shared = Sample(((),) * 3, mechanism.event, Recorder(allowed=False))
     with pytest.raises(PluginError, match="poisson_slots"):
-        use(mechanism, paid(mechanism, Recorder(allowed=False)))
-    use(mechanism, paid(mechanism, seeded(), own_slots=True))
+        use(mechanism, np.eye(3), shared)
+    use(mechanism, np.eye(3), paid(mechanism, seeded(), own_slots=3))
+
+
+@ADDED_ROW
+@pytest.mark.parametrize("number", [0, 2, 5])
+def test_where_slots_are_the_records_own_no_row_stands_in_for_a_missing_one_and_none_is_left_out(
+    mechanism, use, number
+):
+    """Public rows that fill up to a constant number are replaced by a record's: that moves a sum by up to twice the
+    bound. The charge is still there for the slots' own rows."""
+    source = Recorder(allowed=False)
+    sample = paid(mechanism, source, own_slots=number)
+    with pytest.raises(PluginError, match="one row a slot"):
+        use(mechanism, np.eye(3), sample)
+    source.allowed = True
+    use(mechanism, np.eye(3)[[0] * number], sample)
+
+
+def test_shared_slots_may_have_any_number_of_rows():
+    """A row may be the public prompt's, and every sample of a scheme has the same number of them."""
+    for mechanism in (GaussianSum(1.0), NoisyTopK(1, 1.0)):
+        for number in (1, 2, 5):
+            mechanism.choose(np.eye(3)[[0] * number], paid(mechanism, seeded()))
 
 
 # --- charges
@@ -248,7 +276,7 @@ def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(mechani
     [
         (GaussianSum(1.0), lambda m, s: m.rank(np.eye(3), s)),
         (GaussianSum(1.0), lambda m, s: m.choose(np.eye(3), s)),
-        (BoundedRangeChoice(10, 4, 1.0), lambda m, s: m.choose(np.zeros((1, 3)), np.zeros(3), s)),
+        (BoundedRangeChoice(10, 4, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
         (NoisyTopK(2, 1.0), lambda m, s: m.choose(np.eye(3), s)),
         (ClusterTree(1.0, 1.0), lambda m, s: m.clusters(np.eye(3), s)),
@@ -257,10 +285,11 @@ def test_a_bound_on_one_added_row_is_refused_where_a_record_replaces_one(mechani
 )
 def test_a_release_that_was_not_charged_is_refused_before_noise(mechanism, use):
     source = Recorder()
-    sample = paid(mechanism, source)
+    own = 3 if isinstance(mechanism, BoundedRangeChoice) else None
+    sample = paid(mechanism, source, own_slots=own)
     use(mechanism, sample)
     source.allowed = False
     with pytest.raises(BudgetExceeded, match="was not charged"):
         use(mechanism, sample)
     with pytest.raises(BudgetExceeded):
-        use(mechanism, Sample(((),), dp.GaussianDpEvent(17.0), source))
+        use(mechanism, Sample(((),) * 3, dp.GaussianDpEvent(17.0), source, own_slots=own is not None))

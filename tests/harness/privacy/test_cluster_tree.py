@@ -147,7 +147,7 @@ def test_one_added_point_moves_counts_by_one_and_sums_by_one_radius(values, reco
     tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0)
 
     def measured(rows):
-        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=True))
+        found = tree.clusters(rows, paid(tree, Readable(2, seed), own_slots=len(rows)))
         assert len(found) == 4
         weights = np.array([cluster.weight for cluster in found])
         return weights - known(4), weights[:, None] * np.array([cluster.centre for cluster in found])
@@ -178,7 +178,7 @@ def test_the_number_of_points_shows_nowhere_where_it_is_private():
     """Nothing is split, so the one cluster shows what is released without noise: the expected number."""
     for number in (0, 3, 40):
         tree = ClusterTree(1.0, RADIUS, levels=1, intervals=1, expected=6.0)
-        found = tree.clusters(np.full((number, 2), 0.3), paid(tree, Unsplit(), own_slots=True))
+        found = tree.clusters(np.full((number, 2), 0.3), paid(tree, Unsplit(), own_slots=number))
         assert [cluster.weight for cluster in found] == [6.0]
 
 

@@ -42,6 +42,25 @@ def test_accountants_that_disagree_stop_the_run(monkeypatch: pytest.MonkeyPatch,
     assert "more than 1% apart" in str(caught.value)
 
 
+def test_a_bound_from_above_below_one_from_below_stops_the_run_however_near_it_is(
+    monkeypatch: pytest.MonkeyPatch, fresh: None
+) -> None:
+    """Half a percent apart counts as agreement of two estimates, but one of these two bounds is false."""
+    original, grids = gaussians.prv_epsilon, []
+    discrete = epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5).accountants["pld"]
+
+    def too_high(*given: Any) -> dict[str, float]:
+        grids.append(given)
+        return original(*given) | {"low": 1.001 * discrete, "estimate": 1.005 * discrete, "upper": 1.01 * discrete}
+
+    gaussians.bounds.cache_clear()
+    accountants._composition.cache_clear()
+    monkeypatch.setattr(gaussians, "prv_epsilon", too_high)
+    with pytest.raises(AccountantsDisagree):
+        epsilon(sampled_gaussians(1.0, 0.1, 10), 1e-5)
+    assert grids
+
+
 def test_many_tiny_steps_are_settled_on_a_finer_grid(monkeypatch: pytest.MonkeyPatch, fresh: None) -> None:
     original, grids = gaussians.pld_epsilon, []
 

@@ -133,6 +133,39 @@ def test_a_set_that_is_closed_gives_nothing_any_more():
     assert private.reveal() == []
 
 
+@pytest.mark.parametrize(
+    ("release", "use", "argument"),
+    [
+        (gaussian(1.0), "noisy_sum", np.zeros(2)),
+        (bounded_range_choice(1.0), "noisy_choice", np.zeros(2)),
+        (bounded_range_choice(1.0), "joint_choice", [np.zeros(2)]),
+        (dp.NonPrivateDpEvent(), "noisy_sum", np.zeros(2)),
+    ],
+    ids=["sum", "choice", "joint", "non-private"],
+)
+@pytest.mark.parametrize("end", ["draw", "close the sampler", "close the set"])
+def test_a_permit_ends_with_the_sample_that_it_was_charged_for(release, use, argument, end):
+    """Kept, it made a release that looks at several samples from the charge of one, or after the run."""
+    noise = Scales()
+    private = private_set(noise)
+    drawing = sampler(private, releases=release)
+    kept = drawing.draw().spend(release)
+    {"draw": drawing.draw, "close the sampler": drawing.close, "close the set": private.close}[end]()
+    with pytest.raises(BudgetExceeded, match="closed"):
+        getattr(kept, use)(argument, 1.0)
+    assert noise.asked == []
+    assert private.close() == 0
+
+
+def test_several_permits_of_one_sample_are_used_in_any_order_while_it_is_open():
+    private = private_set()
+    sample = sampler(private, releases=dp.SelfComposedDpEvent(gaussian(1.0), 2)).draw()
+    first, second = sample.spend(gaussian(1.0)), sample.spend(gaussian(1.0))
+    for permit in (second, first):
+        permit.noisy_sum(np.zeros(2), 1.0)
+    assert private.close() == 2
+
+
 def test_slots_and_samples_cannot_be_changed():
     sample = sampler(private_set()).draw()
     assert isinstance(sample.slots, tuple) and all(isinstance(slot, tuple) for slot in sample.slots)

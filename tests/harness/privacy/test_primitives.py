@@ -1,6 +1,7 @@
 """Primitives: sensitivity with the noise off, bounded inputs whatever comes, charge before noise, exact noise scale."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,11 +19,12 @@ from dpicl.harness.privacy.primitives import (
     SIMPLEX_DIAMETER,
     BoundedRangeChoice,
     GaussianSum,
+    clip_norm,
     clip_scores,
     project_sub_simplex,
 )
 from dpicl.harness.privacy.private_set import Sample
-from tests.harness.privacy.makers import WILD, Recorder
+from tests.harness.privacy.makers import WILD, Recorder, paid
 
 
 def rows(count: int = 4, width: int = 6):
@@ -35,6 +37,16 @@ def test_projection_stays_in_the_sub_simplex_whatever_comes(values):
     assert np.isfinite(out).all()
     assert (out >= 0).all()
     assert (out.sum(axis=1) <= 1 + 1e-9).all()
+
+
+@pytest.mark.parametrize(
+    "bounded", [project_sub_simplex, partial(clip_norm, radius=0.5), partial(clip_scores, clip=10)]
+)
+def test_a_row_is_bounded_the_same_to_the_last_bit_however_many_there_are_and_however_they_lie(bounded):
+    """Columns that are picked from several rows lie one after the other in memory, those of one row do not."""
+    picked = np.random.default_rng(0).random((5, 700))[:, np.arange(0, 600, 2)]
+    for at, row in enumerate(bounded(picked)):
+        assert row.tobytes() == bounded(picked[[at]])[0].tobytes()
 
 
 @given(rows(), hnp.arrays(np.float32, (1, 6), elements=WILD), st.integers(0, 3))
@@ -63,8 +75,7 @@ def test_a_row_that_is_added_is_bounded_by_its_length_and_one_that_is_replaced_b
 @pytest.mark.parametrize("count", [0, 3])
 def test_with_own_slots_the_noise_on_the_sum_is_sigma(count):
     source, mechanism = Recorder(), GaussianSum(0.51, own_slots=True)
-    sample = Sample(((),) * count, mechanism.event, source, own_slots=True)
-    mechanism.choose(np.ones((count, 3)) / 3, sample)
+    mechanism.choose(np.ones((count, 3)) / 3, paid(mechanism, source, own_slots=count))
     assert source.asked == [("gaussian", pytest.approx(0.51), 3)]
     assert mechanism.event == GaussianSum(0.51).event
 
@@ -129,7 +140,7 @@ def test_without_noise_the_choices_are_the_non_private_ones():
     assert off.choose(values, Sample(((),), off.event, Recorder())) == 1
     greedy = BoundedRangeChoice(10, 2, 0.0)
     logits = np.log(values)
-    got = greedy.choose(logits, logits[1], Sample(((),), greedy.event, Recorder(allowed=False)))
+    got = greedy.choose(logits, logits[1], paid(greedy, Recorder(allowed=False), own_slots=2))
 
     def clipped(z, i):
         return max(-10, z[i] - max(z) + 10)
@@ -141,7 +152,7 @@ def test_without_noise_the_choices_are_the_non_private_ones():
 def test_an_empty_sample_leaves_the_public_scores():
     choice = BoundedRangeChoice(10, 4, 0.0)
     public = np.log(np.array([0.1, 0.2, 0.7]))
-    assert choice.choose(np.zeros((0, 3)), public, Sample((), choice.event, Recorder())) == 2
+    assert choice.choose(np.zeros((0, 3)), public, paid(choice, Recorder(), own_slots=0)) == 2
 
 
 def test_softmax_choice_has_the_softmax_frequencies():
@@ -149,7 +160,7 @@ def test_softmax_choice_has_the_softmax_frequencies():
     public, private = np.log([0.2, 0.5, 0.3]), np.log([[0.6, 0.3, 0.1]])
     noise, draws = SeededNoise(lambda shot: np.random.default_rng(0)), 4000
     counts = np.bincount(
-        [choice.choose(private, public, Sample(((),), choice.event, noise)) for _ in range(draws)], minlength=3
+        [choice.choose(private, public, paid(choice, noise, own_slots=1)) for _ in range(draws)], minlength=3
     )
     scores = (clip_scores(private, 10)[0] + clip_scores(public[None], 10)[0]) / 2
     expected = np.exp(scores / 2.0) / np.exp(scores / 2.0).sum()
@@ -173,7 +184,7 @@ def test_secure_noise_never_repeats():
 def test_scores_are_divided_by_the_constant_and_not_by_the_number_of_rows():
     choice = BoundedRangeChoice(clip=10, divisor=100, temperature=0.0)
     strongly_first, slightly_second = np.array([[0.0, -20.0]]), np.array([-0.5, 0.0])
-    assert choice.choose(strongly_first, slightly_second, Sample(((),), choice.event, Recorder())) == 1
+    assert choice.choose(strongly_first, slightly_second, paid(choice, Recorder(), own_slots=1)) == 1
 
 
 def test_secure_streams_hold_no_seed_for_noise_nor_for_sampling_coins():
@@ -187,7 +198,7 @@ def test_the_ideal_auditor_finds_all_of_epsilon_and_no_more(own_slots):
     """A ballot that is added (1 under noise sigma) shows as much as one that is replaced (sqrt(2) under sqrt(2) sigma):
     mu = 1/sigma either way, and the noise on the board is 29% less."""
     source, mechanism = Recorder(), GaussianSum(1.081, own_slots)
-    mechanism.choose(np.eye(2), Sample(((),), mechanism.event, source, own_slots=own_slots))
+    mechanism.choose(np.eye(2), paid(mechanism, source, own_slots=2 if own_slots else None))
     ((_, scale, _),) = source.asked
     without, with_it = (np.eye(2)[[0]], np.eye(2)) if own_slots else (np.eye(2)[[0, 0]], np.eye(2))
     mu = float(np.linalg.norm(with_it.sum(axis=0) - without.sum(axis=0))) / scale
