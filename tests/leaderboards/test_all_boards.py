@@ -26,7 +26,10 @@ def results_folder(tmp_path):
         made = [*ends(source=source), make_result("tang", 0.6, source=source, options=options)]
         for result in [*made, make_result("tang", 0.9, source=source, options={**options, "slots": 99})]:
             reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
-            Store(folder, "quick").write(result.model_copy(update={"suite": reference}))
+            cell = result.cell.model_copy(update={"suite_version": suite.version})
+            Store(folder, "quick").write(
+                result.model_copy(update={"suite": reference, "cell": cell, "cell_id": cell.id})
+            )
     Store(folder, "somebody").write(make_result("tang", 0.9, suite="somebody"))
     return folder
 
