@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.registry import load_mechanisms
@@ -52,7 +53,10 @@ VOTING = """
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=4096)
+    path = save_tiny_llama(tmp_path_factory.mktemp("tiny"), max_length=4096)
+    if not models.load(f"hf:{path}").identity.rows_alone:
+        pytest.skip("this machine rounds rows differently beside others")
+    return path
 
 
 class Runs:
@@ -146,7 +150,6 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     runs: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where nothing was measured of the model yet, so that its rows are read while it is loaded."""
-    from dpicl.harness import models
     from dpicl.harness.evaluation import lm_eval_bridge
 
     loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate

@@ -234,6 +234,8 @@ def test_no_length_of_a_private_record_makes_a_model_with_bos_fail(samsum, tiny_
 def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(agnews, samsum, name):
     """In the model's own precision: the rounding of a batch would change other slots' texts."""
     model = models.load(name)
+    if not model.identity.rows_alone:
+        pytest.skip("this machine rounds rows differently beside others")
     mine, query = agnews.train[:2], queries_of(agnews)[0]
     for others in ([agnews.train[7:8]], [agnews.train[8:13], ()], [(Record("word " * 200, agnews.labels[0]),)]):
         alone = reader(agnews, model=model).label_scores(query, [mine], calibrated=True)
