@@ -31,6 +31,7 @@ import torch
 
 from benchmarks._report import machine
 from dpicl.harness import models
+from dpicl.harness.models.transformers import TransformersLM
 
 ROOT = Path(__file__).parents[1]
 SUITE = """name: utilisation
@@ -75,8 +76,9 @@ _SIZES = ((256, 1536, 576), (512, 1536, 576), (512, 576, 1536), (1024, 1024, 102
 def run(base: str | None, rounds: int) -> dict[str, Any]:
     """Runs every cell ``rounds`` times, in turns with the code of the commit ``base`` where there is one."""
     model = models.load("embedded")
-    parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)  # type: ignore[attr-defined]
-    rates, found = [matrix_rate(model.model.dtype)], dict[str, list[dict[str, Any]]]()  # type: ignore[attr-defined]
+    assert isinstance(model, TransformersLM)
+    parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)
+    rates, found = [matrix_rate(model.model.dtype)], dict[str, list[dict[str, Any]]]()
     with _checkout(base) as former:
         for _ in range(rounds):
             for name in CELLS:
@@ -84,7 +86,7 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
                 if former is not None:
                     sides["base"] = _cell(name, former, FORMER)
                 found.setdefault(name, []).append(sides)
-            rates.append(matrix_rate(model.model.dtype))  # type: ignore[attr-defined]
+            rates.append(matrix_rate(model.model.dtype))
     rate = max(rates)
     cells = {}
     for name, turns in found.items():

@@ -130,8 +130,9 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
 
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
     """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
-    kept = [result for result in results if may_stand(result, selection.suite, selection.cells)]
-    others = [result for result in results if not may_stand(result, selection.suite, selection.cells)]
+    kept, others = list[Result](), list[Result]()
+    for result in results:
+        (kept if may_stand(result, selection.suite, selection.cells) else others).append(result)
     old = [result for result in others if is_retired(result, [selection.suite])]
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
 from dpicl.harness.core.vocabulary import Demonstration
 from dpicl.harness.data.task import PublicTask, Record
-from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.base import LanguageModel, Prefix
 from dpicl.harness.privacy.private_set import PrivateRecord
 
 
 class PromptWriter:
     """Writes the prompts that ask for one more text of a label: with the records of a slot, or with none (public).
 
-    prefix: the public prompt, read once; every other prompt begins as it does.
     room: tokens that must stay free behind the prompt, for the text to come.
     record_tokens: see `cut_record`.
     Raises PromptTooLong when the public prompt and the text to come do not fit the model.
@@ -34,7 +34,11 @@ class PromptWriter:
                 f"The public prompt of task {task.name} has {len(self.public)} tokens and {room} are to be written, but"
                 f" model {model.identity.name} reads {model.max_length}; lower `tokens` or use another model."
             )
-        self.prefix = model.prefix(self.public)
+
+    @cached_property
+    def prefix(self) -> Prefix:
+        """The public prompt, read once where somebody wants it; every other prompt begins as it does."""
+        return self._model.prefix(self.public)
 
     def private(self, slot: Sequence[PrivateRecord]) -> list[int]:
         """The slot's prompt; an empty slot answers with the public prompt.

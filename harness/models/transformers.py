@@ -22,16 +22,14 @@ from dpicl.harness.core.together import wait_for
 from dpicl.harness.models import attention
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
+from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
 from dpicl.harness.models.reading import (
     PIECE,
     SHAPES,
-    KeyValues,
-    Memory,
     Passes,
     Piece,
     Reading,
     common_prefix_length,
-    memory_limit,
     row_of,
 )
 from dpicl.harness.models.rereading import RereadingModel
@@ -109,7 +107,7 @@ class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
     pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
-    (None: `reading.memory_limit`). Raises ModelError for architectures that cannot be read so (`readers.reader_of`
+    (None: `key_values.memory_limit`). Raises ModelError for architectures that cannot be read so (`readers.reader_of`
     takes any).
     """
 

@@ -13,7 +13,7 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.decoding import Writer
-from dpicl.harness.models.reading import KeyValues, Memory
+from dpicl.harness.models.key_values import KeyValues, Memory
 from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader
 

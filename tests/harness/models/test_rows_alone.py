@@ -18,7 +18,8 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import PromptTooLong
 from dpicl.harness.core.together import together
 from dpicl.harness.models.base import Prefix
-from dpicl.harness.models.reading import PIECE, SHAPES, KeyValues, Reading, row_of
+from dpicl.harness.models.key_values import KeyValues
+from dpicl.harness.models.reading import PIECE, SHAPES, Reading, row_of
 from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import save_tiny_llama, with_passes
 

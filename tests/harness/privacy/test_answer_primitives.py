@@ -265,7 +265,8 @@ def test_shared_slots_may_have_any_number_of_rows():
     """A row may be the public prompt's, and every sample of a scheme has the same number of them."""
     for mechanism in (GaussianSum(1.0), NoisyTopK(1, 1.0)):
         for number in (1, 2, 5):
-            mechanism.choose(np.eye(3)[[0] * number], paid(mechanism, seeded()))
+            chosen = mechanism.choose(np.eye(3)[[0] * number], paid(mechanism, seeded()))
+            assert set(np.atleast_1d(chosen)) <= {0, 1, 2}
 
 
 # --- charges
