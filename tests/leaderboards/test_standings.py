@@ -112,7 +112,7 @@ def test_mechanisms_for_one_kind_of_task_take_nothing_from_another_kind():
         "voting": ("1", 0.75),
         "tang": ("2", 0.5),
     }
-    assert {label: place for label, place in ranks_of(texts).items() if place[0]} == {"esa": (1, 0.5)}
+    assert {label: place for label, place in ranks_of(texts).items() if place[0]} == {"esa": ("1", 0.5)}
     note = section.notes[-1]
     assert note.startswith("There is one ranking for each kind of task")
     assert "classification tasks lack esa and text tasks lack tang and voting" in note
