@@ -27,7 +27,7 @@ from dpicl.harness.privacy.adversaries import (
 from dpicl.harness.privacy.bounded_range import choices_delta
 from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, gaussian, parallel
-from dpicl.harness.privacy.slack import LARGEST, loose, lower_bound, slack
+from dpicl.harness.privacy.slack import LARGEST, _epsilon, loose, lower_bound, slack
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
 NOTHING = WorstPair(np.ones(1), np.ones(1))
@@ -271,3 +271,28 @@ def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
     """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
     event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
     assert slack_at(event) < 1.01
+
+
+def list_pair(raised: int, words: int, size: float, count: int) -> WorstPair:
+    """The first ``count`` of equally good words by Gumbel noise, where a record raises some of them by ``size``
+    temperatures against the rest: exact, by which of the words in order were raised."""
+    present, absent = [], []
+    for order in itertools.product((0, 1), repeat=count):
+        left, with_it, without = [words - raised, raised], 1.0, 1.0
+        for kind in order:
+            weights = left[0], left[1] * math.exp(size)
+            with_it *= weights[kind] / sum(weights)
+            without *= left[kind] / sum(left)
+            left[kind] -= 1
+        present.append(with_it)
+        absent.append(without)
+    return WorstPair(np.array(present), np.array(absent))
+
+
+def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one():
+    """KSA's row: a bound for the joint list could be at most this much below that for ten choices."""
+    rate, queries, size = 24 / 1287, 20, 2 / 2.946
+    upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
+    pair = list_pair(800, 4000, size, 10).sampled(rate)
+    assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
+    assert 0.9 * upper < _epsilon([(pair, queries)], DELTA, upper) < upper
