@@ -21,6 +21,7 @@ from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.ledger import SAMPLED, Ledger
 from dpicl.harness.privacy.release_hooks import Permit
+from dpicl.harness.privacy.secure_release import require_few_rows
 
 
 class PrivateRecord(Protocol):
@@ -252,6 +253,8 @@ class PrivateSet:
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
         ) -> SlotSampler:
             rate = sampling_rate(expected, self.size(partition), partition)
+            if not noise.seeded:
+                require_few_rows(slots or 2 * expected)
             event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
             ledger.charge(event, partition, note=SAMPLED)
             samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))

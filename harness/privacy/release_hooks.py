@@ -2,7 +2,8 @@
 
 A permit is the right to one release that was charged for (`Sample.spend` gives it). It holds the noise source and takes
 the amount of noise from the event that was charged, so a release cannot be made with less noise than was paid for, with
-another source, or twice. The primitive states by how much one record may move the input (``bound``, ``width``).
+another source, or twice. The primitive states by how much one record may move the input (``bound``, ``width``). Where
+noise is secure, input and amount are prepared for floating point (dpicl.harness.privacy.secure_release).
 
 An auditor may observe every noisy release (`observing`): it sees the input and the output, checks the stated bound,
 and may replace the noisy output by its own. Without an observer the noise is drawn from the permit's source.
@@ -24,13 +25,14 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.harness.core.seeds import NoiseSource
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
+from dpicl.harness.privacy.secure_release import choice_margin, prepared_scores, prepared_sum, sum_margin
 
 
 @dataclass(frozen=True)
 class NoisyRelease:
     """One release, before its noise.
 
-    clean: a sum ('gaussian', any shape), or scores [K] ('choice'). Private.
+    clean: a sum ('gaussian', any shape), or scores [K] ('choice'), prepared where noise is secure. Private.
     bound: the most that one record moves it, as the primitive states: in L2 ('gaussian'), or the range of the moves of
         all scores ('choice').
     scale: standard deviation of the noise on every coordinate; for a choice the temperature, which multiplies standard
@@ -102,8 +104,11 @@ class Permit:
         PluginError for a bound that is not above 0 (that would be no noise).
         """
         _require_positive("bound of a sum", bound)
-        scale = self._multiplier() * bound
-        noise = self._use()
+        multiplier = self._multiplier()
+        scale, noise = multiplier * bound, self._use()
+        if scale > 0 and not noise.seeded:
+            scale *= 1 + sum_margin(multiplier, clean.size)
+            clean = prepared_sum(clean, scale)
         return _observed(
             NoisyRelease("gaussian", clean, bound, scale, permit=self),
             lambda: clean + noise.gaussian(scale, clean.size).reshape(clean.shape),
@@ -133,6 +138,9 @@ class Permit:
         epsilon = self._range_epsilon()
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
+        if temperature > 0 and not noise.seeded:
+            temperature *= 1 + choice_margin(epsilon, max(count, len(rows)))
+            rows = [prepared_scores(scores, temperature) for scores in rows]
         for scores in rows:
             release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
             chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])

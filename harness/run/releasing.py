@@ -32,6 +32,7 @@ from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
@@ -123,8 +124,8 @@ def release(
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
     Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-    raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every error
-    that comes after that.
+    raises UsageError without declared sizes, for an infinite epsilon that is not wanted, and where the part of delta
+    that is set aside does not pay for floating point; Concealed for every error that comes after that.
     """
     randomness = streams(config.seed, config.noise)
     if config.secure:
@@ -177,6 +178,8 @@ def _calibrated(
         found = named_failure(mechanism, lambda: calibrated(mechanism, sizes, epsilon, delta, config.mode))
     if config.secure and math.isinf(found.bounds.upper) and not reveal:
         raise UsageError(refusal(mechanism.name))
+    if config.secure:
+        require_share(found.event, epsilon)
     with phase("account"):
         return found, named_failure(mechanism, lambda: Stated.of(mechanism, found, sizes))
 
