@@ -53,9 +53,10 @@ def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> 
 def load_task(name: str, source: str, secure: bool, **limits: Any) -> Task:
     """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named."""
     config = load_config(name)
-    source = data_sources.resolve(source, name)
-    check_source(source_spec(config), source)
-    data_sources.check_there(source_spec(config), source)
+    spec = source_spec(config)
+    source = data_sources.resolve(source, spec.name)
+    check_source(spec, source)
+    data_sources.check_there(spec, source)
     return concealed(secure, lambda: Task.load(name, source, **limits), _READING.format(name=name))
 
 
