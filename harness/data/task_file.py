@@ -212,6 +212,7 @@ class Metadata(_Keys):
     data: DataKeys | None = None
     codes: Line | None = None
     restricted: bool = False
+    scores_private: bool = False
     aggregates: dict[str, Dotted] = {}
     lower_is_better: list[Text] = []
 

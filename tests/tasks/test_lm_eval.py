@@ -34,8 +34,8 @@ class KeywordLM(LM):
 
 
 TASK_NAMES = (
-    *("agnews", "agnews_codes", "chatdoctor", "dbpedia", "dbpedia_codes", "enron", "mit_d", "mit_g", "samsum", "trec"),
-    *("wikimovies", "xsum"),
+    *("agnews", "agnews_codes", "chatdoctor", "dbpedia", "dbpedia_codes", "enron", "mit_d", "mit_g", "samsum"),
+    *("shared_facts", "trec", "wikimovies", "xsum"),
 )
 
 
