@@ -28,11 +28,12 @@ class Shape:
     bound: float
     scale: float
     count: int
+    grid: float
 
     @classmethod
     def of(cls, noisy_release: NoisyRelease) -> Shape:
         bound, scale = float(noisy_release.bound), float(noisy_release.scale)
-        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count)
+        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count, noisy_release.grid)
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,8 @@ class ObservedRelease:
 
 #: A demonstration or an answer, as runs are compared: the label or query id, the text, and what else is published.
 Item = tuple[str, ...]
+#: Stands where the label does, for an instruction that was released. No label has a line break.
+INSTRUCTION = "instruction\n"
 
 
 @dataclass

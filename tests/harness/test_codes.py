@@ -20,14 +20,12 @@ from dpicl.harness.data.config import load_config
 from dpicl.harness.data.task import PublicTask, Record, Task
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
 from dpicl.harness.mechanism.bases import AnswerContext, Context
-from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.run.pipeline import run_cell
 from dpicl.harness.run.releasing import release
 from dpicl.harness.run.workbench import Workbench
 from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, differing
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
-from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
 from dpicl.mechanisms.zero_shot import ZeroShot
@@ -175,24 +173,31 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
         task = load(code_seed=cell.seed, limit_train=60, limit_test=10)
         assert bench.task(cell).train == task.train
         alone = evaluate(task, SimulatedLM(), [])
-        assert {metric: score.value for metric, score in result.scores.items()} == alone.scores
+        first = np.mean([record.label == task.labels[0] for record in task.test])  # nothing was released
+        found = {metric: score.value for metric, score in result.scores.items()}
+        assert found == pytest.approx({**alone.scores, "acc_nearest": first})
+        assert result.main_metric == "acc_nearest"
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1
     assert not any(differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
 
 
-def test_only_real_records_beat_chance_by_their_nearest_text():
+def test_only_real_records_beat_chance_by_the_nearest_demonstration(own_cache):
     """The bag of words alone tells the topics apart once the codewords of a few records are known."""
-    embed = load_embeddings("sim")
+    bench = Workbench(MECHANISMS)
     scores = []
-    for seed in range(12):
-        task = load(code_seed=seed, limit_train=20, limit_test=60)
-        config = ReleaseConfig(epsilon=math.inf, delta=1e-5, seed=seed, shots=16)
-        shown = release(RealDemonstrations(), task, SimulatedLM(), config).demonstrations
-        near = embed.encode([r.text for r in task.test]) @ embed.encode([d.text for d in shown]).T
-        said = [shown[at].label for at in near.argmax(axis=1)]
-        scores.append(np.mean([label == r.label for label, r in zip(said, task.test, strict=True)]))
+    for seed in range(8):
+        cell = make_cell("real_demonstrations", task="agnews_codes", seed=seed, shots=16, test_records=40)
+        scores.append(run_cell(cell, SUITE, bench).scores["acc_nearest"].value)
     assert np.mean(scores) > 0.25 + 4 * np.std(scores) / math.sqrt(len(scores))
+
+
+def test_answers_are_scored_by_the_same_main_metric(own_cache):
+    result = run_cell(make_cell("voting", task="agnews_codes", epsilon=8.0), SUITE, Workbench(MECHANISMS))
+    assert result.main_metric == "acc_nearest"
+    right = {d["id"]: d["label"] for d in load(limit_test=10).documents() if not d["content_free"]}
+    outcome = dict(zip(result.documents["acc_nearest"].ids, result.documents["acc_nearest"].outcomes, strict=True))
+    assert outcome == {answer.id: float(answer.text == right[answer.id]) for answer in result.answers}
 
 
 OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"
