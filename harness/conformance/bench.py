@@ -35,6 +35,7 @@ from dpicl.harness.conformance.transcript import INSTRUCTION, Item, Script, Tran
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.core.vocabulary import Query, Record, ReleasedPrompt, Sizes
+from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import (
     AnswerContext,
@@ -161,7 +162,7 @@ class Bench:
             return self._release(private, knob, how.single, transcript)
 
         keeper = ReleaseKeeper(transcript, noise.given, how.script)
-        with observing(keeper), observed(self._plugin, self.task.name) as transcript.footprint:
+        with observing(keeper), observed(self._plugin, source_spec(self.task.config).name) as transcript.footprint:
             transcript.released, transcript.error = attempt(release, RUN_SECONDS)
         private.close()
         ward.observing = False

@@ -26,8 +26,9 @@ from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Sizes
 from dpicl.harness.core.vocabulary import Record as Record
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
+from dpicl.harness.data.codes import code_map, coded, equal_sizes
 from dpicl.harness.data.config import TASKS as TASKS
-from dpicl.harness.data.config import check_source, load_config, public_labels, source_spec
+from dpicl.harness.data.config import check_source, classes, load_config, public_labels, source_spec
 from dpicl.harness.data.config import keywords as keywords
 from dpicl.harness.data.config import list_tasks as list_tasks
 from dpicl.harness.models.base import ChatPrompt
@@ -49,7 +50,8 @@ class PublicTask:
         for the text) or 'json' (write more texts like the records).
     labels: public label words in public order; for extraction the public keyword list; () for generation.
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
-    test: public. public: train records that were set apart and are known to everybody.
+    test: public; what a mechanism sees of them is their texts (`public_view`). public: train records that were set
+        apart and are known to everybody.
     seed: the public randomness that the task was loaded with.
     shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
     """
@@ -104,14 +106,21 @@ class PublicTask:
         return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
 
     def public_view(self) -> PublicTask:
-        """The task without its private records. What its holder changes in it changes nothing here."""
+        """The task as a mechanism sees it: without its private records, and with test records that have no label,
+        since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
         own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
-        return PublicTask(**{**own, "config": copy.deepcopy(self.config)})
+        asked = tuple(Record(record.text, "") for record in self.test)
+        return PublicTask(**{**own, "test": asked, "config": copy.deepcopy(self.config)})
 
     @property
     def has_public_part(self) -> bool:
         """Whether some train records are set apart as public."""
         return bool(self.config["metadata"]["data"].get("public"))
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether its labels are codewords, and which class has which is secret."""
+        return "codes" in self.config["metadata"]
 
     @property
     def version(self) -> int | str:
@@ -201,27 +210,6 @@ class PublicTask:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
         return _template(self.config["doc_to_text"]).render(text=text)
 
-    def documents(self) -> list[dict[str, Any]]:
-        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
-
-        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none. On JSON
-        tasks nothing is asked about a test record: there are as many requests for a new text.
-        """
-        if self.kind == "json":
-            return sample_documents(len(self.test), self.labels[0])
-        real: list[dict[str, Any]] = [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
-        if self.kind != "classification":
-            return real
-        blank = [
-            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
-            for i, text in enumerate(CONTENT_FREE)
-        ]
-        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
-
-    def queries(self) -> list[Query]:
-        """The test records as queries; content-free inputs are none."""
-        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task(PublicTask):
@@ -245,6 +233,7 @@ class Task(PublicTask):
         limit_test: int | None = None,
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
+        code_seed: int = 0,
     ) -> Task:
         """Loads a task's records.
 
@@ -254,6 +243,8 @@ class Task(PublicTask):
         seed: public randomness: which records are public and which the limits keep, the order of the test records, and
             which synthetic corpus.
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
+        code_seed: of a task of codes the secret randomness of its map (dpicl.harness.data.codes), which changes nothing
+            but labels.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -261,19 +252,23 @@ class Task(PublicTask):
             if limit is not None and limit < 1:
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
-        source = data_sources.resolve(source, name)
+        source = data_sources.resolve(source, spec.name)
         check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []
         if spec.public:
-            public, train = record_sets.split_public(name, train, spec.public[source], seed, sizes is not None)
-        train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
+            public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
+        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None)
+        fingerprint = record_sets.fingerprint(train, test, public)
+        if config["metadata"].get("codes"):
+            codes = code_map(spec.labels, classes(config), code_seed)
+            train, test = coded(train, codes), coded(test, codes)
         return cls(
             **_told(config),
             source=source,
-            fingerprint=record_sets.fingerprint(train, test, public),
+            fingerprint=fingerprint,
             dropped=dropped,
             train=tuple(train),
             test=tuple(test),
@@ -282,12 +277,39 @@ class Task(PublicTask):
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
+    def documents(self) -> list[dict[str, Any]]:
+        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
+
+        id: a hash of the record, the same under every limit and order; of a task of codes a hash of its text. gold:
+        index of the label, -1 for none. On JSON tasks nothing is asked about a test record: there are as many requests
+        for a new text.
+        """
+        if self.kind == "json":
+            return sample_documents(len(self.test), self.labels[0])
+        real: list[dict[str, Any]] = [
+            {"id": _document_id(r.text, "" if self.has_codes else r.label), "text": r.text, "label": r.label}
+            for r in self.test
+        ]
+        if self.kind != "classification":
+            return real
+        blank = [
+            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
+            for i, text in enumerate(CONTENT_FREE)
+        ]
+        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
+
+    def queries(self) -> list[Query]:
+        """The test records as queries; content-free inputs are none."""
+        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
+
     @property
     def group_sizes(self) -> Mapping[Partition, int]:
-        """n_y of every group of private records, public constants: as declared, else counted."""
-        sizes = self.declared
-        if sizes is None:
-            sizes = Counter(record.label for record in self.train)
+        """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
+        same for all)."""
+        counted: Mapping[Partition, int] = Counter(record.label for record in self.train)
+        if self.has_codes and self.partitioned:
+            counted = equal_sizes(len(self.train), self.labels)
+        sizes = counted if self.declared is None else self.declared
         return sizes if self.partitioned else {None: sum(sizes.values())}
 
     @property
@@ -315,7 +337,7 @@ def _told(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a task that its file alone decides."""
     metadata = config["metadata"]
     own = {"name": metadata["name"], "kind": metadata["kind"], "labels": public_labels(config), "config": config}
-    return {**own, "partitioned": "doc_to_choice" in config}
+    return {**own, "partitioned": bool(classes(config))}
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:
@@ -329,8 +351,8 @@ def _template(source: str) -> jinja2.Template:
     return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(source)
 
 
-def _document_id(record: Record) -> str:
-    return hashlib.sha256(json.dumps([record.label, record.text]).encode()).hexdigest()[:16]
+def _document_id(text: str, label: str) -> str:
+    return hashlib.sha256(json.dumps([label, text]).encode()).hexdigest()[:16]
 
 
 Documents = Sequence[Mapping[str, Any]]

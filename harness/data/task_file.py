@@ -213,8 +213,10 @@ class Metadata(_Keys):
     main_metric: Text
     reader: Literal["language_model", "embedding"] = "language_model"
     prompts: Prompts
-    data: DataKeys
+    data: DataKeys | None = None
+    codes: Line | None = None
     restricted: bool = False
+    scores_private: bool = False
     aggregates: dict[str, Dotted] = {}
     lower_is_better: list[Text] = []
 
@@ -316,6 +318,12 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
         yield ("metadata", "lower_is_better"), said
     data = metadata.data
+    if (data is None) is (metadata.codes is None):
+        yield ("metadata",), "a task has `data`, or `codes` with the name of the task whose records it has."
+    if metadata.codes is not None and kind != "classification":
+        yield ("metadata", "codes"), "codewords take the place of labels, so the kind is classification."
+    if data is None:
+        return
     for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels or [])):
         for stranger in sorted(set(words) - set(labels)):
             yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."

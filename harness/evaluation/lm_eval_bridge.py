@@ -150,7 +150,8 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     aggregates = {}
     for name, place in task.config["metadata"].get("aggregates", {}).items():
         aggregate = function_of(place, f"The aggregate {name} of task {task.name}")
-        aggregates[name] = float(aggregate(texts, [record.text for record in task.test]))
+        with serving(task, documents):
+            aggregates[name] = float(aggregate(texts, [record.text for record in task.test]))
     return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, aggregates)
 
 

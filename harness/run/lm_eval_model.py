@@ -21,7 +21,7 @@ from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import source_spec
+from dpicl.harness.data.config import classes
 from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
 from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
@@ -67,10 +67,10 @@ class MechanismRun:
             raise unknown("task", lm_eval_name, names)
         name = names[lm_eval_name]
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
-        classes = source_spec(load_config(name)).labels or ("",)
-        sizes = None if self.size is None else dict.fromkeys(classes, self.size)
+        groups = classes(load_config(name)) or ("",)
+        sizes = None if self.size is None else dict.fromkeys(groups, self.size)
         task = load_task(name, self.source, self.config.secure, sizes=sizes)
-        if reason := skip_reason(mechanism, task):
+        if reason := skip_reason(mechanism, task.public_view()):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
         self.releases[lm_eval_name] = made = release(
             mechanism,

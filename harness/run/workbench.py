@@ -16,7 +16,7 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import ReleasedPrompt
-from dpicl.harness.data.config import NEAREST
+from dpicl.harness.data.config import NEAREST, load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -119,7 +119,8 @@ class Workbench:
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes
+    codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes, codes
 
 
 def _kept(cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
