@@ -83,7 +83,7 @@ class Target:
             if reason := skip_reason(self.mechanism, seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
             return dict(self._release(seen, queries).answers or {})
-        if seen.kind == "classification":
+        if seen.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
         prefix = seen.icl_prefix(self.demonstrations())

@@ -132,10 +132,10 @@ def keywords(name: str) -> tuple[str, ...]:
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels that a demonstration may have: label words, public keywords, or the one label of a JSON task; () where
-    the output of a record is text of its own (generation)."""
+    """The public words that go with records: label words, the symbols that may follow a text (continuation), keywords,
+    or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
     match config["metadata"]["kind"]:
-        case "classification":
+        case "classification" | "continuation":
             return tuple(config["doc_to_choice"])
         case "extraction":
             return keywords(config["metadata"]["name"])
@@ -155,7 +155,8 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     """What the file says about the task's data."""
     data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
-    return SourceSpec(config["metadata"]["name"], tuple(config.get("doc_to_choice", ())), **data)
+    classes = config["doc_to_choice"] if config["metadata"]["kind"] == "classification" else ()
+    return SourceSpec(config["metadata"]["name"], tuple(classes), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:

@@ -26,6 +26,7 @@ from dpicl.harness.mechanism.outputs import (
     named_failure,
     require_noise,
 )
+from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
@@ -122,10 +123,12 @@ def release(
     outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
-    Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-    raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every error
-    that comes after that.
+    Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
+    target: then nothing is returned. With secure noise raises UsageError without declared sizes, and for an infinite
+    epsilon that is not wanted; Concealed for every error that comes after that.
     """
+    if said := misfit(model.identity.name, task.name):
+        raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
