@@ -26,6 +26,7 @@ def add(subparsers: Subparsers) -> None:
     parser.choice("step", _STEPS, "train the model, or measure it", kind="step")
     parser.choice("--size", tuple(SIZES), "of the model (default: small)", default="small")
     parser.add_argument("--device", metavar="D", help="cpu, cuda or cuda:N (default: the GPU where there is one)")
+    parser.count("--test-records", "N", "test records that `shots` asks for (default: all)")
     parser.count("--draws", "N", "draws of the demonstrations (default: 5)", default=5)
 
 
@@ -43,7 +44,8 @@ def _prepare(arguments: argparse.Namespace) -> int:
 
 def _shots(arguments: argparse.Namespace) -> int:
     size = "" if arguments.size == "small" else f":{arguments.size}"
-    model, task = models.load(f"ginc{size}", device=arguments.device), Task.load("ginc", "synthetic")
+    model = models.load(f"ginc{size}", device=arguments.device)
+    task = Task.load("ginc", "synthetic", limit_test=arguments.test_records)
     rows = []
     for shots in SHOTS:
         scores = []

@@ -286,7 +286,7 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
     chooses = kind in CHOOSING
     if chooses is (file.doc_to_choice is None):
-        yield ("doc_to_choice",), f"a task of the kinds {', '.join(CHOOSING)}, and no other, lists its answers there."
+        yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
     if metadata.content_free and not chooses:
         yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
     labels = file.doc_to_choice or []

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
@@ -91,8 +92,9 @@ def load_ginc(rest: str, device: str, dtype: torch.dtype | None) -> CausalModel:
     name = rest or "small"
     folder = prepared(name, device)
     dtype = dtype or torch.float32
-    model: Any = GPT2LMHeadModel.from_pretrained(folder, dtype=dtype)
-    model.to(device).eval()
+    model: Any = GPT2LMHeadModel(GPT2Config.from_pretrained(folder))
+    model.load_state_dict(load_file(folder / "model.safetensors"), strict=False)  # lm_head is tied to the embeddings
+    model.to(device=device, dtype=dtype).eval()
     identity = ModelIdentity(
         name=f"{NAME}:{rest}" if rest else NAME,
         sha256=file_sha256(folder / "model.safetensors"),
@@ -180,7 +182,9 @@ def pretrain(size: Size, name: str, target: Path, device: str = "cpu") -> float:
             optimizer.step()
             note(step + 1)
         found = validation_loss(model.eval(), size)
-    model.to("cpu").save_pretrained(target)
+    weights = {f"transformer.{name}": each.cpu().contiguous() for name, each in model.transformer.state_dict().items()}
+    save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
+    config.save_pretrained(target)
     words.save_pretrained(target)
     note.end(found)
     return found

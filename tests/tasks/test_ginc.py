@@ -1,4 +1,4 @@
-"""The task ginc: its language against enumeration, its records, its prompts, its distinguishable texts, its mechanisms."""
+"""The task ginc: its language against enumeration, its records, prompts, distinguishable texts and mechanisms."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_only_its_own_model_reads_it(task):
 @pytest.mark.parametrize(
     ("old", "new", "word"),
     [
-        ("kind: continuation", "kind: extraction", "doc_to_choice"),
+        ("kind: continuation", "kind: generation", "doc_to_choice"),
         ("output_type: multiple_choice", "output_type: generate_until", "multiple_choice"),
         ('    - "fk', '    - !function "fk', "content_free"),
     ],

@@ -33,7 +33,19 @@ class KeywordLM(LM):
         raise NotImplementedError
 
 
-TASK_NAMES = ("agnews", "chatdoctor", "dbpedia", "enron", "ginc", "mit_d", "mit_g", "samsum", "trec", "wikimovies", "xsum")
+TASK_NAMES = (
+    "agnews",
+    "chatdoctor",
+    "dbpedia",
+    "enron",
+    "ginc",
+    "mit_d",
+    "mit_g",
+    "samsum",
+    "trec",
+    "wikimovies",
+    "xsum",
+)
 
 
 def test_the_folder_holds_exactly_these_tasks(manager):
