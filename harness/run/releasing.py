@@ -38,6 +38,7 @@ from dpicl.harness.mechanism.outputs import (
     named_failure,
     require_noise,
 )
+from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
@@ -152,12 +153,15 @@ def release(
     outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
-    Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-    raises UsageError without declared sizes, for an infinite epsilon that is not wanted, and where the part of delta
-    that is set aside does not pay for floating point; Concealed for every error that comes after that.
+    Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
+    target: then nothing is returned. With secure noise raises UsageError without declared sizes, for an infinite
+    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point; Concealed
+    for every error that comes after that.
     """
     if mechanism.kind is None:
         raise no_kind(mechanism)
+    if said := misfit(model.identity.name, task.name):
+        raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
