@@ -1,8 +1,10 @@
-"""What Tang, PTA and PRISM share: a text for each label, written token by token from Poisson samples of its records."""
+"""What Tang, PTA, PRISM and their like share: a text for each label, written token by token from Poisson samples of its
+records."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,13 @@ from dpicl.harness.mechanism.generation import (
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import parallel
 from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
+from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
+
+#: (log-probabilities [B, V] after the slots' prompts, float64[V] after the public one, the sample) -> the next token.
+NextToken = Callable[[np.ndarray, np.ndarray, Sample], int]
 
 
 class LabelTexts(DemonstrationMechanism):
@@ -50,6 +55,48 @@ def per_label(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) ->
         rate = sampling_rate(expected, sizes.records[group], group)
         events[group] = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, release), times * shots)
     return parallel(events)
+
+
+@dataclass(frozen=True)
+class OneSampleTexts(LabelTexts):
+    """All tokens of a text are released from one Poisson sample of ``prompts`` records in expectation (s), each in a
+    prompt of its own. A subclass says how the next token is released (`next_token`)."""
+
+    prompts: int = 64
+    tokens: int = 50
+    record_tokens: int | None = None
+    style: str = "chat"
+
+    def __post_init__(self) -> None:
+        check_positive(prompts=self.prompts, tokens=self.tokens, record_tokens=self.record_tokens)
+
+    @abstractmethod
+    def text_event(self, knob: float) -> dp.DpEvent:
+        """Everything that one text releases from its sample."""
+
+    @abstractmethod
+    def next_token(self, context: Context) -> NextToken:
+        """How the tokens of one text are released, in order."""
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return per_label(sizes, self.prompts, self.text_event(knob), 1)
+
+    def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
+        model, next_token = context.model, self.next_token(context)
+        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
+        sample = private.poisson_slots(
+            self.prompts, None, partition=private.partition_of(label), releases=self.text_event(context.knob)
+        ).draw()
+        public = model.decoder([prompts.public], prompts.prefix)
+        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
+        text = ReleasedText(context.task, model)
+        while not text.ended and len(text.tokens) < self.tokens:
+            if text.tokens:
+                public.append(text.tokens[-1])
+                private_rows.append(text.tokens[-1])
+            public_row = public_log_probs(public.log_probs, model)[0]
+            text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
+        return text.demonstration(label)
 
 
 @dataclass(frozen=True)

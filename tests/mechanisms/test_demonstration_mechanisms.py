@@ -14,6 +14,7 @@ from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
 from dpicl.harness.privacy import primitives, private_set, release_hooks
 from dpicl.harness.privacy.events import compose
+from dpicl.mechanisms.invisible_ink import InvisibleInk
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
@@ -38,6 +39,7 @@ ALL = {
     **ANSWERS,
     "prism": Prism(prompts=6, tokens=3),
     "prism_completion": Prism(prompts=6, tokens=3, style="completion"),
+    "invisible_ink": InvisibleInk(prompts=6, tokens=3, top_k=8),
 }
 HOSTILE = st.text(alphabet="ab@#~\"'\n ENDé0", max_size=30)
 
@@ -121,7 +123,7 @@ class SharedPrompts(private_set.PrivateSet):
         return super().poisson_slots(expected, int(expected) // 2 if slots is None else slots, **given)
 
 
-@pytest.mark.parametrize("name", ["prism", "prism_completion", "tang", "pta"])
+@pytest.mark.parametrize("name", ["prism", "prism_completion", "invisible_ink", "tang", "pta"])
 def test_two_records_a_slot_are_refused_where_the_bound_is_of_an_added_row(name, monkeypatch):
     """PRISM as a plug-in may write it, with two examples a prompt: a record changes its prompt's scores, so it moves
     them by twice the range of the charged choice. No token comes out."""
