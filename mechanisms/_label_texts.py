@@ -137,10 +137,17 @@ class NoisyTokens(LabelTexts):
         rows: log-probabilities [B, V] after the slots' prompts. public: float64[P, V], after the public prompts.
         """
 
+    def votes(self, weights: np.ndarray, randomness: np.random.Generator) -> np.ndarray:
+        """float64[M, K]: what the slots add to the sum, each row by its own weights; here these themselves.
+
+        randomness: public, of this text. What is taken from it must not depend on the weights.
+        """
+        return weights
+
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return per_label(sizes, self.slots * self.examples_per_slot, GaussianSum(knob).event, self.tokens)
 
-    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
         appendix D)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
@@ -156,7 +163,7 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text = ReleasedText(context.task, model)
+        text, randomness = ReleasedText(context.task, model), context.streams.of_shot(self.name)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
@@ -170,7 +177,7 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(int(allowed[mechanism.choose(rows, sample)]))
+            text.append(int(allowed[mechanism.choose(self.votes(rows, randomness), sample)]))
         return text.demonstration(label)
 
 
