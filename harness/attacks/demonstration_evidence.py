@@ -23,6 +23,7 @@ from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
 from dpicl.harness.mechanism.outputs import checked_demonstrations
+from dpicl.harness.privacy.above_threshold import first_chances
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
@@ -184,6 +185,8 @@ def _at_rank(noisy_release: NoisyRelease, rank: int) -> int:
     flat = noisy_release.clean.ravel()
     if noisy_release.kind == "gaussian":
         return min(rank, flat.size - 1)
+    if noisy_release.kind == "threshold":
+        return 1  # above: a private token follows
     return int(np.argsort(-flat, kind="stable")[min(rank, flat.size - 1)])
 
 
@@ -193,9 +196,13 @@ def _same_clean(left: list[NoisyRelease], right: list[NoisyRelease]) -> bool:
 
 
 def _chances(run: list[NoisyRelease], scales: list[float]) -> Iterator[np.ndarray]:
-    """float64[V] a noisy release: the probability of each token, given the forced ones before."""
+    """float64[V] a noisy release: the probability of each token, given the forced ones before; [2] of "below" and
+    "above" of a question, which is the first of its round."""
     for noisy_release, temperature in zip(run, scales, strict=True):
         clean = noisy_release.clean.ravel().astype(np.float64)
+        if noisy_release.kind == "threshold":
+            yield first_chances(float(clean[0]), temperature)
+            continue
         yield softmax(clean / temperature) if temperature > 0 else (clean == clean.max()).astype(np.float64)
 
 

@@ -8,6 +8,7 @@ adversary, a mechanism and a neighbour that the event admits, composed numerical
 | Gaussian, Laplace | the record moves the release by the whole sensitivity: the worst pair |
 | (epsilon, delta) | the pair that dominates all others (Kairouz, Oh & Viswanath 2015) |
 | zCDP | the Gaussian of the same rho; xi is left out, so the bound may be loose |
+| a round of AboveThreshold | two outcomes, at both ends of the interval that its loss lies in |
 | k bounded-range choices | two outcomes each, at both ends of a range, which may depend on earlier choices |
 | Poisson sample | the mixture (1 - q) Q + q P against Q, or the other way round |
 
@@ -38,8 +39,9 @@ from scipy.stats import laplace
 
 from dpicl.harness.core.errors import AccountantsDisagree
 from dpicl.harness.privacy.accountants import worst_group
+from dpicl.harness.privacy.bounded_range import round_pair
 from dpicl.harness.privacy.decomposition import NON_PRIVATE, components, gaussian_multiplier
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 
 #: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
 LARGEST = 1.05
@@ -316,6 +318,8 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
             rest = 1 - component.delta - likely
             one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
+        case AboveThresholdDpEvent():
+            one = WorstPair(*round_pair(component.epsilon))
         case dp.PoissonSampledDpEvent():
             inside = components(component.event, None)
             rate = component.sampling_probability
