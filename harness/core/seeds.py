@@ -138,6 +138,10 @@ class PublicStreams:
         """
         return self._stream(name)
 
+    def of_shot(self, name: str) -> np.random.Generator:
+        """As `stream`, of the shot that is being written alone: two texts of one label do not share randomness."""
+        return self._stream(f"{name}:{_SHOT.get()}")
+
 
 def accounted_delta(delta: float, noise: str) -> float:
     """The delta at which a release with the target delta is accounted. Raises UsageError for secure noise and a delta

@@ -63,6 +63,13 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
 
 
+def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.ndarray:
+    """float64[B, K]: every row minus the finite public one, in [-clip, clip]; what is no number counts as 0."""
+    with np.errstate(invalid="ignore"):
+        differences = np.subtract(rows, public, dtype=np.float64, order="C")  # a sum in one order
+    return np.where(np.isnan(differences), 0.0, differences).clip(-clip, clip)
+
+
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
     rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
@@ -235,6 +242,24 @@ class BoundedRangeChoice:
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
+        return sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width)[0]
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
-        scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
-        return sample.spend(self.event).noisy_choice(scores, self.width)[0]
+        return self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+
+
+@dataclass(frozen=True)
+class DifferenceChoice(BoundedRangeChoice):
+    """A draw from softmax(score / temperature), where the private rows change the public scores (Vinod, Pillutla &
+    Thakurta 2025, algorithm 1).
+
+    score = public row + (weight/divisor) * sum of clip(private row - public row, -c, c). One more record adds one row
+    in [-c, c]^V, so width and range are those of `BoundedRangeChoice`; what all rows have in common with the public one
+    is neither clipped nor paid for. The public row must be finite.
+    """
+
+    weight: float = 1.0
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
+        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor

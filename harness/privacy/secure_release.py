@@ -20,7 +20,7 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core import exact_noise
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import SECURE_SHARE
-from dpicl.harness.privacy.events import ParallelDpEvent, flatten
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, ParallelDpEvent, flatten
 
 #: Most coordinates of one release: more than any vocabulary or embedding has.
 MOST_COORDINATES = 2**20
@@ -115,13 +115,31 @@ def floating_point_delta(event: dp.DpEvent, epsilon: float) -> float:
 
 
 def require_share(event: dp.DpEvent, epsilon: float) -> None:
-    """Raises UsageError for a run whose secure noise may be further from the ideal one than `SECURE_SHARE` pays for."""
+    """Raises UsageError where secure noise may be further from the ideal one than `SECURE_SHARE` pays for, and for rounds
+    of AboveThreshold, whose comparisons have no proof in floating point here."""
+    if _has_threshold(event):
+        raise UsageError(
+            "AboveThreshold has no proof in floating point yet, so it does not go with secure noise; take another"
+            " mechanism, or `noise: seeded` on public records."
+        )
     needed = floating_point_delta(event, epsilon)
     if math.isfinite(epsilon) and needed > SECURE_SHARE:
         raise UsageError(
             f"At epsilon = {epsilon:g} floating point may add {needed:.3g} to the delta of {_sums(event):,} noisy sums,"
             f" and secure noise sets {SECURE_SHARE:g} aside for it; lower epsilon or make fewer releases."
         )
+
+
+def _has_threshold(event: dp.DpEvent) -> bool:
+    match event:
+        case AboveThresholdDpEvent():
+            return True
+        case ParallelDpEvent():
+            return any(_has_threshold(branch) for _, branch in event.branches)
+        case dp.PoissonSampledDpEvent():
+            return _has_threshold(event.event)
+    parts = flatten(event)
+    return parts.keys() != {event} and any(map(_has_threshold, parts))
 
 
 def _sums(event: dp.DpEvent) -> int:

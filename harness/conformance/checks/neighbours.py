@@ -9,15 +9,20 @@ from dpicl.harness.conformance.transcript import ObservedRelease
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
+#: What `move` measures.
+_MEASURES = {"gaussian": "L2 norm", "choice": "range", "threshold": "a query, which may only rise"}
 
 
 def move(before: ObservedRelease, after: ObservedRelease) -> float:
-    """How far one record moves the input of a release: in L2, or the range of the moves of all scores (choice)."""
+    """How far one record moves the input of a release: in L2, the range of the moves of all scores (choice), or how far
+    it raises a query (threshold), which is infinity where it lowers it."""
     difference = after.clean - before.clean
     if not np.isfinite(difference).all():
         return float("inf")
     if before.shape.kind == "gaussian":
         return float(np.linalg.norm(difference))
+    if before.shape.kind == "threshold":
+        return float(difference[0]) if difference[0] >= -_SLACK else float("inf")
     return float(np.ptp(difference)) if difference.size else 0.0
 
 
@@ -32,7 +37,7 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
         for before, after in pair.observed_releases:
             moved, bound = move(before, after), before.shape.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
-                how = "L2 norm" if before.shape.kind == "gaussian" else "range"
+                how = _MEASURES[before.shape.kind]
                 return failed(
                     f"One more record moved a release by {moved:.4g} ({how}), and {bound:.4g} is stated; bound every"
                     " slot's row by itself, before rows meet, and state the largest move of a row."
