@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
+    from dpicl.harness.privacy.vote_histogram import VoteHistogram
     from dpicl.leaderboards.api import board
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
@@ -71,6 +72,7 @@ _PLACES = {
     "dpicl.harness.privacy.primitives": "BoundedRangeChoice GaussianSum NearestToMean",
     "dpicl.harness.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",
     "dpicl.harness.privacy.top_k": "NoisyTopK",
+    "dpicl.harness.privacy.vote_histogram": "VoteHistogram",
     "dpicl.leaderboards.api": "board",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}

@@ -8,7 +8,7 @@ that is not there. Whatever a row holds, NaN and infinities included, it is firs
 row; so the sensitivity is a property of that set and never of the data, and no private value can make a run fail.
 
 Floating point: noise is drawn in float64 and a primitive here releases a choice or a ranking, never a noisy number.
-Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
+Others are in files of their own: dpicl.harness.privacy.top_k, cluster_tree and vote_histogram beside it.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from dpicl.harness.core.cell import ReleaseConfig, refusal
@@ -33,7 +34,7 @@ from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
+from dpicl.harness.run.reader import SlotReader, kept_embeddings
 
 Phase = Callable[[str], AbstractContextManager[None]]
 
@@ -119,7 +120,8 @@ def release(
     """Calibrates to the config's epsilon and releases once; with an answer mechanism the answers to ``queries`` (None:
     the test records).
 
-    outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
+    outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
+        demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
     Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
@@ -148,15 +150,23 @@ def release(
 
     def released() -> tuple[list[Demonstration], dict[str, str] | None]:
         seen, public = task.public_view(), randomness.public
+        kept = cache(lambda: OutputCache(None) if config.secure else outputs())
         if isinstance(mechanism, AnswerMechanism):
-            cache = OutputCache(None) if config.secure else outputs()
-            reader = SlotReader(seen, model, cache, mechanism.scheme, asked, mechanism.record_tokens)
+            reader = SlotReader(seen, model, kept(), mechanism.scheme, asked, mechanism.record_tokens)
             context = AnswerContext(seen, reader, knob, public)
             answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
             _close(mechanism, private, config, list(answers.values()))
             return [], answers
         assert isinstance(mechanism, DemonstrationMechanism)
-        told = Context(seen, model, shots, knob, public, lambda done: report(done, len(shots), "demonstrations"))
+        told = Context(
+            seen,
+            model,
+            shots,
+            knob,
+            public,
+            lambda done: report(done, len(shots), "demonstrations"),
+            lambda texts, name: kept_embeddings(texts, name, kept(), model.identity.name, task.name),
+        )
         given = mechanism.release(private, told)
         demonstrations = checked_demonstrations(mechanism, given, shots, model)
         _close(mechanism, private, config, [each.text for each in demonstrations])
