@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
     from dpicl.harness.attacks.targets import Target
     from dpicl.harness.core.errors import DpiclError, PromptTooLong, UsageError
-    from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, Sizes
+    from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, ReleasedPrompt, Sizes
     from dpicl.harness.data.task import PublicTask, Task
     from dpicl.harness.mechanism.bases import (
         AnswerContext,
@@ -60,7 +60,7 @@ _PLACES = {
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",
     "dpicl.harness.core.errors": "DpiclError PromptTooLong UsageError",
-    "dpicl.harness.core.vocabulary": "Demonstration FinalPrompt Knob Query Record Sizes",
+    "dpicl.harness.core.vocabulary": "Demonstration FinalPrompt Knob Query Record ReleasedPrompt Sizes",
     "dpicl.harness.data.task": "PublicTask Task",
     "dpicl.harness.mechanism.bases": "AnswerContext AnswerMechanism Context DemonstrationMechanism Mechanism",
     "dpicl.harness.mechanism.generation": "PromptWriter ReleasedText check_positive public_log_probs public_vocabulary",

@@ -34,7 +34,7 @@ from dpicl.harness.attacks.paired import paired_bounds
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Report, Sizes, silent
+from dpicl.harness.core.vocabulary import ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
@@ -140,7 +140,15 @@ def audit(
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: AuditEvidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
-    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), [], None, evidence.ledger, bounds)
+    return Release(
+        calibration,
+        sizes,
+        Stated.of(mechanism, calibration, sizes),
+        ReleasedPrompt(None),
+        None,
+        evidence.ledger,
+        bounds,
+    )
 
 
 def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:

@@ -22,7 +22,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
-from dpicl.harness.mechanism.outputs import checked_demonstrations
+from dpicl.harness.mechanism.outputs import checked_prompt
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
@@ -89,8 +89,10 @@ class DemonstrationEvidence:
         noise_seed: int = 0,
         ledger: Ledger | None = None,
     ) -> str:
-        """The text of one demonstration from the sample of a run. ledger: None for the auditor's own runs, which have
-        no budget."""
+        """The text of one demonstration (or the instruction) from the sample of a run.
+
+        ledger: None for the auditor's own runs, which have no budget.
+        """
         assert self._canary is not None or not present
         randomness = streams(noise_seed)
         noise = randomness.source(f"audit:{self._settings.seed}:{run}")
@@ -98,7 +100,7 @@ class DemonstrationEvidence:
         context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
         with observing(observer):
             given = self._mechanism.release(private, context)
-        return checked_demonstrations(self._mechanism, given, context.shots, self._model)[0].text
+        return "\n".join(checked_prompt(self._mechanism, given, context.shots, self._model).texts)
 
     def _worst_case(self, knob: float) -> Record:
         """The canary; `_indices` is then what each noisy release was made to release.

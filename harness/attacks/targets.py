@@ -14,7 +14,7 @@ import numpy as np
 from dpicl.harness.attacks.views import completions
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Demonstration, Query, Report, silent
+from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
@@ -48,20 +48,29 @@ class Target:
         self.mechanism, self.task, self.model, self.config = mechanism, task, model, config
         self.releases: list[Release] = []
         self.outputs, self._report = outputs, report
-        self._demonstrations: list[Demonstration] | None = None
+        self._prompt: ReleasedPrompt | None = None
 
     @property
     def answers_queries(self) -> bool:
         """Whether it is an answer mechanism: then all questions must be put in one call of `answers`."""
         return isinstance(self.mechanism, AnswerMechanism)
 
-    def demonstrations(self) -> list[Demonstration]:
+    def prompt(self) -> ReleasedPrompt:
         """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""
         if self.answers_queries:
             raise UsageError(f"{self.mechanism.name} answers queries and releases no demonstrations; choose another.")
-        if self._demonstrations is None:
-            self._demonstrations = self._release(self.task).demonstrations
-        return self._demonstrations
+        if self._prompt is None:
+            self._prompt = self._release(self.task).prompt
+        return self._prompt
+
+    def demonstrations(self) -> Sequence[Demonstration]:
+        """The demonstrations of `prompt`."""
+        return self.prompt().demonstrations
+
+    def _prefix(self, seen: Task) -> str:
+        """What stands before every query of a view."""
+        prompt = self.prompt()
+        return seen.icl_prefix(prompt.demonstrations, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
         made = release(
@@ -86,7 +95,7 @@ class Target:
         if seen.kind == "classification":
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
-        prefix = seen.icl_prefix(self.demonstrations())
+        prefix = self._prefix(seen)
         texts = completions(seen, self.model, [prefix + seen.query(query.text) for query in queries])
         return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
@@ -97,7 +106,7 @@ class Target:
         ModelError when one is not finite.
         """
         seen, model = view(self.task), self.model
-        prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
+        prefix, endings = self._prefix(seen), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
         read = model.prefix(prompts[0][: common_prefix_length(prompts)])
         rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)

@@ -31,14 +31,14 @@ from dpicl.harness.conformance.observed import (
     UnseededNoise,
     Ward,
 )
-from dpicl.harness.conformance.transcript import Item, Script, Transcript
+from dpicl.harness.conformance.transcript import INSTRUCTION, Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import Query, Record, Sizes
+from dpicl.harness.core.vocabulary import Query, Record, ReleasedPrompt, Sizes
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
-from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
+from dpicl.harness.mechanism.outputs import checked_prompt, plain_text
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -180,11 +180,15 @@ class Bench:
         shots = self.shots[:1] if single else self.shots
         given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
         try:
-            checked_demonstrations(mechanism, given, shots, self.model)
+            checked_prompt(mechanism, given, shots, self.model)
         except PluginError as error:
             transcript.refused = str(error)
-        return tuple(
-            (plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in given
+        prompt = given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
+        told = [] if prompt.instruction is None else [(INSTRUCTION, plain_text(prompt.instruction, mechanism))]
+        shown = prompt.demonstrations
+        return (
+            *told,
+            *((plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in shown),
         )
 
 

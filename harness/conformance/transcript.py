@@ -73,6 +73,8 @@ class ObservedRelease:
 
 #: A demonstration or an answer, as runs are compared: the label or query id, the text, and what else is published.
 Item = tuple[str, ...]
+#: Stands where the label does, for an instruction that was released. No label has a line break.
+INSTRUCTION = "instruction\n"
 
 
 @dataclass

@@ -177,15 +177,17 @@ class PublicTask:
             assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
         )
 
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
+    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
+
+        instruction: one that was released; None: the task's own.
 
         Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
         be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
         a JSON task the text itself is the output.
         """
         if self.shown_by is not None:
-            return self.shown_by.icl_prefix(demonstrations)
+            return self.shown_by.icl_prefix(demonstrations, instruction)
         shown = [
             self.query(d.text)
             + self.config["target_delimiter"]
@@ -193,7 +195,7 @@ class PublicTask:
             + self.config["fewshot_delimiter"]
             for d in demonstrations
         ]
-        return self.config["description"] + "".join(shown)
+        return (self.config["description"] if instruction is None else instruction) + "".join(shown)
 
     def query(self, text: str) -> str:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""

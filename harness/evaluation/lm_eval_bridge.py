@@ -85,9 +85,15 @@ class LanguageModelLM(PrefixScoring):
 
 
 def evaluate(
-    task: Task, model: LanguageModel, demonstrations: Sequence[Demonstration | Record], limit: int | None = None
+    task: Task,
+    model: LanguageModel,
+    demonstrations: Sequence[Demonstration | Record],
+    limit: int | None = None,
+    instruction: str | None = None,
 ) -> Evaluation:
     """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
+
+    instruction: one that was released, in the place of the task's own (None).
 
     Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
     dpicl.harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is
@@ -98,7 +104,7 @@ def evaluate(
         raise UsageError(f"The number of test records must be at least 1, not {limit}.")
     if task.kind == "json":
         return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations][:limit])
-    prefix = task.icl_prefix(demonstrations)
+    prefix = task.icl_prefix(demonstrations, instruction)
     prefix_tokens = len(model.encode(prefix))
     try:
         with _quiet():
@@ -106,9 +112,9 @@ def evaluate(
         evaluation = evaluate_with(task, lm, prefix, limit)
     except PromptTooLong as error:
         raise PromptTooLong(
-            f"{len(demonstrations)} demonstrations of task {task.name} make a prefix of {prefix_tokens} tokens, and"
-            f" a query does not fit with it into the {model.max_length} that {model.identity.name} reads; lower `shots`"
-            " or the mechanism's `tokens`."
+            f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
+            f" {prefix_tokens} tokens, and a query does not fit with it into the {model.max_length} that"
+            f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
         ) from error
     return replace(evaluation, prefix_tokens=prefix_tokens)
 

@@ -28,7 +28,7 @@ from dp_accounting import DpEvent
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.seeds import PublicStreams, shot_streams
 from dpicl.harness.core.together import active, together
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Sizes
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, ReleasedPrompt, Sizes
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
@@ -103,11 +103,12 @@ class Mechanism(Pluggable):
 
 
 class DemonstrationMechanism(Mechanism):
-    """Releases k synthetic demonstrations once; any number of queries is then free."""
+    """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
 
     @abstractmethod
-    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        """One demonstration for each entry of ``context.shots``, in the same order."""
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
+        """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
+        takes the place of the task's own, with these demonstrations or none."""
 
 
 class Reader(Protocol):

@@ -89,9 +89,10 @@ class MechanismRun:
         return self.release(lm_eval_name, queries).answers or {}
 
     def prefix(self, lm_eval_name: str) -> str:
-        """Instruction and released demonstrations of a demonstration mechanism."""
-        demonstrations = self.release(lm_eval_name).demonstrations
-        return Task.without_records(lm_eval_name.removeprefix("dpicl_")).icl_prefix(demonstrations)
+        """Instruction and demonstrations before every query, as a demonstration mechanism released them."""
+        prompt = self.release(lm_eval_name).prompt
+        task = Task.without_records(lm_eval_name.removeprefix("dpicl_"))
+        return task.icl_prefix(prompt.demonstrations, prompt.instruction)
 
 
 class DemonstrationLM(ReleasingLM):

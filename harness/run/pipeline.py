@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
 from dpicl.harness.core.together import clock, current_account
-from dpicl.harness.core.vocabulary import Report, silent
+from dpicl.harness.core.vocabulary import ReleasedPrompt, Report, silent
 from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.statistics import bootstrap_interval
@@ -93,7 +93,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     )
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
-        evaluation = bench.evaluate(cell, made.demonstrations, made.answers)
+        evaluation = bench.evaluate(cell, made.prompt, made.answers)
     with storable():
         return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
 
@@ -138,7 +138,7 @@ def _result(
     restricted = task.source != "synthetic" and bool(task.config["metadata"].get("restricted", False))
     publishable = math.isfinite(made.bounds.upper) and not restricted
     answers = made.answers or {}
-    shown = made.demonstrations if publishable else []
+    shown = made.prompt if publishable else ReleasedPrompt(None)
     said = higher_is_better(task.config)
     return Result(
         cell_id=cell.id,
@@ -148,8 +148,9 @@ def _result(
         main_metric=task.main_metric,
         documents={metric: Documents(ids=ids, outcomes=own) for metric, (ids, own) in _outcomes(evaluation).items()},
         privacy=privacy_of(mechanism, made, cell.release),
-        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown],
-        released_count=len(made.demonstrations) if made.answers is None else len(answers),
+        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
+        instruction=shown.instruction,
+        released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),

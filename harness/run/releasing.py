@@ -16,14 +16,14 @@ from pathlib import Path
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, Streams, streams
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.concealed import concealed
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.outputs import (
     checked_answer,
     checked_claim,
-    checked_demonstrations,
+    checked_prompt,
     named_failure,
     require_noise,
 )
@@ -66,15 +66,22 @@ class Stated:
 
 @dataclass(frozen=True)
 class Release:
-    """What came out of a mechanism, and what it cost. answers: query id -> answer; None for demonstrations."""
+    """What came out of a mechanism, and what it cost.
+
+    prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
+    """
 
     calibration: Calibration
     sizes: Sizes
     stated: Stated
-    demonstrations: list[Demonstration]
+    prompt: ReleasedPrompt
     answers: dict[str, str] | None
     ledger: Ledger
     bounds: Bounds
+
+    @property
+    def demonstrations(self) -> Sequence[Demonstration]:
+        return self.prompt.demonstrations
 
 
 def calibrated(
@@ -148,7 +155,7 @@ def release(
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise)
 
-    def released() -> tuple[list[Demonstration], dict[str, str] | None]:
+    def released() -> tuple[ReleasedPrompt, dict[str, str] | None]:
         seen, public = task.public_view(), randomness.public
         kept = cache(lambda: OutputCache(None) if config.secure else outputs())
         if isinstance(mechanism, AnswerMechanism):
@@ -156,7 +163,7 @@ def release(
             context = AnswerContext(seen, reader, knob, public)
             answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
             _close(mechanism, private, config, list(answers.values()))
-            return [], answers
+            return ReleasedPrompt(None), answers
         assert isinstance(mechanism, DemonstrationMechanism)
         told = Context(
             seen,
@@ -168,15 +175,15 @@ def release(
             lambda texts, name: kept_embeddings(texts, name, kept(), model.identity.name, task.name),
         )
         given = mechanism.release(private, told)
-        demonstrations = checked_demonstrations(mechanism, given, shots, model)
-        _close(mechanism, private, config, [each.text for each in demonstrations])
-        return demonstrations, None
+        prompt = checked_prompt(mechanism, given, shots, model)
+        _close(mechanism, private, config, prompt.texts)
+        return prompt, None
 
     with phase("release"):
-        demonstrations, answers = concealed(config.secure, lambda: named_failure(mechanism, released))
+        prompt, answers = concealed(config.secure, lambda: named_failure(mechanism, released))
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model)
-    return Release(calibration, sizes, stated, demonstrations, answers, ledger, bounds)
+    return Release(calibration, sizes, stated, prompt, answers, ledger, bounds)
 
 
 def _calibrated(

@@ -228,7 +228,9 @@ class Result(Part):
 
     aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
     higher_is_better: for every score and aggregate, as the task's file says; None in files from before it.
-    released: demonstrations; answers: of an answer mechanism. Neither is stored when its epsilon is infinite.
+    released: demonstrations; instruction: one that was released, in the place of the task's own (missing without one);
+    answers: of an answer mechanism. None of them is stored when its epsilon is infinite.
+    released_count: how many texts were released, the instruction among them.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -240,6 +242,7 @@ class Result(Part):
     documents: dict[str, Documents]
     privacy: Privacy
     released: list[Released]
+    instruction: str | None = Field(default=None, exclude_if=lambda value: value is None)
     released_count: Count
     answers: list[Answer] = []
     aggregates: dict[str, Share] = {}
@@ -264,6 +267,12 @@ class Result(Part):
         self._check_texts()
         return self
 
+    @property
+    def texts(self) -> list[str]:
+        """Every released text that it holds: instruction, demonstrations, answers."""
+        told = [] if self.instruction is None else [self.instruction]
+        return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
+
     def lower_is_better(self, metric: str) -> bool:
         """Whether a lower value of a metric is the better one; a metric that it has not counts as higher is better."""
         if self.higher_is_better is None:
@@ -282,11 +291,11 @@ class Result(Part):
         privacy, cell = self.privacy, self.cell
         if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
             raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
-        if math.isinf(privacy.epsilon_proved) and (self.released or self.answers):
+        if math.isinf(privacy.epsilon_proved) and self.texts:
             raise ValueError("it holds texts that were released without privacy")
 
     def _check_texts(self) -> None:
-        stored = len(self.released) + len(self.answers)
+        stored = len(self.texts)
         if stored and stored != self.released_count:
             raise ValueError(f"it holds {stored} released texts and counts {self.released_count}")
         if len({answer.id for answer in self.answers}) < len(self.answers):

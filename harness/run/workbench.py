@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,7 +12,7 @@ from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
-from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.core.vocabulary import ReleasedPrompt
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -65,13 +65,11 @@ class Workbench:
         """What slots answered before, in this process and in others."""
         return self._outputs
 
-    def evaluate(
-        self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Mapping[str, str] | None
-    ) -> Evaluation:
+    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.
 
-        answers: lm-eval asks for one a document. None: the demonstrations are scored; without any, every seed has the
-        same score, which is found once.
+        answers: lm-eval asks for one a document. None: the prompt is scored; where nothing was released, every seed has
+        the same score, which is found once.
         """
         from dpicl.harness.evaluation import lm_eval_bridge
         from dpicl.harness.evaluation.mechanism_lm import MechanismLM
@@ -81,10 +79,11 @@ class Workbench:
             return lm_eval_bridge.evaluate_with(self.task(cell), lm)
 
         def scored() -> Evaluation:
-            return lm_eval_bridge.evaluate(self.task(cell), self.model(cell.model, cell.secure), demonstrations)
+            task, model = self.task(cell), self.model(cell.model, cell.secure)
+            return lm_eval_bridge.evaluate(task, model, prompt.demonstrations, instruction=prompt.instruction)
 
         key = (*_task_key(cell), cell.model)
-        if demonstrations:
+        if prompt.texts:
             return scored()
         with self._scoring.held():
             if key not in self._zero_shot:

@@ -67,7 +67,7 @@ def contradiction(result: Result, now: datetime) -> str:
 def missing_texts(result: Result) -> str:
     """Why released texts are missing, or "". A task may forbid texts that retell real records."""
     count = result.released_count
-    if not result.cell.epsilon > 0 or result.released or result.answers:
+    if not result.cell.epsilon > 0 or result.texts:
         return ""
     if not count:
         return f"it has an epsilon and released nothing; {_RESEND}"

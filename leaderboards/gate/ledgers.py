@@ -169,7 +169,7 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
 def unpaid(result: Result) -> str:
     """Why a release was not paid for, or ""."""
     cell, privacy = result.cell, result.privacy
-    stored = len(result.released) + len(result.answers)
+    stored = len(result.texts)
     if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
         count = max(stored, result.released_count)
         return f"it released {count} texts and charged nothing; send what `dpicl run` wrote."

@@ -128,8 +128,7 @@ def _public(task: Task, reference: Sequence[Result]) -> Iterator[str]:
     yield from _strings([task.config.get("description", ""), task.config.get("doc_to_text", "")])
     for result in reference:
         if result.cell.task == task.name and result.privacy.epsilon_proved == 0:
-            yield from (one.text for one in result.released)
-            yield from (one.text for one in result.answers)
+            yield from result.texts
 
 
 def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:

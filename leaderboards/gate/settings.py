@@ -168,8 +168,8 @@ def _same_noise(results: Sequence[Result]) -> bool:
     if len(results) < 2 or not any(result.privacy.ledger for result in results):
         return False
     seen = {
-        (tuple(one.text for one in result.released), tuple((one.id, one.text) for one in result.answers))
-        if result.released or result.answers
+        (tuple(result.texts), tuple(one.id for one in result.answers))
+        if result.texts
         else tuple(result.documents[result.main_metric].outcomes)
         for result in results
     }
