@@ -251,8 +251,8 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
         return Sizes.of_queries(size or len(Task.load(task, source, limit_test=1).train), queries or 1)
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        return loaded.sizes(loaded.plan_shots(shots, np.random.default_rng(0)), queries)
-    labels = list(load_config(task).get("doc_to_choice", ()))
+        return loaded.sizes(loaded.plan_shots(shots, np.random.default_rng(0)), queries, mechanism.by_label)
+    labels = list(load_config(task).get("doc_to_choice", ())) if mechanism.by_label else []
     used = Counter(labels[i % len(labels)] if labels else None for i in range(shots))
     return Sizes(dict.fromkeys(used, size), used, queries)
 

@@ -93,7 +93,8 @@ class AuditJob:
 
     def setup(self, model: LanguageModel, outputs: OutputCache, report: Report) -> AuditSetup:
         """What the audit works with; of a task with groups, records of the one whose demonstration is released."""
-        task, grouped = self.task, self.task.partitioned and not self._answers
+        task = self.task
+        grouped = task.partitioned and self.mechanism.by_label and not self._answers
         candidates = [record for record in task.train if not grouped or record.label == task.labels[0]]
         drawn = held_out(candidates, self.records, streams(self.settings.seed).stream("audit:records"))
         return AuditSetup(self.mechanism, task, *drawn, model, self.settings, outputs, report)

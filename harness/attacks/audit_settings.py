@@ -106,7 +106,7 @@ class AuditSetup:
         """Of one query, or of one demonstration."""
         if isinstance(self.mechanism, AnswerMechanism):
             return Sizes.of_queries(len(self.private), 1)
-        group = self.label if self.task.partitioned else None
+        group = self.label if self.task.partitioned and self.mechanism.by_label else None
         return Sizes({group: len(self.private)}, {group: 1})
 
     def private_set(

@@ -156,7 +156,9 @@ class DemonstrationEvidence:
         """
         pilot = max(4, self._settings.runs // 5)
         inside, outside = (_mean_chances(runs[side][:pilot], scales) for side in SIDES)
-        ratios = np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
+        ratios = [
+            np.log(np.maximum(a, _TINY)) - np.log(np.maximum(b, _TINY)) for a, b in zip(inside, outside, strict=True)
+        ]
         generator = streams(self._settings.seed).stream("audit:choices")
         drawn = [
             np.array([self._ratios_drawn(run, scales, ratios, generator) for run in runs[side][pilot:]])
@@ -165,7 +167,7 @@ class DemonstrationEvidence:
         return AuditEvidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
 
     def _ratios_drawn(
-        self, run: list[NoisyRelease], scales: list[float], ratios: np.ndarray, generator: np.random.Generator
+        self, run: list[NoisyRelease], scales: list[float], ratios: list[np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
         """float64[m]: the summed log-ratios of one choice a noisy release, m times."""
         total = np.zeros(self._settings.redraws)
@@ -201,7 +203,6 @@ def _chances(run: list[NoisyRelease], scales: list[float]) -> Iterator[np.ndarra
         yield softmax(clean / temperature) if temperature > 0 else (clean == clean.max()).astype(np.float64)
 
 
-def _mean_chances(runs: list[list[NoisyRelease]], scales: list[float]) -> np.ndarray:
-    """float64[T, V]."""
-    total: np.ndarray = sum((np.array(list(_chances(run, scales))) for run in runs), np.zeros(()))
-    return total / len(runs)
+def _mean_chances(runs: list[list[NoisyRelease]], scales: list[float]) -> list[np.ndarray]:
+    """float64[V] a noisy release; V may differ from one to the next."""
+    return [np.mean(rows, axis=0) for rows in zip(*(_chances(run, scales) for run in runs), strict=True)]

@@ -56,6 +56,7 @@ SMALL: Mapping[str, Any] = {
     "public_slots": 5,
     "words": 3,
     "rounds": 2,
+    "retries": 2,
     "variations": 1,
     "embedding": "sim",
 }
@@ -109,7 +110,8 @@ class Bench:
         """Public sizes of a run: of all queries or shots, or of a single one."""
         if self.answers:
             return Sizes.of_queries(len(self.task.train), 1 if single else len(self.queries))
-        return self.task.sizes(self.shots[:1] if single else self.shots)
+        shots = self.shots[:1] if single else self.shots
+        return self.task.sizes(shots, by_label=self.mechanism.by_label)
 
     def knob(self, single: bool = False) -> float:
         """Calibrated to EPSILON, for all queries or shots or for a single one; 0 without a knob."""

@@ -88,6 +88,9 @@ class Mechanism(Pluggable):
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: Where a task's labels are groups of records: whether a demonstration mechanism samples the records of one label
+    #: at a time. False: all private records are one group, None.
+    by_label: ClassVar[bool] = True
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:

@@ -147,7 +147,7 @@ def release(
         sizes = Sizes.of_queries(task.size, config.queries or len(asked))
     elif isinstance(mechanism, DemonstrationMechanism):
         shots = task.plan_shots(config.shots, randomness.stream("shots"))
-        sizes = task.sizes(shots)
+        sizes = task.sizes(shots, by_label=mechanism.by_label)
     else:
         raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)

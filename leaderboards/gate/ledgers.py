@@ -73,7 +73,7 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
 
         def declared() -> dp.DpEvent:  # in a ledger's form
-            sizes = sizes_of(result, isinstance(mechanism, AnswerMechanism))
+            sizes = sizes_of(result, isinstance(mechanism, AnswerMechanism), mechanism.by_label)
             event = mechanism.events(0.0 if knob is None else knob.value, sizes)
             total = Ledger(None, math.inf)
             for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
@@ -90,8 +90,8 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
         ) from error
 
 
-def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and its public seed.
+def sizes_of(result: Result, answers: bool, by_label: bool = True) -> Sizes:
+    """The public sizes of a run, from the file and its public seed. by_label: of the mechanism.
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """
@@ -103,8 +103,8 @@ def sizes_of(result: Result, answers: bool) -> Sizes:
         return Sizes.of_queries(sum(sizes.values()), result.privacy.queries)
     cell = result.cell
     shots = Task.without_records(cell.task).plan_shots(cell.shots, streams(cell.seed).stream("shots"))
-    if set(sizes) == {""}:
-        return Sizes({None: sizes[""]}, {None: len(shots)})
+    if set(sizes) == {""} or not by_label:
+        return Sizes({None: sum(sizes.values())}, {None: len(shots)})
     return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))
 
 
