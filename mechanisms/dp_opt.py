@@ -75,7 +75,6 @@ class DPOpt(DemonstrationMechanism):
     name = "dp_opt"
     knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
     source = "Hong et al., ICLR 2024, arXiv 2312.03724"
-    by_label = False
 
     slots: int = 40
     instructions: int = 2
@@ -93,6 +92,11 @@ class DPOpt(DemonstrationMechanism):
         check_positive(holdout=self.holdout, record_tokens=self.record_tokens)
         if not 0 < self.failure < 1:
             raise UsageError(f"Option failure must be a probability above 0 and below 1, not {self.failure}.")
+
+    @property
+    def by_label(self) -> bool:
+        """No: samples are of all private records."""
+        return False
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind in ("classification", "extraction"):

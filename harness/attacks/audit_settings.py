@@ -70,7 +70,7 @@ class AuditSettings:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
+        sizes = DEMONSTRATION_SIZES if cls.kind == "demonstrations" else SIZES
         return sized_options(cls, task, sizes, given)
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from dpicl.harness.attacks.views import completions, free_text
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration, Query
 from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.models.base import LanguageModel
@@ -65,7 +65,7 @@ class Pii(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if task.kind != "json":
             return f"{task.name} does not ask for new texts; use the task enron"
-        if isinstance(mechanism, AnswerMechanism):
+        if mechanism.kind != "demonstrations":
             return skip_reason(mechanism, free_text(task, self.room))
         return cannot_answer(mechanism, task)
 

@@ -2,7 +2,8 @@
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs
-anything. So zero-shot and real demonstrations, the reference baselines, are targets like all others.
+anything. So does a prepared mechanism, which answers by itself. So zero-shot and real demonstrations, the reference
+baselines, are targets like all others.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
-from dpicl.harness.run.releasing import Release, release
+from dpicl.harness.run.releasing import Answering, Release, release
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
 QueryView = Callable[[Task], Task]
@@ -49,11 +50,12 @@ class Target:
         self.releases: list[Release] = []
         self.outputs, self._report = outputs, report
         self._prompt: ReleasedPrompt | None = None
+        self._more: Answering | None = None
 
     @property
     def answers_queries(self) -> bool:
-        """Whether it is an answer mechanism: then all questions must be put in one call of `answers`."""
-        return isinstance(self.mechanism, AnswerMechanism)
+        """Whether it gives answers, and the model is not asked with what was released."""
+        return self.mechanism.kind != "demonstrations"
 
     def prompt(self) -> ReleasedPrompt:
         """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""
@@ -83,15 +85,20 @@ class Target:
         """Query id -> answer: a label of a classification view, or a text.
 
         An answer mechanism releases all of them at once, with Q = the number of queries. A second call would be a
-        second release with a budget of its own, and no one epsilon would cover both: UsageError.
+        second release with a budget of its own, and no one epsilon would cover both: UsageError. A prepared one
+        releases for the first call's view, and answers all calls from it.
         """
         seen = view(self.task)
         if self.answers_queries:
+            if self.releases and self._more is not None:
+                return self._more(queries)
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
             if reason := skip_reason(self.mechanism, seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
-            return dict(self._release(seen, queries).answers or {})
+            made = self._release(seen, queries)
+            self._more = made.more
+            return dict(made.answers or {})
         if seen.kind == "classification":
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}

@@ -36,14 +36,22 @@ from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.core.vocabulary import Query, Record, ReleasedPrompt, Sizes
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    DemonstrationMechanism,
+    Mechanism,
+    PreparedContext,
+    PreparedMechanism,
+)
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
-from dpicl.harness.mechanism.outputs import checked_prompt, plain_text
+from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, plain_text
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import answer_all, calibrated
+from dpicl.harness.run.releasing import ALL_RECORDS, answer_all, answer_from, calibrated, no_kind, sizes_of
 
 EPSILON, DELTA = 1.0, 1e-5
 #: Options of these names get these small values where nobody sets them: checks do not depend on them.
@@ -104,14 +112,13 @@ class Bench:
 
     @property
     def answers(self) -> bool:
-        return isinstance(self.mechanism, AnswerMechanism)
+        """Whether answers are released, and not demonstrations."""
+        return self.mechanism.kind != "demonstrations"
 
     def sizes(self, single: bool = False) -> Sizes:
         """Public sizes of a run: of all queries or shots, or of a single one."""
-        if self.answers:
-            return Sizes.of_queries(len(self.task.train), 1 if single else len(self.queries))
         shots = self.shots[:1] if single else self.shots
-        return self.task.sizes(shots, by_label=self.mechanism.by_label)
+        return sizes_of(self.mechanism, self.task, shots, 1 if single else len(self.queries))
 
     def knob(self, single: bool = False) -> float:
         """Calibrated to EPSILON, for all queries or shots or for a single one; 0 without a knob."""
@@ -169,16 +176,21 @@ class Bench:
         def progress(*done: object) -> None:
             transcript.progress.append(done)
 
+        queries = self.queries[:1] if single else self.queries
         if isinstance(mechanism, AnswerMechanism):
-            queries = self.queries[:1] if single else self.queries
             reader = ObservedReader(task, self.model, self._outputs, mechanism.scheme, queries, mechanism.record_tokens)
             reader.asked = transcript.asked
             context = AnswerContext(task, reader, knob, public)
             return tuple(answer_all(mechanism, queries, private, context, len(queries), progress).items())
+        if isinstance(mechanism, PreparedMechanism):
+            reader = ObservedReader(task, self.model, self._outputs, ALL_RECORDS, queries)
+            reader.asked = transcript.asked
+            prepared = mechanism.prepare(private, PreparedContext(task, reader, knob, public))
+            private.close()
+            answering = checked_prepared(mechanism, prepared)
+            return tuple(answer_from(mechanism, answering, reader, queries, progress).items())
         if not isinstance(mechanism, DemonstrationMechanism):
-            raise PluginError(
-                f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism."
-            )
+            raise no_kind(mechanism)
         shots = self.shots[:1] if single else self.shots
         given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
         try:

@@ -29,11 +29,12 @@ class Shape:
     bound: float
     scale: float
     count: int
+    grid: float
 
     @classmethod
     def of(cls, noisy_release: NoisyRelease) -> Shape:
         bound, scale = float(noisy_release.bound), float(noisy_release.scale)
-        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count)
+        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count, noisy_release.grid)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from typing import Any
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
 from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.task_file import NEAREST as NEAREST
 from dpicl.harness.data.task_file import read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
@@ -149,6 +150,7 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
     metadata = config["metadata"]
     lower = metadata.get("lower_is_better", ())
     metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
+    metrics |= {NEAREST: True} if metadata["kind"] == "classification" else {}
     return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
 
 

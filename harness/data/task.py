@@ -295,16 +295,14 @@ class Task(PublicTask):
         """n, the number of private records: a public constant."""
         return sum(self.group_sizes.values())
 
-    def sizes(self, shots: Sequence[str], queries: int | None = None, by_label: bool = True) -> Sizes:
+    def sizes(self, shots: Sequence[str], queries: int | None = None) -> Sizes:
         """The public numbers an epsilon depends on: n_y and shots of every partition that `shots` uses.
 
-        by_label: see Mechanism; False: all records are one group.
         Raises DataError for a group without records.
         """
-        partitioned = self.partitioned and by_label
-        wanted: Mapping[Partition, int] = Counter(shots) if partitioned else {None: len(shots)}
+        wanted: Mapping[Partition, int] = Counter(shots) if self.partitioned else {None: len(shots)}
         require_known("label", [label for label in wanted if label is not None], self.labels)
-        sizes: Mapping[Partition, int] = self.group_sizes if partitioned else {None: self.size}
+        sizes = self.group_sizes
         if missing := [label for label in wanted if not sizes.get(label)]:
             raise DataError(
                 f"No private record of {missing[0] or self.name!r} is to be expected; bring more records (attacks:"

@@ -7,7 +7,7 @@ read as a name here, and lm-eval imports it when the task is evaluated. Template
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -21,6 +21,9 @@ from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 KINDS = ("classification", "extraction", "generation", "json")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
 COMPUTED = {"classification": ("acc", "acc_calibrated"), "extraction": ("exact_match",)}
+#: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
+#: where demonstrations are released; it is the main metric of one whose reader is the embedding.
+NEAREST = "acc_nearest"
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -208,6 +211,7 @@ class Metadata(_Keys):
     name: str
     kind: str
     main_metric: Text
+    reader: Literal["language_model", "embedding"] = "language_model"
     prompts: Prompts
     data: DataKeys
     restricted: bool = False
@@ -295,7 +299,11 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
-    computed = COMPUTED.get(kind, metrics)
+    computed: Sequence[str] = COMPUTED.get(kind, metrics)
+    if metadata.reader == "embedding":
+        computed = (NEAREST,)
+        if kind != "classification":
+            yield ("metadata", "reader"), "the embedding reads labels, so the kind is classification."
     if metadata.main_metric not in computed:
         yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
     for number, metric in enumerate(file.metric_list):

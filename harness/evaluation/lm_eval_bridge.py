@@ -55,7 +55,8 @@ class Evaluation:
 
     prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
     the labels on the content-free inputs (classification), in the order of the task's labels. aggregates: numbers in
-    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed.
+    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed. embedding: the
+    embedding model that a metric read, as dpicl.harness.models.embeddings names it.
     """
 
     scores: dict[str, float]
@@ -64,6 +65,7 @@ class Evaluation:
     p_cf: tuple[float, ...] | None
     aggregates: Mapping[str, float] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    embedding: str | None = None
 
 
 class LanguageModelLM(PrefixScoring):

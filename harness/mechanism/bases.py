@@ -1,4 +1,4 @@
-"""The two mechanism interfaces, and what passes through them.
+"""The three mechanism interfaces, and what passes through them.
 
 A mechanism turns private records into something that may be released. It is one file with one class: the class states
 its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes
@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent
@@ -79,18 +79,22 @@ class Context:
         return together(calls) if active() else [call() for call in calls]
 
 
-class Mechanism(Pluggable):
-    """What both kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
+#: What a mechanism releases: demonstrations once, answers one by one, or something once from which all queries are
+#: answered.
+Kind = Literal["demonstrations", "answers", "prepared"]
 
+
+class Mechanism(Pluggable):
+    """What all kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
+
+    #: Of the base class: DemonstrationMechanism, AnswerMechanism or PreparedMechanism.
+    kind: ClassVar[Kind | None] = None
     #: None when the mechanism has no knob (its epsilon is 0 or infinite whatever the target).
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
-    #: Where a task's labels are groups of records: whether a demonstration mechanism samples the records of one label
-    #: at a time. False: all private records are one group, None.
-    by_label: ClassVar[bool] = True
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
@@ -104,9 +108,20 @@ class Mechanism(Pluggable):
         """Why this mechanism cannot do this task, or None when it can."""
         return None
 
+    @property
+    def by_label(self) -> bool:
+        """Whether records of different labels are released from apart, where a task's labels are disjoint groups: then
+        each label is a group of the private set, and labels compose in parallel. Else all records are one group.
+
+        An answer mechanism always has one group.
+        """
+        return self.kind != "answers"
+
 
 class DemonstrationMechanism(Mechanism):
     """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
+
+    kind = "demonstrations"
 
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
@@ -189,6 +204,8 @@ class AnswerMechanism(Mechanism):
     record_tokens: int | None = None
     sampling_seed: int | None = None
 
+    kind = "answers"
+
     #: Whether it takes a slot for each sampled record where N = 1: M is then an expected number, the number of slots is
     #: private, and its primitives state what one added row moves (``own_slots=self.scheme.own_slots``).
     slot_per_record: ClassVar[bool] = False
@@ -212,3 +229,42 @@ class AnswerMechanism(Mechanism):
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
         """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
         return self.scheme.event(self.release(knob), sizes.records[None], sizes.queries or 1)
+
+
+class Prepared(Protocol):
+    """What was released, and how it answers."""
+
+    def answer(self, query: Query) -> str | FinalPrompt:
+        """The answer to one query: a label, a phrase or a text; or the public prompt that the model will answer.
+
+        Post-processing: it follows from what was released, the query and public things alone. No record can be read any
+        more when the first query is asked.
+        """
+
+
+@dataclass(frozen=True)
+class PreparedContext:
+    """Everything besides the records that a preparation and its answers may use.
+
+    reader: the model and the embeddings; it keeps what it has read. knob: the calibrated value of the mechanism's knob.
+    streams: public randomness.
+    """
+
+    task: PublicTask
+    reader: Reader
+    knob: float
+    streams: PublicStreams
+
+
+class PreparedMechanism(Mechanism):
+    """Releases something once, from which any number of queries is answered: class means, a linear model.
+
+    The groups of the private set (`PrivateSet.groups`) are the task's labels where these are disjoint groups, unless
+    `by_label` says otherwise. ``sizes`` of `events` has all of them, no shots, and no number of queries.
+    """
+
+    kind = "prepared"
+
+    @abstractmethod
+    def prepare(self, private: PrivateSet, context: PreparedContext) -> Prepared:
+        """Releases, and returns what answers. The private set is closed before the first query is asked."""

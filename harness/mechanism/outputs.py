@@ -15,7 +15,7 @@ from typing import TypeVar
 from dpicl.harness.core.errors import DpiclError, PluginError, told
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.harness.data.task import PublicTask
-from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism
+from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism, Prepared, PreparedContext
 from dpicl.harness.models.base import LanguageModel
 
 T = TypeVar("T")
@@ -68,6 +68,13 @@ def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
     return plain_text(given, mechanism)
 
 
+def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+    """What answers after a preparation. Raises PluginError for what cannot."""
+    if not callable(getattr(given, "answer", None)):
+        raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
+    return given
+
+
 def plain_text(given: object, mechanism: Mechanism) -> str:
     """The text as a str of Unicode that can be written to a file. Raises PluginError for anything but a str."""
     if not isinstance(given, str):
@@ -112,7 +119,9 @@ def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
 
 def instead_of(error: BaseException) -> str:
     """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
-    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
+    if not isinstance(error, AttributeError) or not isinstance(
+        error.obj, PublicTask | Context | AnswerContext | PreparedContext
+    ):
         return ""
     instead = _INSTEAD.get(error.name or "")
     return f"; {instead} (docs/accounting.md)" if instead else ""

@@ -36,6 +36,7 @@ class NoisyRelease:
     scale: standard deviation of the noise on every coordinate; for a choice the temperature, which multiplies standard
         Gumbel noise. 0 is no noise.
     count: how many of the K are chosen, in order ('choice').
+    grid: the noise on a sum is rounded to multiples of this; 0: it is not rounded.
     permit: what it was drawn with.
     """
 
@@ -44,6 +45,7 @@ class NoisyRelease:
     bound: float
     scale: float
     count: int = 0
+    grid: float = 0.0
     permit: Permit | None = field(default=None, repr=False, compare=False)
 
 
@@ -94,10 +96,11 @@ class Permit:
         self._noise: NoiseSource | None = noise
         self._used, self._require_valid = used, require_valid
 
-    def noisy_sum(self, clean: np.ndarray, bound: float) -> np.ndarray:
+    def noisy_sum(self, clean: np.ndarray, bound: float, grid: float = 0.0) -> np.ndarray:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
+        grid: the noise is rounded to multiples of this before it is added (`on_grid`; a power of 2); 0: as it is.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
         PluginError for a bound that is not above 0 (that would be no noise).
         """
@@ -105,8 +108,8 @@ class Permit:
         scale = self._multiplier() * bound
         noise = self._use()
         return _observed(
-            NoisyRelease("gaussian", clean, bound, scale, permit=self),
-            lambda: clean + noise.gaussian(scale, clean.size).reshape(clean.shape),
+            NoisyRelease("gaussian", clean, bound, scale, grid=grid, permit=self),
+            lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid).reshape(clean.shape),
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float) -> list[int]:
@@ -134,7 +137,8 @@ class Permit:
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
         for scores in rows:
-            release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
+            count = min(count, len(scores))
+            release = NoisyRelease("choice", scores, width, temperature, count, permit=self)
             chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])
         return chosen
 
@@ -165,6 +169,11 @@ class Permit:
         noise, self._noise = self._noise, None
         self._used()
         return noise
+
+
+def on_grid(values: np.ndarray, grid: float) -> np.ndarray:
+    """The nearest multiples of ``grid``, a power of 2, which floats hold exactly; 0: the values as they are."""
+    return np.rint(values / grid) * grid if grid else values
 
 
 def _require_positive(what: str, value: float) -> None:

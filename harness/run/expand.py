@@ -12,7 +12,7 @@ from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.strict_yaml import Place
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.harness.run.suite import MechanismEntry, OptionChange, Suite
 
@@ -127,7 +127,7 @@ def _cells_of(
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
-                queries=suite.queries if issubclass(registered.cls, AnswerMechanism) else None,
+                queries=suite.queries if registered.cls.kind == "answers" else None,
                 sizes=sizes,
             )
 

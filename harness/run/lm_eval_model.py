@@ -26,7 +26,6 @@ from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
 from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM, ReleasingLM
-from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
@@ -85,7 +84,7 @@ class MechanismRun:
         return made
 
     def respond(self, lm_eval_name: str, queries: Sequence[Query]) -> Mapping[str, str]:
-        """The answers of an answer mechanism; see MechanismLM."""
+        """The answers of an answer mechanism, or of a prepared one; see MechanismLM."""
         return self.release(lm_eval_name, queries).answers or {}
 
     def prefix(self, lm_eval_name: str) -> str:
@@ -200,7 +199,7 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 def lm_of(run: MechanismRun) -> LM:
     """The lm-eval model of a run."""
-    if issubclass(run.mechanism, AnswerMechanism):
+    if run.mechanism.kind != "demonstrations":
         lm: LM = MechanismLM(run.respond)
     else:
         lm = DemonstrationLM(as_lm_eval_model(run.model), run.prefix)

@@ -23,7 +23,6 @@ from dpicl.harness.data.task import CONTENT_FREE, PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.base import Broken, LanguageModel, Prefix
-from dpicl.harness.models.embeddings import embed_alone, load_embeddings
 from dpicl.harness.models.reading import VERSION
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme
@@ -36,20 +35,6 @@ Prompts = Callable[[], Sequence[str]]
 
 def _nothing() -> list[str]:
     return []
-
-
-def kept_embeddings(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
-    """As `embed_alone`; what was embedded before is in the cache, under the names of what it is for."""
-    embeddings = load_embeddings(name)
-    keys = {text: key_of("embedding", embeddings.name, embeddings.sha256, text) for text in texts}
-    found = cache.get(keys.values())
-    missing = [text for text, key in keys.items() if key not in found]
-    if missing:
-        new = {keys[text]: row for text, row in zip(missing, embed_alone(missing, name).tolist(), strict=True)}
-        cache.put(model, task, "embeddings", new)
-        found |= new
-    rows = np.array([found[keys[text]] for text in texts], dtype=np.float64)
-    return rows.reshape(len(texts), embeddings.dimension)
 
 
 class SlotReader(Reader):
@@ -129,7 +114,7 @@ class SlotReader(Reader):
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         """See Reader."""
-        return kept_embeddings(texts, name, self._cache, self._model.identity.name, self._task.name)
+        return embedded(texts, name, self._cache, self._model.identity.name, self._task.name)
 
     def _with(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
@@ -226,3 +211,19 @@ class SlotReader(Reader):
     def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         self._cache.put(self._model.identity.name, self._task.name, kind, new)
         return new
+
+
+def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
+    """float64[n, d] by the embedding model of that name, each text alone and once; model, task: what the cache notes
+    beside them. Raises ModelError for a model that cannot be loaded."""
+    from dpicl.harness.models.embeddings import load_embeddings
+
+    embeddings = load_embeddings(name)
+    keys = {text: key_of("embedding", embeddings.name, embeddings.sha256, text) for text in texts}
+    found = cache.get(keys.values())
+    missing = [text for text, key in keys.items() if key not in found]
+    if missing:
+        new = {keys[text]: embeddings.encode([text])[0].tolist() for text in missing}
+        cache.put(model, task, "embeddings", new)
+        found |= new
+    return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)

@@ -152,7 +152,7 @@ def facets(row: Row) -> dict[str, str]:
     """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
     return {
         "epsilon": epsilon_text(row.epsilon),
-        "kind": "reference baselines" if row.is_baseline else "demonstrations" if row.queries is None else "answers",
+        "kind": "reference baselines" if row.is_baseline else row.results[0].kind,
         "queries": "any" if row.queries is None else "finite",
         "origin": "ours" if row.submission is None else "submitted",
     }

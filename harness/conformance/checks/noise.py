@@ -9,6 +9,7 @@ from scipy import stats
 
 from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
+from dpicl.harness.privacy.release_hooks import on_grid
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -65,7 +66,8 @@ def _explains(observed: ObservedRelease) -> bool:
     if values.size != observed.clean.size:
         return False
     if observed.shape.kind == "gaussian":
-        return bool(np.array_equal(observed.released, observed.clean + values.reshape(observed.clean.shape)))
+        added = on_grid(values, observed.shape.grid).reshape(observed.clean.shape)
+        return bool(np.array_equal(observed.released, observed.clean + added))
     if observed.shape.scale == 0:
         return False
     order = np.argsort(-(observed.clean / observed.shape.scale + values), kind="stable")
