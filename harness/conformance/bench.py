@@ -64,6 +64,9 @@ SMALL: Mapping[str, Any] = {
     "candidates": 5,
     "public_slots": 5,
     "words": 3,
+    "rounds": 2,
+    "retries": 2,
+    "variations": 1,
     "embedding": "sim",
 }
 #: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.

@@ -13,6 +13,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.footprint import Footprint
 from dpicl.harness.core.vocabulary import Partition
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
 #: What a noisy release gives instead of its noisy value: a function of its number and of what is public about it.
@@ -110,6 +111,12 @@ class Transcript:
         failure = type(self.error).__name__ if self.error else None
         shapes = tuple(observed.shape for observed in self.observed_releases)
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
+
+    def paid_delta(self, observed: ObservedRelease) -> float:
+        """What the sample of a release was charged for failures, (0, delta) events."""
+        sample = self.sample_of(observed)
+        events = [spend.event for spend in self.spends if spend.sample == sample]
+        return sum(each.delta for each in events if isinstance(each, EpsilonDeltaDpEvent) and each.epsilon == 0)
 
     def sample_of(self, observed: ObservedRelease) -> int | None:
         """Number of the sample that a release was charged to."""

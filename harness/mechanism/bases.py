@@ -31,6 +31,7 @@ from dpicl.harness.core.together import active, together
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, ReleasedPrompt, Sizes
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName
 
@@ -46,6 +47,8 @@ class Context:
     knob: the calibrated value of the mechanism's knob.
     streams: public randomness.
     progress: called with the number of shots that are done.
+    embed: (texts, name) -> float64[n, d] by the embedding model of that name: rows of length 1, each a function of its
+        own text alone; the zero vector for an empty text.
     """
 
     task: PublicTask
@@ -54,6 +57,7 @@ class Context:
     knob: float
     streams: PublicStreams
     progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
+    embed: Callable[[Sequence[str], str], np.ndarray] = field(default=embed_alone, repr=False)
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
         """``write(label)`` for every shot, in their order; noise and samples come from streams of the shot's own.

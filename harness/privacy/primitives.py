@@ -9,7 +9,7 @@ row; so the sensitivity is a property of that set and never of the data, and no 
 
 Floating point: noise is drawn in float64, and all but one release a choice or a ranking. `NoisySum` releases numbers:
 its rows and its noise are whole multiples of public steps, so that its sums are exact (docs/accounting.md).
-Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
+Others are in files of their own: top_k, cluster_tree, vote_histogram and limited_domain.
 """
 
 from __future__ import annotations

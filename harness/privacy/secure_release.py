@@ -115,8 +115,8 @@ def floating_point_delta(event: dp.DpEvent, epsilon: float) -> float:
 
 
 def require_share(event: dp.DpEvent, epsilon: float) -> None:
-    """Raises UsageError where secure noise may be further from the ideal one than `SECURE_SHARE` pays for, and for rounds
-    of AboveThreshold, whose comparisons have no proof in floating point here."""
+    """Raises UsageError where secure noise may be further from the ideal one than `SECURE_SHARE` pays for, and for
+    rounds of AboveThreshold, whose comparisons have no proof in floating point here."""
     if _has_threshold(event):
         raise UsageError(
             "AboveThreshold has no proof in floating point yet, so it does not go with secure noise; take another"

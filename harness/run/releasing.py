@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+
+import numpy as np
 
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
@@ -48,7 +50,7 @@ from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
+from dpicl.harness.run.reader import SlotReader, embedded
 
 Phase = Callable[[str], AbstractContextManager[None]]
 #: Queries -> answers by the query's id.
@@ -150,7 +152,8 @@ def release(
     """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
     ``queries`` (None: the test records).
 
-    outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
+    outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
+        demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
     Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
@@ -227,7 +230,12 @@ class _Work:
         def progress(done: int) -> None:
             self.report(done, len(self.shots), "demonstrations")
 
-        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress)
+        kept = cache(self._cache)
+
+        def embed(texts: Sequence[str], name: str) -> np.ndarray:
+            return embedded(texts, name, kept(), self.model.identity.name, self.task.name)
+
+        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, embed)
         prompt = checked_prompt(mechanism, mechanism.release(self.private, context), self.shots, self.model)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
@@ -248,8 +256,10 @@ class _Work:
         return _Released(answers=more(self.queries), more=more)
 
     def _reader(self, scheme: SamplingScheme, record_tokens: int | None = None) -> Reader:
-        cache = OutputCache(None) if self.config.secure else self.outputs()
-        return SlotReader(self.task, self.model, cache, scheme, self.queries, record_tokens)
+        return SlotReader(self.task, self.model, self._cache(), scheme, self.queries, record_tokens)
+
+    def _cache(self) -> OutputCache:
+        return OutputCache(None) if self.config.secure else self.outputs()
 
 
 def no_kind(mechanism: Mechanism) -> PluginError:

@@ -41,6 +41,8 @@ RUNS = 160
 #: The claim is brought below this epsilon, if the knob reaches that far.
 SMALL_CLAIM = 0.5
 _SLACK = 1e-6
+#: ln of probabilities that count as this small: a choice may have no chance at all on one side.
+_RARE = -50.0
 
 
 def audit(evidence: CheckEvidence) -> Verdict:
@@ -143,8 +145,9 @@ def _first_release(inside: Sequence[Transcript], outside: Sequence[Transcript]) 
         if observed.shape.kind == "threshold":
             chances = [first_chances(float(clean[0]), scale) for clean in (after.clean, before.clean)]
             return float(np.log(chances[0] / chances[1])[int(observed.released[0])])
-        ratio = log_softmax(after.clean / scale) - log_softmax(before.clean / scale)
-        return float(ratio[int(observed.released[0])])
+        chosen = int(observed.released[0])
+        inside, outside = (float(log_softmax(each.clean / scale)[chosen]) for each in (after, before))
+        return max(inside, _RARE) - max(outside, _RARE)
 
     return np.array([score(run.observed_releases[0]) for run in inside]), np.array(
         [score(run.observed_releases[0]) for run in outside]
