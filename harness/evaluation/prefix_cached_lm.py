@@ -7,8 +7,7 @@ from typing import Any
 
 from lm_eval.models.huggingface import HFLM
 
-from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.request_scoring import PrefixScoring
+from dpicl.harness.evaluation.request_scoring import PrefixScoring, refuse_unsupported
 from dpicl.harness.models.base import ModelIdentity
 from dpicl.harness.models.transformers import TransformersLM
 from dpicl.harness.models.weights import dtype_name
@@ -68,10 +67,7 @@ class PrefixCachedLM(PrefixScoring, HFLM):
         else:
             super().__init__(pretrained=pretrained, **kwargs)
             self.reader = TransformersLM(self.model, self.tokenizer, self._identity(pretrained))
-        if self.world_size > 1:
-            raise UsageError(
-                "Shared-prefix evaluation runs in one process; start lm-eval without accelerate or torchrun."
-            )
+        refuse_unsupported(self, ())
         self.reader.max_length = min(self.reader.max_length, self.max_length)
         self._context = EncodedContext("", self.tokenizer, self.tok_encode)
 
