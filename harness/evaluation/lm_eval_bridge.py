@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import lm_eval
 import lm_eval.api.task
 import lm_eval.evaluator
+import lm_eval.utils
 import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -282,11 +283,12 @@ def _manager_of(folders: tuple[str, ...]) -> TaskManager:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used) and of
-    the current folder's repository (git complains on stderr where there is none)."""
+    the current folder's repository (git complains on stderr where there is none); a template is compiled once."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
     replaced = [
         (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
+        (lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
         (lm_eval.evaluator, "add_env_info", lambda storage: None),
         (lm_eval.evaluator, "get_git_commit_hash", lambda: None),
     ]
