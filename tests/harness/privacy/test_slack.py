@@ -293,6 +293,6 @@ def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one()
     """KSA's row: a bound for the joint list could be at most this much below that for ten choices."""
     rate, queries, size = 24 / 1287, 20, 2 / 2.946
     upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
-    pair = list_pair(800, 4000, size, 10).sampled(rate)
+    pair = list_pair(950, 4000, size, 10).sampled(rate)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
     assert 0.9 * upper < _epsilon([(pair, queries)], DELTA, upper) < upper
