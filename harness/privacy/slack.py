@@ -13,9 +13,10 @@ adversary, a mechanism and a neighbour that the event admits, composed numerical
 
 Two outcomes at the ends of the range are the worst choice for every convex aim (dpicl.harness.privacy.bounded_range);
 which range is best depends on what is aimed at. For one sample the hockey-stick divergence at the claimed epsilon is
-aimed at, and the adversary is the worst one there is, up to the grid. For several samples there is no such single aim
-that is quickly worked out: adversaries that aim at a moment of the likelihood ratio (the worst ones for Renyi DP) are
-tried, and the best counts. So the slack of repeated samples of choices is at most what is said, and may be less.
+aimed at, and the adversary is the worst one there is, up to the grid. So it is for samples of one choice each: the
+range on one sample follows the loss of the samples before. For other repeated samples there is no such single aim that
+is quickly worked out: adversaries that aim at a moment of the likelihood ratio (the worst ones for Renyi DP) are tried,
+and the best counts. So the slack of repeated samples of choices is at most what is said, and may be less.
 
 Everything is rounded to the safe side. Outputs are merged, which is post-processing and loses a little. Composed losses
 lie on a grid: each is moved at random to the point above or below it so that its mean stays, so the sum of T is off by
@@ -49,6 +50,9 @@ STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 ROUNDS = 7
 #: Ranges of a choice that its adversary chooses among, less one.
 CELLS = 24
+#: Steps of the grid for the standard deviation of one sample's loss, and the most samples, where the adversary of
+#: samples of one choice each looks back.
+LOOKBACK_STEPS, MOST_LOOKBACKS = 4, 4000
 #: More choices on one sample are made in blocks, each by itself.
 MOST_CHOICES = 400
 #: Cells of a Gaussian's output, and standard deviations beyond which it is cut off.
@@ -182,6 +186,10 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
     aim for one sample of a part.
     """
+    if looked := _looking_back(parts):
+        rate, size, count = looked
+        pair = following_pair(size, rate, count, upper, way)
+        return _epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
     starts = [_hockey(way * upper), *(_moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
@@ -199,6 +207,61 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
             target = found
             aims = [_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
     return best
+
+
+def _looking_back(parts: list[Samples]) -> tuple[float, float, int] | None:
+    """(rate, epsilon', number) where everything is samples of one choice each; None elsewhere."""
+    if len(parts) != 1 or not 1 < parts[0].count <= MOST_LOOKBACKS or sum(parts[0].inside.values()) != 1:
+        return None
+    (choice,) = parts[0].inside
+    return (parts[0].rate, choice.epsilon, parts[0].count) if isinstance(choice, BoundedRangeDpEvent) else None
+
+
+def following_pair(size: float, rate: float, count: int, threshold: float, way: int) -> WorstPair:
+    """``count`` samples at ``rate``, each with one choice of bounded range ``size`` whose range follows the loss so far
+    so as to make the divergence at the threshold large; ``way`` as in `_reached`.
+
+    First backwards: what is reached from each loss on a grid, and by which of CELLS + 1 ranges. Then forwards, with
+    exact masses: outcomes whose losses are next to each other are merged, which is post-processing.
+    """
+    t = np.arange(CELLS + 1) * (size / CELLS)
+    ends = rate * np.expm1(np.stack([t, t - size]))  # m - 1, of the likelihood ratio m of one sample
+    high = -ends[1] / (ends[0] - ends[1])
+    absent = np.stack([high, 1 - high])
+    present, move = absent * (1 + ends), way * np.log1p(ends)
+    first = present if way == 1 else absent
+    step = math.sqrt(float((first * move**2).sum(axis=0).max())) / LOOKBACK_STEPS
+    widest = float(np.ptp(move))
+    reach = math.ceil((min(count, count * widest / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) * widest / step)
+    loss = np.arange(-reach, reach + 1) * step
+    cell = np.floor(move / step).astype(int)
+    share, pad = move / step - cell, int(np.abs(cell).max()) + 1
+    value, policy = np.maximum(0.0, -np.expm1(threshold - loss)), []
+    for _ in range(count):
+        wide = np.pad(value, (pad, pad + 1), mode="edge")
+        best, which = np.zeros(loss.size), np.zeros(loss.size, dtype=np.int8)
+        for j in range(CELLS + 1):
+            reached = np.zeros(loss.size)
+            for end in (0, 1):
+                at = pad + cell[end, j]
+                below, above = wide[at : at + loss.size], wide[at + 1 : at + 1 + loss.size]
+                reached += first[end, j] * ((1 - share[end, j]) * below + share[end, j] * above)
+            which[reached > best] = j
+            np.maximum(best, reached, out=best)
+        policy.append(which)
+        value = best
+    with_it, without = np.zeros(loss.size), np.zeros(loss.size)
+    with_it[reach] = without[reach] = 1.0
+    for chosen in reversed(policy):
+        some = np.flatnonzero((with_it > 0) & (without > 0))
+        picked, here = chosen[some], way * np.log(with_it[some] / without[some])
+        next_with, next_without = np.zeros(loss.size), np.zeros(loss.size)
+        for end in (0, 1):
+            at = np.clip(np.round((here + move[end, picked]) / step).astype(int) + reach, 0, 2 * reach)
+            next_with += np.bincount(at, with_it[some] * present[end, picked], loss.size)
+            next_without += np.bincount(at, without[some] * absent[end, picked], loss.size)
+        with_it, without = next_with, next_without
+    return WorstPair(with_it, without)
 
 
 def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:
