@@ -39,6 +39,7 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -146,6 +147,7 @@ class Bench:
             sampling=sampling,
             noise=noise,
             observer=SampleNotes(records[-1].label if records else None, sampling, ward, how.presence),
+            embed=embed_alone,
         )
         ward.observing = True
 

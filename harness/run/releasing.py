@@ -31,7 +31,7 @@ from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.private_set import Embed, PrivateSet
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 
@@ -144,18 +144,21 @@ def release(
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise)
+
+    def private_set(embed: Embed | None = None) -> PrivateSet:
+        return PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
 
     def released() -> tuple[list[Demonstration], dict[str, str] | None]:
         seen, public = task.public_view(), randomness.public
         if isinstance(mechanism, AnswerMechanism):
             cache = OutputCache(None) if config.secure else outputs()
             reader = SlotReader(seen, model, cache, mechanism.scheme, asked, mechanism.record_tokens)
-            context = AnswerContext(seen, reader, knob, public)
+            context, private = AnswerContext(seen, reader, knob, public), private_set(reader.embed)
             answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
             _close(mechanism, private, config, list(answers.values()))
             return [], answers
         assert isinstance(mechanism, DemonstrationMechanism)
+        private = private_set()
         told = Context(seen, model, shots, knob, public, lambda done: report(done, len(shots), "demonstrations"))
         given = mechanism.release(private, told)
         demonstrations = checked_demonstrations(mechanism, given, shots, model)
@@ -201,10 +204,10 @@ def answer_all(
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
     context.reader.read_public()
-    samples = mechanism.scheme.samples(private, mechanism.release(context.knob), budget)
+    sample_for = mechanism.scheme.sampler(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
+        said[query.id] = checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
         report(len(said), len(queries), "answers")
     waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
     written = dict(zip(waiting, context.reader.write(list(waiting.values())), strict=True))
