@@ -16,7 +16,14 @@ from dpicl.harness.privacy import calibration
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.bounded_range import choices_delta
 from dpicl.harness.privacy.calibration import slack_of
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, gaussian, parallel
+from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    compose,
+    gaussian,
+    parallel,
+)
 from dpicl.harness.privacy.slack import (
     CELLS,
     LARGEST,
@@ -93,6 +100,7 @@ def atoms() -> st.SearchStrategy[dp.DpEvent]:
     return st.one_of(
         st.floats(0.6, 20).map(gaussian),
         st.floats(0.02, 2).map(Choice),
+        st.floats(0.02, 1).map(AboveThresholdDpEvent),
         st.floats(0.6, 20).map(dp.LaplaceDpEvent),
         st.floats(0.05, 1.5).map(lambda own: EpsilonDeltaDpEvent(own, 0.0)),
     )
