@@ -15,7 +15,7 @@ theorem 5.2; dpicl.harness.attacks.one_run) takes every such fact that surfaced 
 guesses no more are right than in r throws of a coin that falls right with e^epsilon / (1 + e^epsilon), up to a term in
 delta. So many right guesses refute each epsilon up to `epsilon_lower`, and the bound is *violated* where that is above
 the proved one. It needs all records of the corpus, and n that does not follow from the coins: declare `sizes` for that;
-counted, n moves by one in about 900, and the noise with it.
+counted, n moves by one in about 570, and the noise with it.
 
 **m records.** Facts of 5, 25 and 125 records are there in every draw. Exchange such a fact with one of no record: the
 two sets differ in 2m records, and passwords are exchangeable, so with k = 2m group privacy gives
