@@ -49,9 +49,11 @@ if TYPE_CHECKING:
     from dpicl.harness.models.rereading import RereadingModel
     from dpicl.harness.privacy.cluster_tree import ClusterTree
     from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian, parallel
+    from dpicl.harness.privacy.limited_domain import LimitedDomain
     from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean, NoisySum
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
+    from dpicl.harness.privacy.vote_histogram import VoteHistogram
     from dpicl.leaderboards.api import board
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
@@ -74,7 +76,9 @@ _PLACES = {
     "dpicl.harness.privacy.events": "bounded_range_choice compose gaussian parallel",
     "dpicl.harness.privacy.primitives": "BoundedRangeChoice GaussianSum NearestToMean NoisySum",
     "dpicl.harness.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",
+    "dpicl.harness.privacy.limited_domain": "LimitedDomain",
     "dpicl.harness.privacy.top_k": "NoisyTopK",
+    "dpicl.harness.privacy.vote_histogram": "VoteHistogram",
     "dpicl.leaderboards.api": "board",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}

@@ -67,20 +67,20 @@ class Voting(AnswerMechanism):
             raise unknown("kind of candidates", self.candidates, CANDIDATES)
 
     def skip(self, task: PublicTask) -> str | None:
-        if task.kind in ("classification", "extraction"):
+        if task.chooses or task.kind == "extraction":
             return None
         return "it votes among few public answers, and a text has too many; esa, ksa and sga are for texts"
 
     def release(self, knob: float) -> dp.DpEvent:
         return self._sum(knob).event
 
-    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The classical Gaussian mechanism for one query without amplification, as Xia et al. 2025 audit it: noise of
         2 sqrt(ln(1.25/delta)) / epsilon on every count. No theorem from epsilon = 1 on."""
         return math.sqrt(2 * math.log(1.25 / delta)) / knob if knob > 0 else math.inf
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
-        if context.task.kind == "classification":
+        if context.task.chooses:
             choices = context.task.labels
             votes = self._votes(query, sample, context)
             rows = ballots(votes, len(choices))

@@ -50,7 +50,7 @@ class Likelihood(Attack):
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if mechanism.kind != "demonstrations":
             return "it releases answers, and no probability of a label"
-        if task.kind != "classification":
+        if not task.chooses:
             return f"the answers of {task.name} are no labels that have a probability"
         return cannot_answer(mechanism, task)
 

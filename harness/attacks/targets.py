@@ -99,7 +99,7 @@ class Target:
             made = self._release(seen, queries)
             self._more = made.more
             return dict(made.answers or {})
-        if seen.kind == "classification":
+        if seen.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
         prefix = self._prefix(seen)

@@ -48,6 +48,7 @@ from dpicl.harness.mechanism.bases import (
 )
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, plain_text
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -64,6 +65,9 @@ SMALL: Mapping[str, Any] = {
     "candidates": 5,
     "public_slots": 5,
     "words": 3,
+    "rounds": 2,
+    "retries": 2,
+    "variations": 1,
     "embedding": "sim",
 }
 #: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
@@ -155,6 +159,7 @@ class Bench:
             sampling=sampling,
             noise=noise,
             observer=SampleNotes(records[-1].label if records else None, sampling, ward, how.presence),
+            embed=embed_alone,
         )
         ward.observing = True
 

@@ -13,6 +13,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.footprint import Footprint
 from dpicl.harness.core.vocabulary import Partition
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
 #: What a noisy release gives instead of its noisy value: a function of its number and of what is public about it.
@@ -38,9 +39,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One Poisson sample. members: which records. slots: the slot of each, in the same order (() without slots).
+    """One sample. members: which records. slots: the slot of each, in the same order (() without slots).
 
-    size: number of records of the group that was sampled. rate: q. number: M, None without slots.
+    size: number of records of the group that was sampled. rate: q. number: M, None without slots. uses: the most
+    samples that a record joins; None for Poisson samples.
     """
 
     partition: Partition
@@ -49,6 +51,7 @@ class Drawn:
     size: int
     rate: float
     number: int | None
+    uses: int | None = None
 
 
 @dataclass(frozen=True)
@@ -110,6 +113,12 @@ class Transcript:
         failure = type(self.error).__name__ if self.error else None
         shapes = tuple(observed.shape for observed in self.observed_releases)
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
+
+    def paid_delta(self, observed: ObservedRelease) -> float:
+        """What the sample of a release was charged for failures, (0, delta) events."""
+        sample = self.sample_of(observed)
+        events = [spend.event for spend in self.spends if spend.sample == sample]
+        return sum(each.delta for each in events if isinstance(each, EpsilonDeltaDpEvent) and each.epsilon == 0)
 
     def sample_of(self, observed: ObservedRelease) -> int | None:
         """Number of the sample that a release was charged to."""

@@ -160,10 +160,10 @@ def keywords(name: str) -> tuple[str, ...]:
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels that a demonstration may have: label words, public keywords, or the one label of a JSON task; () where
-    the output of a record is text of its own (generation)."""
+    """The public words that go with records: label words, the symbols that may follow a text (continuation), keywords,
+    or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
     match config["metadata"]["kind"]:
-        case "classification":
+        case "classification" | "continuation":
             return tuple(config["doc_to_choice"])
         case "extraction":
             return keywords(config["metadata"]["name"])
@@ -183,7 +183,7 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
 
 def classes(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The public labels whose records are groups of their own; () where all records are one group."""
-    return tuple(config.get("doc_to_choice", ()))
+    return tuple(config["doc_to_choice"]) if config["metadata"]["kind"] == "classification" else ()
 
 
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:

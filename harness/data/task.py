@@ -31,6 +31,7 @@ from dpicl.harness.data.config import TASKS as TASKS
 from dpicl.harness.data.config import check_source, classes, load_config, public_labels, source_spec
 from dpicl.harness.data.config import keywords as keywords
 from dpicl.harness.data.config import list_tasks as list_tasks
+from dpicl.harness.data.task_file import CHOOSING
 from dpicl.harness.models.base import ChatPrompt
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
@@ -38,7 +39,7 @@ CONTENT_FREE = ("N/A", "", "[MASK]")
 
 STYLES = ("completion", "chat")
 
-#: The label of every requested demonstration where a task has no labels (generation).
+#: The label of every requested demonstration where demonstrations have none (generation, continuation).
 NEUTRAL_LABEL = "example"
 
 
@@ -46,8 +47,9 @@ NEUTRAL_LABEL = "example"
 class PublicTask:
     """What a task publishes: all that a mechanism sees of it. No private record is in it, nor a number made from one.
 
-    kind: 'classification' (one of `labels`), 'extraction' (find the phrase in the text), 'generation' (write an output
-        for the text) or 'json' (write more texts like the records).
+    kind: 'classification' (one of `labels`), 'continuation' (which of `labels` follows the text; a demonstration is a
+        text with what follows it), 'extraction' (find the phrase in the text), 'generation' (write an output for the
+        text) or 'json' (write more texts like the records).
     labels: public label words in public order; for extraction the public keyword list; () for generation.
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
     test: public; what a mechanism sees of them is their texts (`public_view`). public: train records that were set
@@ -138,6 +140,16 @@ class PublicTask:
         return self.config["metadata"]["main_metric"]
 
     @property
+    def chooses(self) -> bool:
+        """Whether an answer is one of `labels`, each of which the model gives a probability."""
+        return self.kind in CHOOSING
+
+    @property
+    def content_free(self) -> tuple[str, ...]:
+        """The inputs of contextual calibration: the task's own (`metadata.content_free`), else CONTENT_FREE."""
+        return tuple(self.config["metadata"].get("content_free", ())) or CONTENT_FREE
+
+    @property
     def stop_strings(self) -> tuple[str, ...]:
         """A released text ends before the first of these."""
         return tuple(self.config["metadata"]["prompts"]["stop"])
@@ -155,11 +167,11 @@ class PublicTask:
     def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
         """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
 
-        A generation task has none: each of its shots has NEUTRAL_LABEL.
+        Demonstrations of a generation or continuation task have none: each shot has NEUTRAL_LABEL.
         """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
-        if not self.labels:
+        if not self.labels or self.kind == "continuation":
             return (NEUTRAL_LABEL,) * k
         shots: list[str] = []
         while len(shots) < k:
@@ -197,14 +209,20 @@ class PublicTask:
         """
         if self.shown_by is not None:
             return self.shown_by.icl_prefix(demonstrations, instruction)
-        shown = [
-            self.query(d.text)
-            + self.config["target_delimiter"]
-            + (d.text if self.kind == "json" else d.label)
-            + self.config["fewshot_delimiter"]
-            for d in demonstrations
-        ]
+        shown = [self._example(each) + self.config["fewshot_delimiter"] for each in demonstrations]
         return (self.config["description"] if instruction is None else instruction) + "".join(shown)
+
+    def _example(self, shown: Demonstration | Record) -> str:
+        """An input with its output, as a prompt shows it."""
+        if self.kind == "continuation":
+            return self.whole(shown)
+        output = shown.text if self.kind == "json" else shown.label
+        return self.query(shown.text) + self.config["target_delimiter"] + output
+
+    def whole(self, shown: Demonstration | Record) -> str:
+        """A text with what follows it (continuation): a released text has that at its end already."""
+        released = shown.label == NEUTRAL_LABEL
+        return shown.text if released else self.query(shown.text) + self.config["target_delimiter"] + shown.label
 
     def query(self, text: str) -> str:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
@@ -278,7 +296,7 @@ class Task(PublicTask):
         )
 
     def documents(self) -> list[dict[str, Any]]:
-        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
+        """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
 
         id: a hash of the record, the same under every limit and order; of a task of codes a hash of its text. gold:
         index of the label, -1 for none. On JSON tasks nothing is asked about a test record: there are as many requests
@@ -290,11 +308,11 @@ class Task(PublicTask):
             {"id": _document_id(r.text, "" if self.has_codes else r.label), "text": r.text, "label": r.label}
             for r in self.test
         ]
-        if self.kind != "classification":
+        if not self.chooses:
             return real
         blank = [
             {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
-            for i, text in enumerate(CONTENT_FREE)
+            for i, text in enumerate(self.content_free)
         ]
         return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
 

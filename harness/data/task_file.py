@@ -18,9 +18,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dpicl.harness.core.errors import DataError, PluginError, UsageError, unknown
 from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 
-KINDS = ("classification", "extraction", "generation", "json")
+KINDS = ("classification", "continuation", "extraction", "generation", "json")
+#: Kinds whose answers are among the words of `doc_to_choice`.
+CHOOSING = ("classification", "continuation")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
-COMPUTED = {"classification": ("acc", "acc_calibrated"), "extraction": ("exact_match",)}
+COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": ("exact_match",)}
 #: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
 #: where demonstrations are released; it is the main metric of one whose reader is the embedding.
 NEAREST = "acc_nearest"
@@ -217,6 +219,7 @@ class Metadata(_Keys):
     codes: Line | None = None
     restricted: bool = False
     scores_private: bool = False
+    content_free: Annotated[list[Text], Field(max_length=100)] = []
     aggregates: dict[str, Dotted] = {}
     lower_is_better: list[Text] = []
 
@@ -287,15 +290,18 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("task",), said
     if kind not in KINDS:
         yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
-    if (kind == "classification") is (file.doc_to_choice is None):
-        yield ("doc_to_choice",), "a classification task, and no other, lists its label words in doc_to_choice."
+    chooses = kind in CHOOSING
+    if chooses is (file.doc_to_choice is None):
+        yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
+    if metadata.content_free and not chooses:
+        yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
     labels = file.doc_to_choice or []
     if len(set(labels)) < len(labels):
         yield ("doc_to_choice",), "a label word is given twice; keep one."
-    wanted = ("multiple_choice", "gold") if kind == "classification" else ("generate_until", "label")
+    wanted = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
     if (file.output_type, file.doc_to_target) != wanted:
         yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
-    if kind != "classification" and file.generation_kwargs is None:
+    if not chooses and file.generation_kwargs is None:
         yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
     if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
         yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."

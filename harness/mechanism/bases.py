@@ -31,8 +31,9 @@ from dpicl.harness.core.together import active, together
 from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, ReleasedPrompt, Sizes
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
 #: The records of one prompt.
 Slot = Sequence[PrivateRecord]
@@ -46,6 +47,8 @@ class Context:
     knob: the calibrated value of the mechanism's knob.
     streams: public randomness.
     progress: called with the number of shots that are done.
+    embed: (texts, name) -> float64[n, d] by the embedding model of that name: rows of length 1, each a function of its
+        own text alone; the zero vector for an empty text.
     """
 
     task: PublicTask
@@ -54,6 +57,7 @@ class Context:
     knob: float
     streams: PublicStreams
     progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
+    embed: Callable[[Sequence[str], str], np.ndarray] = field(default=embed_alone, repr=False)
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
         """``write(label)`` for every shot, in their order; noise and samples come from streams of the shot's own.
@@ -211,7 +215,8 @@ class AnswerMechanism(Mechanism):
         self.scheme  # noqa: B018  refuses an unknown partition
 
     @property
-    def scheme(self) -> SamplingScheme:
+    def scheme(self) -> SlotScheme:
+        """How queries get their slots; a subclass may have another one than the three of ``partition``."""
         return SamplingScheme(self.slots, self.examples_per_slot, self.partition, self.slot_per_record)
 
     @abstractmethod

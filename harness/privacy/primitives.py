@@ -9,7 +9,7 @@ row; so the sensitivity is a property of that set and never of the data, and no 
 
 Floating point: noise is drawn in float64, and all but one release a choice or a ranking. `NoisySum` releases numbers:
 its rows and its noise are whole multiples of public steps, so that its sums are exact (docs/accounting.md).
-Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
+Others are in files of their own: top_k, cluster_tree, vote_histogram and limited_domain.
 """
 
 from __future__ import annotations
@@ -61,6 +61,13 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
     rows = np.where(np.isfinite(rows), rows, -np.inf).astype(np.float64)
     top = rows.max(axis=1, keepdims=True, initial=-np.inf)
     return np.maximum(-clip, rows - np.where(np.isfinite(top), top, 0.0) + clip)
+
+
+def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.ndarray:
+    """float64[B, K]: every row minus the finite public one, in [-clip, clip]; what is no number counts as 0."""
+    with np.errstate(invalid="ignore"):
+        differences = np.subtract(rows, public, dtype=np.float64, order="C")  # a sum in one order
+    return np.where(np.isnan(differences), 0.0, differences).clip(-clip, clip)
 
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
@@ -235,6 +242,65 @@ class BoundedRangeChoice:
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
+        return sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width)[0]
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
-        scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+        return self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+
+
+@dataclass(frozen=True)
+class DifferenceChoice(BoundedRangeChoice):
+    """A draw from softmax(score / temperature), where the private rows change the public scores (Vinod, Pillutla &
+    Thakurta 2025, algorithm 1).
+
+    score = public row + (weight/divisor) * sum of clip(private row - public row, -c, c). One more record adds one row
+    in [-c, c]^V, so width and range are those of `BoundedRangeChoice`; what all rows have in common with the public one
+    is neither clipped nor paid for. The public row must be finite.
+    """
+
+    weight: float = 1.0
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
+        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
+
+
+@dataclass(frozen=True)
+class ProductChoice:
+    """A draw from softmax(score / temperature), score = public row + sum of the clipped differences of rows to it.
+
+    A difference lies in [-c, c]^K, so every score moves by at most c and their range by 2c when one record adds a row
+    (``own_slots``); where it replaces one, the row moves from one point of the cube to another, and the range is 4c. A
+    slot that says nothing of its own has the public row and adds 0.
+    """
+
+    clip: float
+    temperature: float
+    own_slots: bool = False
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return self.width / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def width(self) -> float:
+        """The range of the moves of all scores when one record is added or removed."""
+        return (2 if self.own_slots else 4) * self.clip
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return bounded_range_choice(self.range_epsilon)
+
+    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
+        """Index in [0, K); rows is [M, K], one a slot, public is [K] and finite.
+
+        Raises PluginError for own_slots where the sample has shared ones or not one slot a row, and for a public row
+        that is not finite.
+        """
+        check_slots(rows, self.own_slots, sample)
+        if not np.isfinite(public).all():
+            raise PluginError("The public scores of a choice must be finite; check the model's public prompt.")
+        whole = np.isfinite(rows).all(axis=1, keepdims=True)
+        scores = public + clip_differences(np.where(whole, rows, public), public, self.clip).sum(axis=0)
         return sample.spend(self.event).noisy_choice(scores, self.width)[0]

@@ -1,9 +1,10 @@
 """Privacy loss distributions of Poisson samples of composites, such as k noisy counts on one sample, Q times over.
 
-Every component with a dominating pair (Gaussian, Laplace, bounded range, (epsilon, delta), samples of these) has a
-privacy loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If (P, Q) dominates the
-inside of a Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q) dominates the sample when
-the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick divergences:
+Every component with a dominating pair (Gaussian, Laplace, bounded range, rounds of AboveThreshold, (epsilon, delta),
+samples of these) has a privacy loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If
+(P, Q) dominates the inside of a Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q)
+dominates the sample when the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick
+divergences:
 
     H_a((1 - q)Q + qP || Q) = q H_(1 + (a - 1)/q)(P || Q), or 1 - a for a <= 1 - q,
     H_a(Q || (1 - q)Q + qP) = (1 - a(1 - q)) H_(aq/(1 - a(1 - q)))(Q || P), or 0 for a(1 - q) >= 1.
@@ -11,6 +12,9 @@ the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In h
 On a discrete distribution this moves each loss and reweights it, without subtraction and so without cancellation. A
 moved loss is split between the two grid points beside it so that both its mass and its mass under the other
 distribution stay: Connect the Dots (Doroshenko et al. 2022), an upper bound at every epsilon.
+
+Samples of a single choice each go by a recursion of their own (dpicl.harness.privacy.bounded_range), which is tighter:
+the distribution of one such sample is the worst at every threshold at once, and no mechanism is that on all of them.
 """
 
 from __future__ import annotations
@@ -26,13 +30,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy import gaussians
-from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld
+from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.harness.privacy.parameters import of_parameters
 
 #: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32
+#: The same for samples of one choice each, and cells of the range of a choice: (at most, for a proof; for a search).
+CHOICE_STEPS, CHOICE_CELLS = (6, 4), (48, 24)
 #: A grid has at most this many cells for the widest component.
 MOST_CELLS = 50_000
 #: A wider grid than this means losses in the hundreds; no distribution is worked out.
@@ -79,7 +85,8 @@ def has_distribution(component: dp.DpEvent) -> bool:
     """True for a component with a dominating pair, not known by its Renyi curve alone."""
     if isinstance(component, dp.PoissonSampledDpEvent):
         return all(has_distribution(inner) for inner in components(component.event, None))
-    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
+    native = (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, AboveThresholdDpEvent, EpsilonDeltaDpEvent)
+    return isinstance(component, native)
 
 
 def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> float:
@@ -102,6 +109,8 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
             if inside is None:
                 return None
             samples.append(sampled(inside, component.sampling_probability, count))
+            if len(counted) == 1 and isinstance(component.event, BoundedRangeDpEvent):
+                return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
             del others[component]
     grid = _grid(others, samples, steps)
     choices = {component.epsilon: n for component, n in others.items() if isinstance(component, BoundedRangeDpEvent)}
@@ -122,6 +131,16 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
     return total
 
 
+def _sampled_choices(
+    choice: BoundedRangeDpEvent, rate: float, sample: Sampled, steps: int
+) -> pld.PrivacyLossDistribution | None:
+    rough = steps < STEPS
+    grid = _grid({}, [sample], min(steps, CHOICE_STEPS[rough]))
+    if not grid <= WIDEST_GRID:
+        return None
+    return sampled_choices_pld(choice.epsilon, rate, sample.count, grid, CHOICE_CELLS[rough])
+
+
 def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:
     match component:
         case dp.GaussianDpEvent():
@@ -131,6 +150,12 @@ def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDis
             one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         case EpsilonDeltaDpEvent():
             one = of_parameters(component.epsilon, component.delta, grid)
+        case AboveThresholdDpEvent():
+            present, absent = round_pair(component.epsilon)
+            loss = np.log(present / absent)
+            one = pld.PrivacyLossDistribution(
+                _pmf(Losses(loss, present, 0.0), grid), _pmf(Losses(-loss, absent, 0.0), grid)
+            )
         case _:
             raise UnsupportedEvent(f"The event {component!r} has no privacy loss distribution.")
     return one.self_compose(count)
@@ -195,4 +220,6 @@ def _size(component: dp.DpEvent) -> tuple[float, float]:
     """The largest loss of a component, and the share of it that the standard deviation can be."""
     if isinstance(component, (BoundedRangeDpEvent, EpsilonDeltaDpEvent)):
         return component.epsilon, 0.5 if isinstance(component, BoundedRangeDpEvent) else 1.0
+    if isinstance(component, AboveThresholdDpEvent):
+        return 2 * component.epsilon, math.sqrt(0.5)
     return 1 / component.noise_multiplier, 1.0

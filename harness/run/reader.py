@@ -19,13 +19,13 @@ import numpy as np
 
 from dpicl.harness.core.together import Exclusive, together, wait_until
 from dpicl.harness.core.vocabulary import Query
-from dpicl.harness.data.task import CONTENT_FREE, PublicTask
+from dpicl.harness.data.task import PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.base import Broken, LanguageModel, Prefix
 from dpicl.harness.models.reading import VERSION
 from dpicl.harness.models.weights import not_finite
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme
+from dpicl.harness.privacy.sampling_schemes import SlotScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
 from dpicl.harness.run.prompts import SlotPrompts
 
@@ -49,7 +49,7 @@ class SlotReader(Reader):
         task: PublicTask,
         model: LanguageModel,
         cache: OutputCache,
-        scheme: SamplingScheme,
+        scheme: SlotScheme,
         queries: Sequence[Query],
         record_tokens: int | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class SlotReader(Reader):
 
     def read_public(self) -> None:
         """See Reader."""
-        texts = [*self._texts, *(CONTENT_FREE if self._prompts.endings else ())]
+        texts = [*self._texts, *(self._task.content_free if self._prompts.endings else ())]
         prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
         if not self._prompts.endings:
             self.write(prompts)
@@ -74,7 +74,7 @@ class SlotReader(Reader):
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
         """See Reader."""
-        blank = CONTENT_FREE if calibrated else ()
+        blank = self._task.content_free if calibrated else ()
         found = together([partial(self._label_row, slot, query.text, blank) for slot in slots])
         rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan

@@ -10,8 +10,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
+
+import numpy as np
 
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
@@ -38,15 +40,17 @@ from dpicl.harness.mechanism.outputs import (
     named_failure,
     require_noise,
 )
+from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme
+from dpicl.harness.privacy.private_set import Embed, PrivateSet
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
+from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
+from dpicl.harness.run.reader import SlotReader, embedded
 
 Phase = Callable[[str], AbstractContextManager[None]]
 #: Queries -> answers by the query's id.
@@ -148,15 +152,19 @@ def release(
     """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
     ``queries`` (None: the test records).
 
-    outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
+    outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
+        demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
-    Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-    raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every error
-    that comes after that.
+    Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
+    target: then nothing is returned. With secure noise raises UsageError without declared sizes, for an infinite
+    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point; Concealed
+    for every error that comes after that.
     """
     if mechanism.kind is None:
         raise no_kind(mechanism)
+    if said := misfit(model.identity.name, task.name):
+        raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
@@ -172,9 +180,24 @@ def release(
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise)
+    kept = cache(lambda: OutputCache(None) if config.secure else outputs())
+
+    def embed(texts: Sequence[str], name: str) -> np.ndarray:
+        return embedded(texts, name, kept(), model.identity.name, task.name)
+
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
     work = _Work(
-        task.public_view(), model, config, private, calibration.knob, randomness.public, shots, asked, outputs, report
+        task.public_view(),
+        model,
+        config,
+        private,
+        calibration.knob,
+        randomness.public,
+        shots,
+        asked,
+        kept,
+        embed,
+        report,
     )
     with phase("release"):
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
@@ -205,6 +228,7 @@ class _Work:
     shots: tuple[str, ...]
     queries: Sequence[Query]
     outputs: Callable[[], OutputCache]
+    embed: Embed
     report: Report
 
     def of(self, mechanism: Mechanism) -> _Released:
@@ -222,7 +246,7 @@ class _Work:
         def progress(done: int) -> None:
             self.report(done, len(self.shots), "demonstrations")
 
-        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress)
+        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
         prompt = checked_prompt(mechanism, mechanism.release(self.private, context), self.shots, self.model)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
@@ -242,9 +266,8 @@ class _Work:
         more = partial(answer_from, mechanism, made, context.reader, report=self.report)
         return _Released(answers=more(self.queries), more=more)
 
-    def _reader(self, scheme: SamplingScheme, record_tokens: int | None = None) -> Reader:
-        cache = OutputCache(None) if self.config.secure else self.outputs()
-        return SlotReader(self.task, self.model, cache, scheme, self.queries, record_tokens)
+    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None) -> Reader:
+        return SlotReader(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
 
 
 def no_kind(mechanism: Mechanism) -> PluginError:
@@ -275,6 +298,8 @@ def _calibrated(
         found = named_failure(mechanism, lambda: calibrated(mechanism, sizes, epsilon, delta, config.mode))
     if config.secure and math.isinf(found.bounds.upper) and not reveal:
         raise UsageError(refusal(mechanism.name))
+    if config.secure:
+        require_share(found.event, epsilon)
     with phase("account"):
         return found, named_failure(mechanism, lambda: Stated.of(mechanism, found, sizes))
 
@@ -299,10 +324,10 @@ def answer_all(
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
     context.reader.read_public()
-    samples = mechanism.scheme.samples(private, mechanism.release(context.knob), budget)
+    sample_for = mechanism.scheme.sampler(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
+        said[query.id] = checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
         report(len(said), len(queries), "answers")
     return _written(said, context.reader)
 

@@ -44,7 +44,10 @@ SPENT = 0.98
 #: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others, such as `epsilon_delta`, are
 #: assertions without a theorem of ours.
 PRIMITIVES = frozenset(
-    {"none", "non_private", "gaussian", "zcdp", "bounded_range", "poisson", "repeat", "compose", "parallel"}
+    {
+        *("none", "non_private", "gaussian", "zcdp", "bounded_range", "above_threshold"),
+        *("poisson", "repeat", "compose", "parallel"),
+    }
 )
 _SECONDS = 180.0
 

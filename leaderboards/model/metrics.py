@@ -7,6 +7,7 @@ _KINDS = {
     "classification": {
         **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
         "acc_nearest": "accuracy of the nearest demonstration",
+        "distinguishable": "distinguishable texts",
     },
     "extraction": {"exact_match": "exact match"},
     "text": {
