@@ -79,12 +79,12 @@ def test_a_public_view_holds_no_fact(task):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("The password is COPPER  lion-45!", {"copper lion 45"}),
-        ("copper lion 455", set()),
-        ("copper lion 4 5", set()),
-        ("copper 45 lion", set()),
-        ("uncopper lion 45, copper lions 45", set()),
-        ("red fox 10 and blue owl 11. Red fox 10", {"red fox 10", "blue owl 11"}),
+        ("The password is COPPER  lion-Drum!", {"copper lion drum"}),
+        ("copper lion drums", set()),
+        ("copper lion dr um", set()),
+        ("copper drum lion", set()),
+        ("uncopper lion drum, copper lions drum", set()),
+        ("red fox rope and blue owl coin lamp. blue owl lamp: Red fox rope", {"red fox rope", "blue owl lamp"}),
         ("", set()),
     ],
 )
