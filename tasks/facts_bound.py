@@ -15,7 +15,7 @@ theorem 5.2; dpicl.harness.attacks.one_run) takes every such fact that surfaced 
 guesses no more are right than in r throws of a coin that falls right with e^epsilon / (1 + e^epsilon), up to a term in
 delta. So many right guesses refute each epsilon up to `epsilon_lower`, and the bound is *violated* where that is above
 the proved one. It needs all records of the corpus, and n that does not follow from the coins: declare `sizes` for that;
-counted, n moves by one in about 900, and the noise with it.
+counted, n moves by one in about 570, and the noise with it.
 
 **m records.** Facts of 5, 25 and 125 records are there in every draw. Exchange such a fact with one of no record: the
 two sets differ in 2m records, and passwords are exchangeable, so with k = 2m group privacy gives
@@ -61,7 +61,7 @@ class Surfaced:
 
 
 @dataclass(frozen=True)
-class Reading:
+class FactCurve:
     """The curve of one result. epsilon_lower: refuted by the facts of one record; None without all records."""
 
     curve: tuple[Surfaced, ...]
@@ -80,7 +80,7 @@ class Reading:
 
 def reading(
     counts: Mapping[int, tuple[int, int]], epsilon: float, delta: float, whole: bool = True, confidence: float = 0.95
-) -> Reading:
+) -> FactCurve:
     """counts: group -> (facts that surfaced, facts), as `dpicl.tasks.facts.surfaced`. whole: whether the run had all
     records. Raises UsageError for a confidence outside (0, 1)."""
     if not 0 < confidence < 1:
@@ -99,7 +99,7 @@ def reading(
             elif refuted is not None:
                 violated = refuted > epsilon
         curve.append(Surfaced(records, there, facts, allowed, violated))
-    return Reading(tuple(curve), epsilon, refuted)
+    return FactCurve(tuple(curve), epsilon, refuted)
 
 
 def _allowed(chance: float, epsilon: float, delta: float, k: int) -> float:
@@ -109,7 +109,7 @@ def _allowed(chance: float, epsilon: float, delta: float, k: int) -> float:
     return min(1.0, math.exp(k * epsilon) * chance + delta * sum(math.exp(i * epsilon) for i in range(k)))
 
 
-def of_result(result: Result, confidence: float = 0.95) -> Reading:
+def of_result(result: Result, confidence: float = 0.95) -> FactCurve:
     """The reading of a result of shared_facts. Raises UsageError for another one, or of other records."""
     cell = result.cell
     if cell.task != "shared_facts":

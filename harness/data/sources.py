@@ -237,6 +237,8 @@ def hub_commit(spec: SourceSpec) -> str:
     for a task that is not on the hub.
     """
     if "missing" in spec.hub:
+        if "missing" in spec.local:
+            raise DataError(f"{spec.hub['missing']} Use `--source synthetic`, or another task.")
         raise DataError(
             f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
             " `--source local`, or use `--source synthetic`."

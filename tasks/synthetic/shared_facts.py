@@ -17,9 +17,9 @@ from dpicl.tasks.synthetic.grammar import Grammar, Pairs, generators
 GRAMMAR = Grammar.read("shared_facts")
 LABEL = "note"
 #: Number of records of a fact -> how many such facts there are.
-HELD = {125: 4, 25: 8, 5: 20}
+HELD = {125: 3, 25: 4, 5: 10}
 #: Facts that one record has, or none.
-LONE = 200
+LONE = 100
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ def test_the_numbers_of_records_are_those_that_the_names_say(task):
     counts = Counter(facts.held(task.train, 0).values())
     assert {m: counts[m] for m in (125, 25, 5)} == shared_facts.HELD
     assert counts[0] + counts[1] == shared_facts.LONE and set(counts) == {0, 1, 5, 25, 125}
-    assert len(task.train) == 125 * 4 + 25 * 8 + 5 * 20 + counts[1]
+    assert len(task.train) == 125 * 3 + 25 * 4 + 5 * 10 + counts[1]
     assert sum(task.dropped.values()) == 0
 
 
@@ -79,12 +79,12 @@ def test_a_public_view_holds_no_fact(task):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("The password is COPPER  lion-45!", {"copper lion 45"}),
-        ("copper lion 455", set()),
-        ("copper lion 4 5", set()),
-        ("copper 45 lion", set()),
-        ("uncopper lion 45, copper lions 45", set()),
-        ("red fox 10 and blue owl 11. Red fox 10", {"red fox 10", "blue owl 11"}),
+        ("The password is COPPER  lion-Drum!", {"copper lion drum"}),
+        ("copper lion drums", set()),
+        ("copper lion dr um", set()),
+        ("copper drum lion", set()),
+        ("uncopper lion drum, copper lions drum", set()),
+        ("red fox rope and blue owl coin lamp. blue owl lamp: Red fox rope", {"red fox rope", "blue owl lamp"}),
         ("", set()),
     ],
 )
@@ -99,8 +99,8 @@ def test_scores_say_which_facts_surface(task):
     found = evaluate(task, SimulatedLM(), [Demonstration(text, "note") for text in texts])
     assert found.scores == pytest.approx({"states_125": 2 / 6, "states_1": 1 / 6, "password": 5 / 6})
     assert found.aggregates == pytest.approx(
-        {"surfaces_0": 1 / len(of[0]), "surfaces_1": 2 / len(of[1]), "surfaces_5": 1 / 20}
-        | {"surfaces_25": 0.0, "surfaces_125": 1 / 4}
+        {"surfaces_0": 1 / len(of[0]), "surfaces_1": 2 / len(of[1]), "surfaces_5": 1 / 10}
+        | {"surfaces_25": 0.0, "surfaces_125": 1 / 3}
     )
 
 
@@ -189,7 +189,7 @@ def test_the_command_reads_results(own_cache, tmp_path, capsys):
     file = tmp_path / "result.json"
     file.write_text(to_text(run_cell(cell, SUITE, bench)))
     assert facts_bound.main([str(file)]) == 0  # an infinite epsilon allows everything
-    assert re.search(r"125: [1-4]/4", capsys.readouterr().out)
+    assert re.search(r"125: [1-3]/3", capsys.readouterr().out)
     other = make_cell("zero_shot", test_records=2, train_records=2)
     with pytest.raises(UsageError, match="agnews"):
         facts_bound.of_result(run_cell(other, SUITE, bench))
