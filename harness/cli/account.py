@@ -55,8 +55,7 @@ def _account(arguments: argparse.Namespace) -> int:
     except UsageError as error:  # which names the arguments of the function
         flags = {f"'{name}'": f"--{name.replace('_', '-')}" for name in names}
         raise UsageError(re.sub("|".join(flags), lambda found: flags[found[0]], str(error))) from None
-    output.answer(arguments, answer, lambda: _show(answer))
-    return 0
+    return output.answer(arguments, answer, lambda: _show(answer))
 
 
 def _show(answer: dict[str, Any]) -> None:

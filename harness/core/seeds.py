@@ -114,13 +114,14 @@ class SecureNoise:
         return exact_noise.gumbel(size, _words)
 
 
-#: The streams that noise and sampling randomness come from, where they are seeded.
-_PRIVATE = ("noise", "sampling")
+#: The streams that noise and sampling randomness come from, where they are seeded, and the secret map of a task of
+#: codes (dpicl.harness.data.codes).
+_PRIVATE = ("noise", "sampling", "codes")
 
 
 class PublicStreams:
     """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling
-    randomness."""
+    randomness, nor the map of a task of codes."""
 
     def __init__(self, streams: Streams) -> None:
         def stream(name: str) -> np.random.Generator:
@@ -133,9 +134,13 @@ class PublicStreams:
     def stream(self, name: str) -> np.random.Generator:
         """A generator that everybody may know: a function of the run's seed and the name alone.
 
-        Raises PluginError for the names of the noise and of the sampling randomness.
+        Raises PluginError for the names of the streams that are not public.
         """
         return self._stream(name)
+
+    def of_shot(self, name: str) -> np.random.Generator:
+        """As `stream`, of the shot that is being written alone: two texts of one label do not share randomness."""
+        return self._stream(f"{name}:{_SHOT.get()}")
 
 
 def accounted_delta(delta: float, noise: str) -> float:

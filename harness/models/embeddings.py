@@ -86,6 +86,13 @@ def load_embeddings(name: str) -> EmbeddingModel:
     return _load_sentence_transformer(name.removeprefix("st:"))
 
 
+def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
+    """float64[n, d] by the embedding model of that name. Every text is read alone, so a row is a function of its own
+    text to the last bit."""
+    model = load_embeddings(name)
+    return np.array([model.encode([text])[0] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
+
+
 def check_name(name: str) -> None:
     """Raises UsageError for a name that `load_embeddings` does not understand; whether it is there shows later."""
     if name not in ("embedded", "sim") and not (name.startswith("st:") and len(name) > 3):

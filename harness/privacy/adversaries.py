@@ -5,6 +5,7 @@
 | Gaussian, Laplace | the record moves the release by the whole sensitivity: the worst pair |
 | (epsilon, delta) | the pair that dominates all others (Kairouz, Oh & Viswanath 2015) |
 | zCDP | the Gaussian of the same rho; xi is left out, so the bound may be loose |
+| a round of AboveThreshold | two outcomes, at both ends of the interval that its loss lies in |
 | k bounded-range choices | two outcomes each, at both ends of a range, which may depend on earlier choices |
 | Poisson sample | the mixture (1 - q) Q + q P against Q, or the other way round |
 
@@ -24,8 +25,9 @@ from dp_accounting import dp_event as dp
 from scipy.special import ndtr
 from scipy.stats import laplace
 
+from dpicl.harness.privacy.bounded_range import round_pair
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 
 #: Ranges of a choice that its adversary chooses among, less one.
 CELLS = 24
@@ -187,6 +189,8 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
             rest = 1 - component.delta - likely
             one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
+        case AboveThresholdDpEvent():
+            one = WorstPair(*round_pair(component.epsilon))
         case dp.PoissonSampledDpEvent():
             inside = components(component.event, None)
             rate = component.sampling_probability

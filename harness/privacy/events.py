@@ -1,9 +1,9 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
 The neighbour relation is add/remove of one record everywhere. To the events of dp_accounting this adds
-:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent` and :class:`ParallelDpEvent`: mechanisms that run on disjoint
-groups of records (a record has one label), so that one record touches one branch only and the cost is the worst branch
-(parallel composition; Dwork & Roth 2014, add/remove only).
+:class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and
+:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
+touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
 """
 
 from __future__ import annotations
@@ -31,6 +31,14 @@ class EpsilonDeltaDpEvent(dp.DpEvent):
 class BoundedRangeDpEvent(dp.DpEvent):
     """A choice whose privacy loss lies in an interval of length epsilon for each pair of neighbours (Durfee & Rogers
     2019)."""
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class AboveThresholdDpEvent(dp.DpEvent):
+    """One round of AboveThreshold, whose queries one more record raises or leaves: the loss ln(P/Q) of its answers, P
+    with the record and Q without, lies in [-2 epsilon, epsilon] (dpicl.harness.privacy.above_threshold)."""
 
     epsilon: float
 
@@ -67,6 +75,13 @@ def bounded_range_choice(epsilon: float) -> dp.DpEvent:
     if epsilon == 0:
         return dp.NoOpDpEvent()
     return BoundedRangeDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
+def above_threshold(epsilon: float) -> dp.DpEvent:
+    """One round of AboveThreshold; 0: free; infinite: not private."""
+    if epsilon == 0:
+        return dp.NoOpDpEvent()
+    return AboveThresholdDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
 
 
 def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
@@ -123,6 +138,7 @@ _KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
     "zcdp": (dp.ZCDpEvent, {"rho": "rho", "xi": "xi"}),
     "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
     "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
+    "above_threshold": (AboveThresholdDpEvent, {"epsilon": "epsilon"}),
     "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
     "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),
     "repeat": (dp.SelfComposedDpEvent, {"count": "count"}),

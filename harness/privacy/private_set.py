@@ -274,6 +274,11 @@ class PrivateSet:
 
         self._sampler, self._reveal, self._close = sampler, reveal, close
 
+    @property
+    def groups(self) -> tuple[Partition, ...]:
+        """The groups that may be sampled, which are public: labels, or None alone for all records."""
+        return tuple(self._sizes)
+
     def partition_of(self, label: str) -> Partition:
         """The group that a demonstration with this label is made from."""
         return label if self.partitioned else None

@@ -85,7 +85,7 @@ def test_terminal_shows_both_ends_intervals_and_how_to_go_on():
     assert first[1:3] == ["0", "0"]
     assert last[1:3] == ["∞", "∞"]
     tang = next(line for line in text.splitlines() if line.split()[:1] == ["tang"])
-    assert tang.split()[1:6] == ["1", "0.99", "1.7", "–", "0.600"]
+    assert tang.split()[1:6] == ["1", "0.99", "1.7", "–", "1"]
     assert "50%" in tang
 
 
