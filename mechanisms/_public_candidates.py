@@ -94,12 +94,7 @@ class PublicChoice(AnswerMechanism):
         Where the private slots are the same for all queries, the public ones are too: their examples are read once.
         """
         records = context.task.public_records(self.public)
-        randomness = _public_randomness("" if self.scheme.single else query.id)
-        size = min(self.examples_per_slot, len(records))
-        slots = [
-            tuple(records[i] for i in randomness.choice(len(records), size, replace=False))
-            for _ in range(self.public_slots)
-        ]
+        slots = _drawn(records, "" if self.scheme.single else query.id, self.public_slots, self.examples_per_slot)
         return list(dict.fromkeys(text for text in context.reader.public_texts(query, slots) if text))
 
     def _choosing(self, task: PublicTask, query: Query, candidates: Sequence[str]) -> FinalPrompt:
@@ -110,6 +105,13 @@ class PublicChoice(AnswerMechanism):
         return asking(task, query, wording.request(candidates), (example,))
 
 
+def public_slots(mechanism: AnswerMechanism, query: Query, records: Sequence[Record]) -> list[tuple[Record, ...]]:
+    """The mechanism's M slots of N public records each, in the place of private ones: by the query's own public
+    randomness, or the same for all queries where its slots are."""
+    name = "slots" if mechanism.scheme.single else f"slots of {query.id}"
+    return _drawn(records, name, mechanism.slots, mechanism.examples_per_slot)
+
+
 def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     """int64[n]: for each of the n points the candidate with the least Euclidean distance; of equal ones the first.
 
@@ -118,6 +120,13 @@ def nearest(points: np.ndarray, candidates: np.ndarray) -> np.ndarray:
     squares = (candidates**2).sum(axis=1)
     found = [int((squares - 2 * point @ candidates.T).argmin()) for point in points]  # less the square of the point
     return np.array(found, dtype=np.int64)
+
+
+def _drawn(records: Sequence[Record], name: str, slots: int, size: int) -> list[tuple[Record, ...]]:
+    """So many slots of different records (all of them, where there are fewer), by the randomness of that name."""
+    randomness, size = _public_randomness(name), min(size, len(records))
+    chosen = [randomness.choice(len(records), size, replace=False) for _ in range(slots)]
+    return [tuple(records[i] for i in slot) for slot in chosen]
 
 
 def _public_randomness(name: str) -> np.random.Generator:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dp_accounting import dp_event as dp
 
@@ -44,7 +44,7 @@ class ESA(AnswerMechanism):
     the others are drawn at ``temperature``. embedding: name of the embedding model."""
 
     name = "esa"
-    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Wu et al., ICLR 2024, arXiv 2305.01639"
     published = {"samsum": {"slots": 100, "examples_per_slot": 4, "candidates": 100}}
 

@@ -25,6 +25,7 @@ mechanism (a joint exponential mechanism over groups), so there is no published 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -48,7 +49,7 @@ class SGA(PublicChoice):
     name of the embedding model."""
 
     name = "sga"
-    knob = Knob("noise_multiplier", low=0.05, high=5000.0, non_private=0.0)
+    knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=5000.0, non_private=0.0)
     source = "Joo et al., arXiv 2509.10932"
     published = {
         "samsum": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},

@@ -74,7 +74,7 @@ class Voting(AnswerMechanism):
     def release(self, knob: float) -> dp.DpEvent:
         return self._sum(knob).event
 
-    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The classical Gaussian mechanism for one query without amplification, as Xia et al. 2025 audit it: noise of
         2 sqrt(ln(1.25/delta)) / epsilon on every count. No theorem from epsilon = 1 on."""
         return math.sqrt(2 * math.log(1.25 / delta)) / knob if knob > 0 else math.inf

@@ -69,15 +69,15 @@ class AnswerEvidence:
         self._slots = {side: [self.assign(run, side) for run in range(self._settings.runs)] for side in SIDES}
         self._reader.read_public()
         size = len(setup.private)
-        rate = 1.0 if mechanism.partition == "once" else mechanism.slots * mechanism.examples_per_slot / size
-        self.notes = [f"one query, question {self._settings.question}, {size} records, sampling rate {rate:.3g}"]
+        which = mechanism.scheme.described(size)
+        self.notes = [f"one query, question {self._settings.question}, {size} records, {which}"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""
         knob = calibration.knob
         ledger = Ledger(calibration.event, calibration.epsilon)
         private = self._setup.private_set(None, ledger)
-        self._mechanism.scheme.samples(private, self._mechanism.release(knob), 1)
+        self._mechanism.scheme.sampler(private, self._mechanism.release(knob), 1)
         seen = {side: [draws[0] for draws in self._runs(knob, side, 1)] for side in SIDES}
         runs = [*seen[True], *seen[False]]
         gaussian = is_gaussian(ledger.event())
@@ -103,7 +103,7 @@ class AnswerEvidence:
         """The slots of a run, with or without the canary."""
         release = self._mechanism.release(self._mechanism.knob.non_private if self._mechanism.knob else 0.0)
         private = self._setup.private_set(self.canary.record if present else None, None, run)
-        return next(self._mechanism.scheme.samples(private, release, 1)).slots
+        return self._mechanism.scheme.sampler(private, release, 1)(self.canary.query.text).slots
 
     def _runs(self, knob: float, present: bool, times: int) -> Iterator[list[AuditRun]]:
         """Each run, with ``times`` draws of the noise."""

@@ -17,6 +17,7 @@ from dpicl.harness.data.task import NEUTRAL_LABEL, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import sized_options
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.run.output_cache import OutputCache
@@ -131,6 +132,7 @@ class AuditSetup:
             sizes=self.sizes.records,
             sampling=CoupledSampling(self.settings.seed, *run),
             noise=noise or streams(self.settings.seed).source("noise"),
+            embed=embed_alone,
         )
 
     def counted(self, present: bool) -> Iterator[int]:

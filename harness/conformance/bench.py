@@ -48,6 +48,7 @@ from dpicl.harness.mechanism.bases import (
 )
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, plain_text
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -158,6 +159,7 @@ class Bench:
             sampling=sampling,
             noise=noise,
             observer=SampleNotes(records[-1].label if records else None, sampling, ward, how.presence),
+            embed=embed_alone,
         )
         ward.observing = True
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -89,7 +90,7 @@ class SampleNotes:
         ]
         members = tuple(record for record, _ in held)
         places = () if assigned.number is None else tuple(slot for _, slot in held)
-        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number)
+        drawn = Drawn(assigned.partition, members, places, assigned.size, assigned.rate, assigned.number, assigned.uses)
         self._transcript.samples.append(drawn)
         self._ward.hand_out(members)
 
@@ -98,6 +99,14 @@ class SampleNotes:
 
     def revealed(self) -> None:
         self._transcript.revealed = True
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        observing, self._ward.observing = self._ward.observing, False
+        try:
+            yield
+        finally:
+            self._ward.observing = observing
 
 
 class ObservedReader(SlotReader):

@@ -39,9 +39,10 @@ class Shape:
 
 @dataclass(frozen=True)
 class Drawn:
-    """One Poisson sample. members: which records. slots: the slot of each, in the same order (() without slots).
+    """One sample. members: which records. slots: the slot of each, in the same order (() without slots).
 
-    size: number of records of the group that was sampled. rate: q. number: M, None without slots.
+    size: number of records of the group that was sampled. rate: q. number: M, None without slots. uses: the most
+    samples that a record joins; None for Poisson samples.
     """
 
     partition: Partition
@@ -50,6 +51,7 @@ class Drawn:
     size: int
     rate: float
     number: int | None
+    uses: int | None = None
 
 
 @dataclass(frozen=True)

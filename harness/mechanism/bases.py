@@ -33,7 +33,7 @@ from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
 #: The records of one prompt.
 Slot = Sequence[PrivateRecord]
@@ -215,7 +215,8 @@ class AnswerMechanism(Mechanism):
         self.scheme  # noqa: B018  refuses an unknown partition
 
     @property
-    def scheme(self) -> SamplingScheme:
+    def scheme(self) -> SlotScheme:
+        """How queries get their slots; a subclass may have another one than the three of ``partition``."""
         return SamplingScheme(self.slots, self.examples_per_slot, self.partition, self.slot_per_record)
 
     @abstractmethod

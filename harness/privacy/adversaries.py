@@ -31,6 +31,9 @@ from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEv
 
 #: Ranges of a choice that its adversary chooses among, less one.
 CELLS = 24
+#: Steps of the grid for the standard deviation of one sample's loss, and the most samples, where the adversary of
+#: samples of one choice each looks back.
+LOOKBACK_STEPS, MOST_LOOKBACKS = 4, 4000
 #: More choices on one sample are made in blocks, each by itself.
 MOST_CHOICES = 400
 #: Cells of a Gaussian's output, and standard deviations beyond which it is cut off.
@@ -156,6 +159,53 @@ def _starts(present: np.ndarray, absent: np.ndarray, step: float) -> tuple[np.nd
     places, which = np.unique(np.round(np.log(present / absent) / step).astype(int), return_inverse=True)
     with_it, without = np.bincount(which, present), np.bincount(which, absent)
     return places, without, np.log(with_it / without) - places * step
+
+
+def following_pair(size: float, rate: float, count: int, threshold: float, way: int) -> WorstPair:
+    """``count`` samples at ``rate``, each with one choice of bounded range ``size`` whose range follows the loss so far
+    so as to make the divergence at the threshold large; ``way`` as in `_reached`.
+
+    First backwards: what is reached from each loss on a grid, and by which of CELLS + 1 ranges. Then forwards, with
+    exact masses: outcomes whose losses are next to each other are merged, which is post-processing.
+    """
+    t = np.arange(CELLS + 1) * (size / CELLS)
+    ends = rate * np.expm1(np.stack([t, t - size]))  # m - 1, of the likelihood ratio m of one sample
+    high = -ends[1] / (ends[0] - ends[1])
+    absent = np.stack([high, 1 - high])
+    present, move = absent * (1 + ends), way * np.log1p(ends)
+    first = present if way == 1 else absent
+    step = math.sqrt(float((first * move**2).sum(axis=0).max())) / LOOKBACK_STEPS
+    widest = float(np.ptp(move))
+    reach = math.ceil((min(count, count * widest / 8 + math.sqrt(-_LOG_TAIL / 2 * count)) + 1) * widest / step)
+    loss = np.arange(-reach, reach + 1) * step
+    cell = np.floor(move / step).astype(int)
+    share, pad = move / step - cell, int(np.abs(cell).max()) + 1
+    value, policy = np.maximum(0.0, -np.expm1(threshold - loss)), []
+    for _ in range(count):
+        wide = np.pad(value, (pad, pad + 1), mode="edge")
+        best, which = np.zeros(loss.size), np.zeros(loss.size, dtype=np.int8)
+        for j in range(CELLS + 1):
+            reached = np.zeros(loss.size)
+            for end in (0, 1):
+                at = pad + cell[end, j]
+                below, above = wide[at : at + loss.size], wide[at + 1 : at + 1 + loss.size]
+                reached += first[end, j] * ((1 - share[end, j]) * below + share[end, j] * above)
+            which[reached > best] = j
+            np.maximum(best, reached, out=best)
+        policy.append(which)
+        value = best
+    with_it, without = np.zeros(loss.size), np.zeros(loss.size)
+    with_it[reach] = without[reach] = 1.0
+    for chosen in reversed(policy):
+        some = np.flatnonzero((with_it > 0) & (without > 0))
+        picked, here = chosen[some], way * np.log(with_it[some] / without[some])
+        next_with, next_without = np.zeros(loss.size), np.zeros(loss.size)
+        for end in (0, 1):
+            at = np.clip(np.round((here + move[end, picked]) / step).astype(int) + reach, 0, 2 * reach)
+            next_with += np.bincount(at, with_it[some] * present[end, picked], loss.size)
+            next_without += np.bincount(at, without[some] * absent[end, picked], loss.size)
+        with_it, without = next_with, next_without
+    return WorstPair(with_it, without)
 
 
 def hockey(threshold: float) -> Aim:

@@ -15,6 +15,15 @@ and that of k choices, each of which may depend on the earlier ones, at most (Do
 Both are attained, are the same for adding and removing a record, and are convex in alpha: a supremum of divergences
 dominates and composes (Zhu, Dong & Wang 2022, theorem 10). The recursion is tighter than composing delta_1 with itself,
 whose variance is epsilon^2/3 a choice where no choice has more than epsilon^2/4.
+
+*One choice on each of k Poisson samples* at rate q has a recursion of the same kind. With r = P/Q of the choice,
+m = 1 - q + q r is the likelihood ratio of the sample, with the record over without; r lies in [e^(t-epsilon), e^t], and
+E_Q m = 1. What the record's removal and addition cost from then on,
+
+    E_Q m delta_(k-1)(x - ln m)    and    E_Q delta_(k-1)(x + ln m),
+
+are expectations of convex functions of m, since delta_(k-1) is convex in e^x (and so is m delta(e^x / m), its
+perspective). So they are largest at the two ends of the interval of m, and what remains is the maximum over t.
 """
 
 from __future__ import annotations
@@ -81,17 +90,74 @@ def choice_pld(epsilon: float, grid: float) -> pld.PrivacyLossDistribution:
 
 def from_profile(deltas: np.ndarray, grid: float) -> pld.PrivacyLossDistribution:
     """The distribution of a symmetric profile of shape (2n + 1,) at grid * (-n, ..., n); the last delta is infinite."""
+    return pld.PrivacyLossDistribution(_pmf(deltas, grid))
+
+
+def _pmf(deltas: np.ndarray, grid: float) -> pld_pmf.DensePLDPmf:
+    """One direction of it, from a profile at the same points."""
     reach = len(deltas) // 2
     deltas = np.minimum.accumulate(np.clip(deltas, 0.0, 1.0))
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -reach, reach, deltas)
-    return pld.PrivacyLossDistribution(pmf.to_dense_pmf())
+    return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -reach, reach, deltas).to_dense_pmf()
+
+
+def sampled_choices_delta(
+    epsilon: float, rate: float, count: int, grid: float, *, removed: bool, cells: int
+) -> np.ndarray:
+    """Upper bounds on the divergence of ``count`` Poisson samples at ``rate`` with one choice each, at grid * (-n, ...,
+    n), shape (2n + 1,). removed: with the record against without; else the other way round.
+
+    Between grid points and in each cell of the range, chords of convex functions stand in for them.
+    """
+    t = np.arange(cells + 1) * (epsilon / cells)
+    loss = np.log1p(rate * np.expm1(np.stack([t, t - epsilon])))  # ln m at the upper and at the lower end
+    factor, moves = (np.exp(loss), -loss) if removed else (np.ones_like(loss), loss)
+    steps = np.floor(moves / grid).astype(int)
+    share = np.expm1(moves - steps * grid) / math.expm1(grid)  # of the grid point above
+    width, pad = float(np.ptp(loss)), int(np.abs(steps).max()) + 1
+    reach = math.ceil(min(count, count * width / 8 + math.sqrt(-LOG_TAIL / 2 * count) + 1) * width / grid) + 1
+    x = np.arange(-reach, reach + 1) * grid
+    low, below, s = math.exp(-epsilon), np.exp(np.arange(-pad, 0) * grid), np.exp(t - epsilon)
+    delta = -np.expm1(np.minimum(x, 0.0))
+    for _ in range(count):
+        start = 1 - below * (1 - delta[0])  # the chord from delta(-inf) = 1
+        values = np.concatenate([start, delta, np.full(pad + 1, delta[-1])])
+
+        def end(which: int, j: int, values: np.ndarray = values) -> np.ndarray:
+            at, own = pad + steps[which, j], share[which, j]
+            beside = (1 - own) * values[at : at + x.size] + own * values[at + 1 : at + 1 + x.size]
+            return factor[which, j] * beside
+
+        upper, lower = end(0, 0), end(1, 0)
+        best = upper  # t = 0: the loss is 0
+        for j in range(cells):
+            next_upper, next_lower = end(0, j + 1), end(1, j + 1)
+            inner = _largest(low, (s[j + 1], next_lower, next_upper), (s[j], lower, upper))
+            best, upper, lower = np.maximum(best, inner), next_upper, next_lower
+        delta = np.minimum(best, 1.0)
+    return delta
+
+
+def sampled_choices_pld(
+    epsilon: float, rate: float, count: int, grid: float, cells: int
+) -> pld.PrivacyLossDistribution:
+    """The pessimistic distribution of one choice on each of ``count`` samples, on multiples of ``grid``."""
+    blocks, rest = divmod(count, BLOCK)
+    total = pld.identity(grid)
+    for size, times in ((BLOCK, blocks), (rest, 1 if rest else 0)):
+        if times:
+            remove, add = (
+                _pmf(sampled_choices_delta(epsilon, rate, size, grid, removed=removed, cells=cells), grid)
+                for removed in (True, False)
+            )
+            total = total.compose(pld.PrivacyLossDistribution(remove, add).self_compose(times))
+    return total
 
 
 def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> np.ndarray:
     """delta_k from delta_(k-1): the maximum over all t in [0, epsilon], cell by cell.
 
-    In a cell s = e^-t runs over [after, at], both deltas are linear in s, and the sum is const + slope s + bend/s: its
-    maximum is at an end or, where it is concave, at sqrt(bend/slope).
+    In a cell s = e^-t runs over [after, at] and both deltas are linear in s, so the maximum is at an end or inside
+    (`_largest`).
     """
     grid, low = epsilon / cells, math.exp(-epsilon)
     below = x[0] + np.arange(-cells, 0) * grid
@@ -99,24 +165,35 @@ def _one_more(delta: np.ndarray, epsilon: float, cells: int, x: np.ndarray) -> n
     values = np.concatenate([start, delta, np.full(cells, delta[-1])])
     size = len(delta)
 
-    def mixed(s: np.ndarray | float, high: np.ndarray, small: np.ndarray) -> np.ndarray:
-        weight = (1 - low / s) / (1 - low)
-        return weight * high + (1 - weight) * small
-
     def shifted(step: int) -> np.ndarray:
         return values[cells + step : cells + step + size]
 
-    best = mixed(1.0, shifted(0), shifted(cells))
+    best = _mixed(1.0, shifted(0), shifted(cells), low)
     for j in range(cells):
-        at, after = math.exp(-j * grid), math.exp(-(j + 1) * grid)
-        high, next_high = shifted(-j), shifted(-j - 1)
-        small, next_small = shifted(cells - j), shifted(cells - j - 1)
-        rise, small_rise = (high - next_high) / (at - after), (small - next_small) / (at - after)
-        slope = rise - low * small_rise
-        bend = low * (small - small_rise * at - high + rise * at)
-        concave = (slope < 0) & (bend < 0)
-        s = np.clip(np.sqrt(np.divide(bend, slope, out=np.full(size, at), where=concave)), after, at)
-        share = (s - after) / (at - after)
-        inner = mixed(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small)
-        best = np.maximum(best, np.maximum(inner, mixed(after, next_high, next_small)))
+        at = (math.exp(-j * grid), shifted(-j), shifted(cells - j))
+        after = (math.exp(-(j + 1) * grid), shifted(-j - 1), shifted(cells - j - 1))
+        best = np.maximum(best, _largest(low, at, after))
     return best
+
+
+def _mixed(s: np.ndarray | float, high: np.ndarray, small: np.ndarray, low: float) -> np.ndarray:
+    weight = (1 - low / s) / (1 - low)
+    return weight * high + (1 - weight) * small
+
+
+def _largest(
+    low: float, at: tuple[float, np.ndarray, np.ndarray], after: tuple[float, np.ndarray, np.ndarray]
+) -> np.ndarray:
+    """The largest `_mixed` value of a cell but for its end ``at``: (s, high, small) at both ends, linear in between.
+
+    The sum is const + slope s + bend/s.
+    """
+    (first, high, small), (last, next_high, next_small) = at, after
+    rise, small_rise = (high - next_high) / (first - last), (small - next_small) / (first - last)
+    slope = rise - low * small_rise
+    bend = low * (small - small_rise * first - high + rise * first)
+    concave = (slope < 0) & (bend < 0)
+    s = np.clip(np.sqrt(np.divide(bend, slope, out=np.full(high.size, first), where=concave)), last, first)
+    share = (s - last) / (first - last)
+    inner = _mixed(s, share * high + (1 - share) * next_high, share * small + (1 - share) * next_small, low)
+    return np.maximum(inner, _mixed(last, next_high, next_small, low))

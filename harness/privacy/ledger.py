@@ -21,6 +21,8 @@ from dpicl.harness.privacy.events import ParallelDpEvent, flatten, parallel, to_
 
 #: The note of a charge that has no other.
 SAMPLED = "Poisson sample"
+#: That of queries which a record joins, at most as often as is charged.
+JOINED = "queries that a record joins"
 
 
 class Ledger:

@@ -263,3 +263,44 @@ class DifferenceChoice(BoundedRangeChoice):
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
+
+
+@dataclass(frozen=True)
+class ProductChoice:
+    """A draw from softmax(score / temperature), score = public row + sum of the clipped differences of rows to it.
+
+    A difference lies in [-c, c]^K, so every score moves by at most c and their range by 2c when one record adds a row
+    (``own_slots``); where it replaces one, the row moves from one point of the cube to another, and the range is 4c. A
+    slot that says nothing of its own has the public row and adds 0.
+    """
+
+    clip: float
+    temperature: float
+    own_slots: bool = False
+
+    @property
+    def range_epsilon(self) -> float:
+        """epsilon' of one draw; infinite at temperature 0."""
+        return self.width / self.temperature if self.temperature > 0 else math.inf
+
+    @property
+    def width(self) -> float:
+        """The range of the moves of all scores when one record is added or removed."""
+        return (2 if self.own_slots else 4) * self.clip
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return bounded_range_choice(self.range_epsilon)
+
+    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
+        """Index in [0, K); rows is [M, K], one a slot, public is [K] and finite.
+
+        Raises PluginError for own_slots where the sample has shared ones or not one slot a row, and for a public row
+        that is not finite.
+        """
+        check_slots(rows, self.own_slots, sample)
+        if not np.isfinite(public).all():
+            raise PluginError("The public scores of a choice must be finite; check the model's public prompt.")
+        whole = np.isfinite(rows).all(axis=1, keepdims=True)
+        scores = public + clip_differences(np.where(whole, rows, public), public, self.clip).sum(axis=0)
+        return sample.spend(self.event).noisy_choice(scores, self.width)[0]

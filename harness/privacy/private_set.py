@@ -2,13 +2,14 @@
 
 `poisson_slots` is the proved read: every record is sampled independently, and every sampled record is assigned,
 independently, to one slot. Adding or removing one record changes one slot at most, whatever the others do, so the
-accountants for Poisson sampling under add/remove hold for the code that runs. `reveal` is every other read: it costs
-epsilon = infinity.
+accountants for Poisson sampling under add/remove hold for the code that runs. `joining_slots` is the other: a record
+is in the samples of at most r queries that are like it. `reveal` is every other read: it costs epsilon = infinity.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +20,8 @@ from dpicl.harness.core.errors import BudgetExceeded, DataError, PluginError, Us
 from dpicl.harness.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import flatten
-from dpicl.harness.privacy.ledger import SAMPLED, Ledger
+from dpicl.harness.privacy.joining import Joining
+from dpicl.harness.privacy.ledger import JOINED, SAMPLED, Ledger
 from dpicl.harness.privacy.release_hooks import Permit
 from dpicl.harness.privacy.secure_release import require_few_rows
 
@@ -34,19 +36,23 @@ class PrivateRecord(Protocol):
     def label(self) -> str: ...
 
 
+#: (texts, name of an embedding model) -> float64[n, d]; every row a function of its own text, of length 1 or 0.
+Embed = Callable[[Sequence[str], str], np.ndarray]
 #: Slots of records: one tuple a slot; empty slots are empty tuples.
 Slots = tuple[tuple[PrivateRecord, ...], ...]
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """One Poisson sample, assigned to slots. number: M; None: each record has its own. size: records of the group."""
+    """One sample, assigned to slots. number: M; None: each record has its own. size: records of the group. uses: where
+    records join samples by likeness, the most that one record joins; None for Poisson samples."""
 
     partition: Partition
     rate: float
     number: int | None
     size: int
     slots: Slots
+    uses: int | None = None
 
 
 class SampleObserver(Protocol):
@@ -63,6 +69,9 @@ class SampleObserver(Protocol):
 
     def revealed(self) -> None:
         """All records were read, at epsilon = infinity."""
+
+    def looking(self) -> AbstractContextManager[None]:
+        """Inside this block the private set itself looks at all records, to see which queries they will join."""
 
 
 class LentRecord:
@@ -87,7 +96,7 @@ class LentRecord:
 
 
 class Sample:
-    """One Poisson sample, assigned to slots, with the right to make the releases that were charged for it.
+    """One sample, assigned to slots, with the right to make the releases that were charged for it.
 
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
@@ -165,7 +174,7 @@ class Sample:
 
 
 class SlotSampler:
-    """Draws the Poisson samples that were charged, each with fresh randomness.
+    """Draws the samples that were charged: Poisson samples, each with fresh randomness, or those of queries.
 
     next_sample: draws one. times: how many were charged.
     """
@@ -173,22 +182,22 @@ class SlotSampler:
     __slots__ = ("close", "draw")
 
     #: `draw() -> Sample`: samples each record with probability q and assigns the sampled ones, independently and
-    #: uniformly, to slots. Closes the sample that was drawn before. Raises BudgetExceeded when as many samples as were
-    #: charged have been drawn.
-    draw: Callable[[], Sample]
+    #: uniformly, to slots; `draw(text)` where records join the queries that they are like. Closes the sample that was
+    #: drawn before. Raises BudgetExceeded when as many samples as were charged have been drawn.
+    draw: Callable[..., Sample]
     #: `close()`: closes the sample that was drawn last.
     close: Callable[[], None]
 
-    def __init__(self, next_sample: Callable[[], Sample], times: int) -> None:
+    def __init__(self, next_sample: Callable[..., Sample], times: int) -> None:
         left, last = times, None
 
-        def draw() -> Sample:
+        def draw(*query: str) -> Sample:
             nonlocal left, last
             if left <= 0:
                 raise BudgetExceeded("More samples were drawn than were charged; raise `times` in `poisson_slots`.")
             left -= 1
             close()
-            last = next_sample()
+            last = next_sample(*query)
             return last
 
         def close() -> None:
@@ -207,6 +216,7 @@ class PrivateSet:
     sampling: where the sampling randomness comes from (secret where the noise is: amplification rests on it).
     noise: where the noise of releases comes from.
     observer: told of every sample and every permit.
+    embed: the public embedding by which records join queries; None where none is wanted.
     """
 
     def __init__(
@@ -218,6 +228,7 @@ class PrivateSet:
         sampling: SamplingRandomness,
         noise: NoiseSource,
         observer: SampleObserver | None = None,
+        embed: Embed | None = None,
     ) -> None:
         self._sizes = dict(sizes)
         self.partitioned = None not in self._sizes
@@ -225,29 +236,32 @@ class PrivateSet:
         for record in records:
             groups.setdefault(record.label, []).append(record)
         samplers: list[SlotSampler] = []
-        drawn = uses = 0
+        drawn = permits = 0
 
         def used() -> None:
-            nonlocal uses
-            uses += 1
+            nonlocal permits
+            permits += 1
 
         def next_sample(
             partition: Partition, rate: float, slots: int | None, shuffled: bool, releases: dp.DpEvent
         ) -> Sample:
-            nonlocal drawn
-            group, number, own = groups.get(partition, []), drawn, slots is None
-            if observer is None:
-                assigned = _assigned(group, rate, slots, shuffled, sampling)
-                return Sample(assigned, releases, noise, used=used, own_slots=own)
-            observer.drawing(partition)
+            group, own = groups.get(partition, []), slots is None
+            if observer is not None:
+                observer.drawing(partition)
             assigned = _assigned(group, rate, slots, shuffled, sampling)
-            drawn += 1
-            observer.drawn(Assigned(partition, rate, slots, len(group), assigned))
+            return given(Assigned(partition, rate, slots, len(group), assigned), releases, own)
+
+        def given(assigned: Assigned, releases: dp.DpEvent, own: bool) -> Sample:
+            nonlocal drawn
+            if observer is None:
+                return Sample(assigned.slots, releases, noise, used=used, own_slots=own)
+            number, drawn = drawn, drawn + 1
+            observer.drawn(assigned)
 
             def permitted(event: dp.DpEvent, permit: Permit) -> None:
                 observer.spent(event, permit, number)
 
-            return Sample(assigned, releases, noise, permitted, used, own_slots=own)
+            return Sample(assigned.slots, releases, noise, permitted, used, own_slots=own)
 
         def sampler(
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
@@ -260,6 +274,25 @@ class PrivateSet:
             samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
             return samplers[-1]
 
+        def joiner(
+            slots: int, threshold: float, uses: int, embedding: str, releases: dp.DpEvent, times: int
+        ) -> SlotSampler:
+            if embed is None:
+                raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
+            ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
+            with nullcontext() if observer is None else observer.looking():
+                contents = [(record.text, record.label) for record in groups[None]]
+                rows = embed([text for text, _ in contents], embedding)
+            joining = Joining(contents, rows, slots, threshold, uses)
+
+            def next_sample(query: str) -> Sample:
+                group, joined = groups.get(None, []), joining.join(embed([query], embedding)[0])
+                assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
+                return given(Assigned(None, 1.0, slots, len(group), assigned, uses), releases, own=False)
+
+            samplers.append(SlotSampler(next_sample, times))
+            return samplers[-1]
+
         def reveal(note: str) -> list[PrivateRecord]:
             ledger.charge(dp.NonPrivateDpEvent(), None, note)
             if observer is not None:
@@ -270,9 +303,9 @@ class PrivateSet:
             for each in samplers:
                 each.close()
             groups.clear()
-            return uses
+            return permits
 
-        self._sampler, self._reveal, self._close = sampler, reveal, close
+        self._sampler, self._joiner, self._reveal, self._close = sampler, joiner, reveal, close
 
     @property
     def groups(self) -> tuple[Partition, ...]:
@@ -310,9 +343,26 @@ class PrivateSet:
         Raises UsageError when the group is smaller than the expected sample or ``times`` is not a whole number of at
         least 1, and BudgetExceeded before anything is sampled.
         """
-        if not isinstance(times, int) or times < 1:
-            raise UsageError(f"The number of samples must be a whole number of at least 1, not {times!r}.")
+        _require_count("samples", times)
         return self._sampler(expected, slots, partition, releases, times, shuffled)
+
+    def joining_slots(
+        self, slots: int, *, threshold: float, uses: int, embedding: str, releases: dp.DpEvent, times: int
+    ) -> SlotSampler:
+        """Charges min(uses, times) x releases, and returns the sampler of ``times`` queries: `draw(text)`.
+
+        A record joins a query when the inner product of their embeddings is at least the threshold and it has joined
+        fewer than ``uses``; its slot among ``slots`` is a public hash of its content (dpicl.harness.privacy.joining has
+        the theorem). Slots are shared: one more record changes one slot of what it joins.
+
+        releases: everything that will be released from one sample; so ``times`` samples have the right to it, and no
+        record is behind more than ``uses`` of them.
+        Raises UsageError for numbers below 1, PluginError where the set has no embedding, and BudgetExceeded before
+        anything is read.
+        """
+        _require_count("samples", times)
+        _require_count("queries that a record joins", uses)
+        return self._joiner(slots, threshold, uses, embedding, releases, times)
 
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""
@@ -321,6 +371,11 @@ class PrivateSet:
     def close(self) -> int:
         """Ends the run: closes every sample, and no other is drawn from records. Returns how many permits were used."""
         return self._close()
+
+
+def _require_count(what: str, number: int) -> None:
+    if not isinstance(number, int) or number < 1:
+        raise UsageError(f"The number of {what} must be a whole number of at least 1, not {number!r}.")
 
 
 def _assigned(

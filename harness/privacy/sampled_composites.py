@@ -12,6 +12,9 @@ divergences:
 On a discrete distribution this moves each loss and reweights it, without subtraction and so without cancellation. A
 moved loss is split between the two grid points beside it so that both its mass and its mass under the other
 distribution stay: Connect the Dots (Doroshenko et al. 2022), an upper bound at every epsilon.
+
+Samples of a single choice each go by a recursion of their own (dpicl.harness.privacy.bounded_range), which is tighter:
+the distribution of one such sample is the worst at every threshold at once, and no mechanism is that on all of them.
 """
 
 from __future__ import annotations
@@ -27,13 +30,15 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy import gaussians
-from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld, round_pair
+from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.harness.privacy.parameters import of_parameters
 
 #: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
 STEPS = 32
+#: The same for samples of one choice each, and cells of the range of a choice: (at most, for a proof; for a search).
+CHOICE_STEPS, CHOICE_CELLS = (6, 4), (48, 24)
 #: A grid has at most this many cells for the widest component.
 MOST_CELLS = 50_000
 #: A wider grid than this means losses in the hundreds; no distribution is worked out.
@@ -104,6 +109,8 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
             if inside is None:
                 return None
             samples.append(sampled(inside, component.sampling_probability, count))
+            if len(counted) == 1 and isinstance(component.event, BoundedRangeDpEvent):
+                return _sampled_choices(component.event, component.sampling_probability, samples[0], steps)
             del others[component]
     grid = _grid(others, samples, steps)
     choices = {component.epsilon: n for component, n in others.items() if isinstance(component, BoundedRangeDpEvent)}
@@ -122,6 +129,16 @@ def composed(counted: Counted, steps: int) -> pld.PrivacyLossDistribution | None
         if not isinstance(component, BoundedRangeDpEvent):
             total = total.compose(_plain(component, count, grid))
     return total
+
+
+def _sampled_choices(
+    choice: BoundedRangeDpEvent, rate: float, sample: Sampled, steps: int
+) -> pld.PrivacyLossDistribution | None:
+    rough = steps < STEPS
+    grid = _grid({}, [sample], min(steps, CHOICE_STEPS[rough]))
+    if not grid <= WIDEST_GRID:
+        return None
+    return sampled_choices_pld(choice.epsilon, rate, sample.count, grid, CHOICE_CELLS[rough])
 
 
 def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDistribution:

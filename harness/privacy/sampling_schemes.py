@@ -1,4 +1,4 @@
-"""How private records reach the prompts that answer queries: three sampling schemes, each with its privacy event.
+"""How private records reach the prompts that answer queries: sampling schemes, each with its privacy event.
 
 | partition | the records of a slot | Q answers cost |
 |---|---|---|
@@ -14,22 +14,53 @@ With N = 1 a mechanism may ask for ``own_slots``: every sampled record then has 
 sample of all queries, where it stays for all Q releases); it changes no other slot. With `once` every record is in
 the one sample, M slots show one record each of those that they hold, and a record that is added takes the place of
 another one: slots are shared, and a row is replaced.
+
+`JoiningScheme` samples nothing: a record joins the first r queries that it is like (dpicl.harness.privacy.joining), and
+Q answers cost min(r, Q) x release.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
+from typing import Final, Literal, Protocol, get_args
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import unknown
+from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.privacy.events import compose
 from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
 
 SchemeName = Literal["per_query", "one_sample", "once"]
 SCHEMES: Final[tuple[str, ...]] = get_args(SchemeName)
+
+
+class SlotScheme(Protocol):
+    """How the queries of a run get their slots of records, and what that costs."""
+
+    @property
+    def single(self) -> bool:
+        """Whether all queries see the same slots."""
+
+    @property
+    def own_slots(self) -> bool:
+        """Whether every sampled record has a slot of its own, so that a record adds a row and replaces none."""
+
+    @property
+    def shown(self) -> int | None:
+        """How many of a slot's records its prompt shows; None: all."""
+
+    def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
+        """What ``queries`` answers cost, each of which makes ``release`` from its sample of the n ``records``."""
+
+    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+        """The sample of a query, by its text, in order; the whole cost of all queries is charged before it returns.
+
+        Raises BudgetExceeded when the ledger does not admit it.
+        """
+
+    def described(self, records: int) -> str:
+        """In a few words, which of the n records a query sees."""
 
 
 @dataclass(frozen=True)
@@ -48,24 +79,32 @@ class SamplingScheme:
 
     @property
     def single(self) -> bool:
-        """Whether all queries see the same slots."""
+        """See SlotScheme."""
         return self.partition != "per_query"
 
     @property
     def own_slots(self) -> bool:
-        """Whether every sampled record has a slot of its own, so that a record adds a row and replaces none."""
+        """See SlotScheme."""
         return self.slot_per_record and self.examples_per_slot == 1 and self.partition != "once"
 
     @property
     def shown(self) -> int | None:
-        """How many of a slot's records its prompt shows; None: all."""
+        """See SlotScheme."""
         return self.examples_per_slot if self.partition == "once" else None
 
     def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
-        """What ``queries`` answers cost, each of which makes ``release`` from its sample of the n ``records``."""
+        """See SlotScheme."""
         inside, times = self._repeated(release, queries)
-        rate = 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
-        return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, inside), times)])
+        return compose([dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(self._rate(records), inside), times)])
+
+    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+        """See SlotScheme."""
+        samples = self.samples(private, release, queries)
+        return lambda text: next(samples)
+
+    def described(self, records: int) -> str:
+        """See SlotScheme."""
+        return f"sampling rate {self._rate(records):.3g}"
 
     def samples(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Iterator[Sample]:
         """One sample for each query, in order; the whole cost is charged before this function returns.
@@ -87,6 +126,55 @@ class SamplingScheme:
         sample = sampler.draw()
         return (sample for _ in range(queries))
 
+    def _rate(self, records: int) -> float:
+        return 1.0 if self.partition == "once" else sampling_rate(self.slots * self.examples_per_slot, records)
+
     def _repeated(self, release: dp.DpEvent, queries: int) -> tuple[dp.DpEvent, int]:
         """(what one sample releases, number of samples)."""
         return (dp.SelfComposedDpEvent(release, queries), 1) if self.single else (release, queries)
+
+
+@dataclass(frozen=True)
+class JoiningScheme:
+    """slots: M. examples_per_slot: N, the most records of a slot that its prompt shows, the likest first. threshold:
+    the least inner product of embeddings of length 1 at which a record joins a query. uses: r. embedding: name of the
+    model."""
+
+    slots: int
+    examples_per_slot: int
+    threshold: float
+    uses: int
+    embedding: str
+
+    single = False
+    own_slots = False
+
+    def __post_init__(self) -> None:
+        if not (-1 <= self.threshold <= 1 and self.uses >= 1):
+            raise UsageError(
+                f"Records join at a threshold in [-1, 1] and at least 1 query, not {self.threshold} and {self.uses}."
+            )
+
+    @property
+    def shown(self) -> int | None:
+        """See SlotScheme."""
+        return self.examples_per_slot
+
+    def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
+        """See SlotScheme. It depends neither on ``records`` nor, from r on, on ``queries``."""
+        return compose([dp.SelfComposedDpEvent(release, min(self.uses, queries))])
+
+    def sampler(self, private: PrivateSet, release: dp.DpEvent, queries: int) -> Callable[[str], Sample]:
+        """See SlotScheme."""
+        return private.joining_slots(
+            self.slots,
+            threshold=self.threshold,
+            uses=self.uses,
+            embedding=self.embedding,
+            releases=release,
+            times=queries,
+        ).draw
+
+    def described(self, records: int) -> str:
+        """See SlotScheme."""
+        return f"a record joins {self.uses} queries at most, at a likeness of {self.threshold:g} or more"

@@ -4,9 +4,10 @@ Matched epsilons are a fair comparison only where the bounds are equally tight. 
 adversary, a mechanism and a neighbour that the event admits (adversaries.py), composed numerically here.
 
 For one sample an adversary aims at the hockey-stick divergence at the claimed epsilon, and is the worst one there is,
-up to the grid. For several samples there is no such single aim that is quickly worked out: adversaries that aim at a
-moment of the likelihood ratio (the worst ones for Renyi DP) are tried, and the best counts. So the slack of repeated
-samples of choices is at most what is said, and may be less.
+up to the grid. So it is for samples of one choice each: the range on one sample follows the loss of the samples before.
+For other repeated samples there is no such single aim that is quickly worked out: adversaries that aim at a moment of
+the likelihood ratio (the worst ones for Renyi DP) are tried, and the best counts. So the slack of repeated samples of
+several choices is at most what is said, and may be less.
 
 Everything is rounded to the safe side. Composed losses lie on a grid: each is moved at random to the point above or
 below it so that its mean stays, so the sum of T is off by more than grid * sqrt(T ln(1/eta) / 2) upwards with
@@ -26,7 +27,17 @@ from scipy.signal import fftconvolve
 
 from dpicl.harness.core.errors import AccountantsDisagree
 from dpicl.harness.privacy.accountants import worst_group
-from dpicl.harness.privacy.adversaries import Aim, Counted, WorstPair, composed, hockey, merged_gaussians, moment
+from dpicl.harness.privacy.adversaries import (
+    MOST_LOOKBACKS,
+    Aim,
+    Counted,
+    WorstPair,
+    composed,
+    following_pair,
+    hockey,
+    merged_gaussians,
+    moment,
+)
 from dpicl.harness.privacy.decomposition import NON_PRIVATE, components
 from dpicl.harness.privacy.events import BoundedRangeDpEvent
 
@@ -116,6 +127,10 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
     aim for one sample of a part.
     """
+    if looked := _looking_back(parts):
+        rate, size, count = looked
+        pair = following_pair(size, rate, count, upper, way)
+        return _epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
     starts = [hockey(way * upper), *(moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
@@ -133,6 +148,14 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
             target = found
             aims = [_given(pairs, counts, at, way * target, upper) for at in range(len(parts))]
     return best
+
+
+def _looking_back(parts: list[Samples]) -> tuple[float, float, int] | None:
+    """(rate, epsilon', number) where everything is samples of one choice each; None elsewhere."""
+    if len(parts) != 1 or not 1 < parts[0].count <= MOST_LOOKBACKS or sum(parts[0].inside.values()) != 1:
+        return None
+    (choice,) = parts[0].inside
+    return (parts[0].rate, choice.epsilon, parts[0].count) if isinstance(choice, BoundedRangeDpEvent) else None
 
 
 def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:

@@ -25,7 +25,7 @@ from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.base import Broken, LanguageModel, Prefix
 from dpicl.harness.models.reading import VERSION
 from dpicl.harness.models.weights import not_finite
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme
+from dpicl.harness.privacy.sampling_schemes import SlotScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
 from dpicl.harness.run.prompts import SlotPrompts
 
@@ -49,7 +49,7 @@ class SlotReader(Reader):
         task: PublicTask,
         model: LanguageModel,
         cache: OutputCache,
-        scheme: SamplingScheme,
+        scheme: SlotScheme,
         queries: Sequence[Query],
         record_tokens: int | None = None,
     ) -> None:

@@ -46,8 +46,8 @@ from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.ledger import Ledger
-from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.harness.privacy.sampling_schemes import SamplingScheme
+from dpicl.harness.privacy.private_set import Embed, PrivateSet
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
 from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
@@ -180,9 +180,24 @@ def release(
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
-    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise)
+    kept = cache(lambda: OutputCache(None) if config.secure else outputs())
+
+    def embed(texts: Sequence[str], name: str) -> np.ndarray:
+        return embedded(texts, name, kept(), model.identity.name, task.name)
+
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
     work = _Work(
-        task.public_view(), model, config, private, calibration.knob, randomness.public, shots, asked, outputs, report
+        task.public_view(),
+        model,
+        config,
+        private,
+        calibration.knob,
+        randomness.public,
+        shots,
+        asked,
+        kept,
+        embed,
+        report,
     )
     with phase("release"):
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
@@ -213,6 +228,7 @@ class _Work:
     shots: tuple[str, ...]
     queries: Sequence[Query]
     outputs: Callable[[], OutputCache]
+    embed: Embed
     report: Report
 
     def of(self, mechanism: Mechanism) -> _Released:
@@ -230,12 +246,7 @@ class _Work:
         def progress(done: int) -> None:
             self.report(done, len(self.shots), "demonstrations")
 
-        kept = cache(self._cache)
-
-        def embed(texts: Sequence[str], name: str) -> np.ndarray:
-            return embedded(texts, name, kept(), self.model.identity.name, self.task.name)
-
-        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, embed)
+        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
         prompt = checked_prompt(mechanism, mechanism.release(self.private, context), self.shots, self.model)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
@@ -255,11 +266,8 @@ class _Work:
         more = partial(answer_from, mechanism, made, context.reader, report=self.report)
         return _Released(answers=more(self.queries), more=more)
 
-    def _reader(self, scheme: SamplingScheme, record_tokens: int | None = None) -> Reader:
-        return SlotReader(self.task, self.model, self._cache(), scheme, self.queries, record_tokens)
-
-    def _cache(self) -> OutputCache:
-        return OutputCache(None) if self.config.secure else self.outputs()
+    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None) -> Reader:
+        return SlotReader(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
 
 
 def no_kind(mechanism: Mechanism) -> PluginError:
@@ -316,10 +324,10 @@ def answer_all(
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
     context.reader.read_public()
-    samples = mechanism.scheme.samples(private, mechanism.release(context.knob), budget)
+    sample_for = mechanism.scheme.sampler(private, mechanism.release(context.knob), budget)
     said: dict[str, str | FinalPrompt] = {}
     for query in queries:
-        said[query.id] = checked_answer(mechanism, mechanism.answer(query, next(samples), context))
+        said[query.id] = checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
         report(len(said), len(queries), "answers")
     return _written(said, context.reader)
 

@@ -15,6 +15,7 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.sga_histogram import SGAHistogram
 from dpicl.mechanisms.voting import Voting
@@ -156,6 +157,7 @@ ALL = {
     "voting_raw": (Voting(**SHARED, calibrate=False), CLASSES, ()),
     "voting_spans": (Voting(**SHARED), EXTRACTION, ("the cake", "Anna", "noon\nmore", SECRET, "", "ANNA")),
     "voting_keywords": (Voting(**SHARED, candidates="keywords"), EXTRACTION, ("Anna", "Bob", SECRET)),
+    "product_of_experts": (ProductOfExperts(**SHARED), CLASSES, ()),
     "esa": (ESA(**SHARED, candidates=6), TinyTask(), ()),
     "ksa": (KSA(**SHARED, words=3), TinyTask(), ()),
     "sga": (SGA(**SHARED, public_slots=6), TinyTask(), ()),

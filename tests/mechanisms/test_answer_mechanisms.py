@@ -18,6 +18,7 @@ from dpicl.harness.privacy.sampling_schemes import SCHEMES
 from dpicl.mechanisms import ksa as ksa_file
 from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
+from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
 from tests.mechanisms.answering import (
     ALL,
@@ -59,6 +60,7 @@ def bounded_rows(name, texts, way, seed, monkeypatch, **options):
     with monkeypatch.context() as patch:
         patch.setattr(*spy(primitives, "project_sub_simplex"))
         patch.setattr(*spy(primitives, "clip_norm"))
+        patch.setattr(*spy(primitives, "clip_differences"))
         patch.setattr(*spy(cluster_tree, "clip_norm"))
         patch.setattr(ksa_file, "NoisyTopK", Observed)
         run_one(name, texts, way=way, seed=seed, **options)
@@ -83,6 +85,8 @@ def test_one_more_record_moves_one_bounded_row_only_and_by_no_more_than_stated(n
             assert set(np.unique(move)) <= {-1, 0, 1}
         elif isinstance(mechanism, ESA):
             assert np.linalg.norm(move) <= 2 * mechanism.radius + 1e-9
+        elif isinstance(mechanism, ProductOfExperts):
+            assert np.ptp(move) <= 4 * mechanism.clip + 1e-9
         elif not isinstance(mechanism, SGA):  # its points: tests of the tree
             assert np.linalg.norm(move) <= math.sqrt(2) + 1e-9
 
@@ -112,6 +116,8 @@ def test_with_one_example_a_slot_one_more_record_adds_a_row_and_changes_no_other
             assert set(np.unique(move)) <= {0, 1}
         elif isinstance(mechanism, ESA):
             assert np.linalg.norm(move) <= mechanism.radius + 1e-9
+        elif isinstance(mechanism, ProductOfExperts):
+            assert np.ptp(move) <= 2 * mechanism.clip + 1e-9
         elif not isinstance(mechanism, SGA):  # its points: tests of the tree
             assert np.linalg.norm(move) <= 1 + 1e-9
 
@@ -133,7 +139,13 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
         run_one(name, way=way, examples_per_slot=examples)
         monkeypatch.undo()
     ratios = {round(a / b, 6) for a, b in zip(stated[1], stated[2], strict=True)}
-    less = {"esa": {0.5}, "ksa": {0.5}, "sga": {0.5, 0.707107}, "sga_out": {0.5, 0.707107}}.get(name, {0.707107})
+    less = {
+        "esa": {0.5},
+        "ksa": {0.5},
+        "product_of_experts": {0.5},
+        "sga": {0.5, 0.707107},
+        "sga_out": {0.5, 0.707107},
+    }.get(name, {0.707107})
     if isinstance(ALL[name][0], SGA):  # its radius is that of public answers, which have as many examples
         ratios &= {0.5, 0.707107, 1.0}
     assert ratios == ({1.0} if way == "once" else less)
@@ -145,7 +157,8 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
 def test_with_own_slots_no_record_or_one_is_an_answer_all_the_same(name, way, texts):
     answers, _, reader = run_one(name, texts, way=way, examples_per_slot=1)
     assert len(answers) == len(QUERIES)
-    assert all(entry[2] for entry in reader.asked if entry[0] != "texts" or not ALL[name][0].name.startswith("sga"))
+    public = name.startswith("sga") or name == "product_of_experts"  # they ask the public prompt as well
+    assert public or all(entry[2] for entry in reader.asked)
 
 
 @pytest.mark.parametrize("way", SCHEMES)
@@ -193,7 +206,7 @@ def test_only_public_things_are_released(name, knob):
         assert slots  # private records were read
         for query, answer in zip(QUERIES, answers, strict=True):
             assert SECRET not in str(answer) and "record number" not in str(answer)
-            if name in ("voting", "voting_raw", "voting_keywords"):
+            if name in ("voting", "voting_raw", "voting_keywords", "product_of_experts"):
                 assert answer in task.labels
             elif name == "voting_spans":
                 assert answer in query.text and len(answer.split()) <= 4

@@ -1,4 +1,5 @@
-"""`sampling`: the records behind releases are Poisson samples of the charged rate (chi-square tests)."""
+"""`sampling`: the records behind releases are Poisson samples of the charged rate (chi-square tests), or those that
+join queries, as often as was charged and each in a slot of its own (exactly)."""
 
 from __future__ import annotations
 
@@ -26,6 +27,8 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     random = [sample for sample in used if sample.rate < 1]
     if not used:
         return failed("No release was charged to a sample; draw records with `private.poisson_slots`.")
+    if any(sample.uses is not None for sample in used):
+        return _joined(evidence.runs)
     if not random:
         return not_applicable("every record is in every sample (q = 1): nothing is claimed from sampling")
     tests = {
@@ -47,6 +50,24 @@ def sampling(evidence: CheckEvidence) -> Verdict:
     return passed(
         f"{len(random)} samples at q = {random[0].rate:.3g}; chi-square of size, records, repeats, slots: p = {shown}"
     )
+
+
+def _joined(runs: Sequence[Transcript]) -> Verdict:
+    """No record is behind the releases of more queries than was charged, and none changes its slot."""
+    most = 0
+    for run in runs:
+        used = samples_used(run)
+        uses = max(sample.uses or 0 for sample in used)
+        joined = Counter(member for sample in used for member in sample.members)
+        places = {place for sample in used for place in zip(sample.members, sample.slots, strict=True)}
+        if any(often > uses for often in joined.values()):
+            return failed(
+                f"A record is behind {max(joined.values())} releases and {uses} were charged; use each sample once."
+            )
+        if len(places) > len(joined):
+            return failed("A record changes its slot from query to query; its slot must follow from the record alone.")
+        most = max(most, *joined.values(), 0)
+    return passed(f"{len(runs)} runs; no record joins more than the {uses} queries that were charged (at most {most})")
 
 
 def samples_used(run: Transcript) -> list[Drawn]:

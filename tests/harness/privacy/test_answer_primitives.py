@@ -15,7 +15,14 @@ from scipy import stats
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
 from dpicl.harness.privacy.cluster_tree import ClusterTree
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean, clip_norm
+from dpicl.harness.privacy.primitives import (
+    BoundedRangeChoice,
+    GaussianSum,
+    NearestToMean,
+    ProductChoice,
+    clip_differences,
+    clip_norm,
+)
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.top_k import NoisyTopK
 from tests.harness.privacy.makers import WILD, Recorder, paid, seeded
@@ -231,10 +238,11 @@ ADDED_ROW = pytest.mark.parametrize(
         (GaussianSum(1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
         (BoundedRangeChoice(10, 4, 1.0), lambda m, rows, s: m.choose(rows, np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3, own_slots=True), lambda m, rows, s: m.choose(rows, np.zeros(3), np.eye(3), s)),
+        (ProductChoice(1.0, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, np.zeros(3), s)),
         (NoisyTopK(2, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
         (ClusterTree(1.0, 1.0, expected=3.0), lambda m, rows, s: m.clusters(rows, s)),
     ],
-    ids=["rank", "choose", "softmax", "nearest", "top_k", "tree"],
+    ids=["rank", "choose", "softmax", "nearest", "product", "top_k", "tree"],
 )
 
 
@@ -279,10 +287,11 @@ def test_shared_slots_may_have_any_number_of_rows():
         (GaussianSum(1.0), lambda m, s: m.choose(np.eye(3), s)),
         (BoundedRangeChoice(10, 4, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
+        (ProductChoice(1.0, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), np.zeros(3), s)),
         (NoisyTopK(2, 1.0), lambda m, s: m.choose(np.eye(3), s)),
         (ClusterTree(1.0, 1.0), lambda m, s: m.clusters(np.eye(3), s)),
     ],
-    ids=["rank", "choose", "softmax", "nearest", "top_k", "tree"],
+    ids=["rank", "choose", "softmax", "nearest", "product", "top_k", "tree"],
 )
 def test_a_release_that_was_not_charged_is_refused_before_noise(mechanism, use):
     source = Recorder()
@@ -294,3 +303,48 @@ def test_a_release_that_was_not_charged_is_refused_before_noise(mechanism, use):
         use(mechanism, sample)
     with pytest.raises(BudgetExceeded):
         use(mechanism, Sample(((),) * 3, dp.GaussianDpEvent(17.0), source, own_slots=own is not None))
+
+
+# --- product of experts
+
+LOGS = st.lists(st.floats(-30, 0) | st.sampled_from([-math.inf, math.nan, 1e308, -1e308]), min_size=3, max_size=3)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@given(rows=st.lists(LOGS, max_size=3), record=LOGS, public=st.lists(st.floats(-30, 0), min_size=3, max_size=3))
+def test_the_odds_of_a_product_of_experts_move_within_the_stated_range_for_every_pair_of_answers(
+    own, rows, record, public
+):
+    """Exact: the loss of every answer lies in an interval of the stated length that holds 0."""
+    mechanism = ProductChoice(0.7, 0.4, own_slots=own)
+    public, rows = np.array(public), np.array(rows).reshape(-1, 3)
+    replaced = public[None, :] if own or not len(rows) else rows[-1:]
+
+    def logs(*parts):
+        scores = public + sum(clip_differences(part, public, mechanism.clip).sum(axis=0) for part in parts)
+        return scores / mechanism.temperature - np.logaddexp.reduce(scores / mechanism.temperature)
+
+    with_it, without = logs(rows if own else rows[:-1], np.array([record])), logs(rows if own else rows[:-1], replaced)
+    loss = with_it - without
+    assert np.ptp(loss) <= mechanism.range_epsilon + 1e-9
+    assert loss.min() <= 1e-9 and loss.max() >= -1e-9
+
+
+def test_a_product_of_experts_draws_from_the_softmax_of_its_scores():
+    mechanism, public = ProductChoice(1.0, 0.5, own_slots=True), np.log([0.2, 0.3, 0.5])
+    rows = np.log([[0.6, 0.2, 0.2], [0.4, 0.4, 0.2]])
+    scores = public + np.clip(rows - public, -1, 1).sum(axis=0)
+    expected = np.exp(scores / 0.5) / np.exp(scores / 0.5).sum()
+    drawn = [mechanism.choose(rows, public, paid(mechanism, seeded(i), own_slots=2)) for i in range(3000)]
+    assert np.bincount(drawn, minlength=3) / 3000 == pytest.approx(expected, abs=0.04)
+    off = ProductChoice(1.0, 0.0, own_slots=True)
+    assert off.choose(rows, public, paid(off, Recorder(allowed=False), own_slots=2)) == int(scores.argmax())
+
+
+def test_an_expert_with_a_number_that_is_not_finite_says_nothing():
+    public = np.log([0.2, 0.3, 0.5])
+    rows = np.array([[0.0, np.nan, 0.0], [-np.inf, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    assert clip_differences(rows, public, 9.0)[:2].tolist() == [[0.0] * 3] * 2
+    mechanism = ProductChoice(1.0, 1.0)
+    with pytest.raises(PluginError, match="public"):
+        mechanism.choose(rows, np.array([0.0, np.nan, 0.0]), paid(mechanism, Recorder(allowed=False)))

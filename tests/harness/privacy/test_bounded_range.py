@@ -12,8 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.bounded_range import BLOCK, choice_delta, choice_pld, choices_delta, choices_pld
+from dpicl.harness.privacy.bounded_range import (
+    BLOCK,
+    choice_delta,
+    choice_pld,
+    choices_delta,
+    choices_pld,
+    sampled_choices_delta,
+    sampled_choices_pld,
+)
 from dpicl.harness.privacy.events import bounded_range_choice, compose
+from dpicl.harness.privacy.sampled_composites import sampled
+from dpicl.harness.privacy.slack import LARGEST, slack
 
 SIZES = (0.05, 0.4, 1.0, 3.0, 9.0)
 
@@ -142,3 +152,77 @@ def test_exact_enumeration_of_softmax_chains() -> None:
 
 def _softmax(scores: np.ndarray) -> np.ndarray:
     return np.exp(scores - np.logaddexp.reduce(scores))
+
+
+# --- one choice on each of several Poisson samples
+
+
+def sampled_pairs(size: float, rate: float, choices: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(with the record, without): the two-outcome choices of every range on a scan, on a sample."""
+    found = []
+    for t in np.linspace(0, size, choices)[1:-1]:
+        high, low = two_points(size, float(t))
+        p, q = np.array([high, low]), np.array([high * math.exp(-t), low * math.exp(size - t)])
+        found.append(((1 - rate) * q + rate * p, q))
+    return found
+
+
+def slow_sampled(size: float, rate: float, count: int, x: float, removed: bool, choices: int) -> float:
+    """What the worst adaptive sequence of these choices costs, by trying all; from below."""
+    if count == 0:
+        return max(0.0, -math.expm1(x))
+    best = 0.0
+    for p, q in sampled_pairs(size, rate, choices):
+        first, second = (p, q) if removed else (q, p)
+        rest = [
+            slow_sampled(size, rate, count - 1, x - math.log(a / b), removed, choices)
+            for a, b in zip(first, second, strict=True)
+        ]
+        best = max(best, float(first @ np.array(rest)))
+    return best
+
+
+@pytest.mark.parametrize("removed", [True, False])
+@pytest.mark.parametrize(("size", "rate", "count"), [(1.0, 0.2, 1), (4.0, 0.05, 1), (1.5, 0.3, 2), (3.0, 0.1, 2)])
+def test_choices_on_samples_cost_what_the_slow_recursion_says(
+    size: float, rate: float, count: int, removed: bool
+) -> None:
+    grid = 0.002
+    deltas = sampled_choices_delta(size, rate, count, grid, removed=removed, cells=64)
+    for x in (-0.2, -0.05, 0.0, 0.03, 0.1, 0.25):
+        exact = slow_sampled(size, rate, count, x, removed, choices=61)
+        at = len(deltas) // 2 + round(x / grid)
+        if 0 <= at < len(deltas):
+            assert exact - 1e-12 <= deltas[at] <= exact * 1.02 + 2e-4
+
+
+@given(
+    scores=st.lists(st.floats(-5, 5), min_size=3, max_size=3),
+    moves=st.lists(st.floats(0, 1), min_size=3, max_size=3),
+    size=st.floats(0.05, 6.0),
+    rate=st.floats(0.01, 0.9),
+    x=st.floats(-1.0, 1.0),
+)
+def test_no_choice_of_that_range_on_two_samples_exceeds_the_recursion(
+    scores: list[float], moves: list[float], size: float, rate: float, x: float
+) -> None:
+    before = np.array(scores)
+    p, q = (np.exp(each - np.logaddexp.reduce(each)) for each in (before + size * np.array(moves), before))
+    mixed, grid = (1 - rate) * q + rate * p, 0.02
+    mixed2, q2 = np.outer(mixed, mixed).ravel(), np.outer(q, q).ravel()
+    for removed, first, second in ((True, mixed2, q2), (False, q2, mixed2)):
+        deltas = sampled_choices_delta(size, rate, 2, grid, removed=removed, cells=6)
+        at = min(max(len(deltas) // 2 + math.floor(x / grid), 0), len(deltas) - 1)
+        threshold = (at - len(deltas) // 2) * grid
+        assert divergence(first, second, threshold) <= deltas[at] + 1e-9
+
+
+def test_many_samples_of_a_choice_cost_less_than_each_at_its_own_worst_and_more_than_any_adversary() -> None:
+    size, rate, count = 1.5, 0.05, 40
+    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, bounded_range_choice(size)), count)
+    apart = sampled(choice_pld(size, size / 200), rate, count).on_grid(2e-3).self_compose(count)
+    upper = epsilon(event, 1e-5).upper
+    assert upper < 0.93 * apart.get_epsilon_for_delta(1e-5)
+    assert slack(event, 1e-5, upper) < LARGEST
+    finer = sampled_choices_pld(size, rate, count, 2e-3, 96).get_epsilon_for_delta(1e-5)
+    assert finer <= upper < 1.01 * finer

@@ -20,11 +20,12 @@ from dpicl.harness.privacy.adversaries import (
     WorstPair,
     choices_pair,
     composed,
+    following_pair,
     gaussian_pair,
     hockey,
     moment,
 )
-from dpicl.harness.privacy.bounded_range import choices_delta
+from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
 from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, gaussian, parallel
 from dpicl.harness.privacy.slack import LARGEST, _epsilon, loose, lower_bound, slack
@@ -296,3 +297,26 @@ def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one()
     pair = list_pair(950, 4000, size, 10).sampled(rate)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
     assert 0.9 * upper < _epsilon([(pair, queries)], DELTA, upper) < upper
+
+
+@pytest.mark.parametrize("way", [1, -1])
+def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_every_fixed_range(way):
+    size, rate, count, threshold = 1.5, 0.3, 3, 0.25
+    pair = following_pair(size, rate, count, threshold, way)
+    assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
+
+    def divergence(present, absent):
+        first, second = (present, absent) if way == 1 else (absent, present)
+        return float(np.maximum(first - math.exp(threshold) * second, 0).sum())
+
+    fixed = []
+    for t in np.linspace(0, size, 41)[1:-1]:
+        ends = rate * np.expm1([t, t - size])
+        high = -ends[1] / (ends[0] - ends[1])
+        absent = np.array([high, 1 - high])
+        present = absent * (1 + ends)
+        of_all = [[math.prod(own) for own in itertools.product(side, repeat=count)] for side in (present, absent)]
+        fixed.append(divergence(*map(np.array, of_all)))
+    upper = sampled_choices_delta(size, rate, count, 0.001, removed=way == 1, cells=64)
+    reached = divergence(pair.present, pair.absent)
+    assert 0.99 * max(fixed) <= reached <= upper[len(upper) // 2 + 250] + 1e-9

@@ -1,0 +1,173 @@
+"""Records that join queries: the theorem's premise by brute force (with top-k retrieval in its place it fails), and
+what the private set charges and hands out for it."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.privacy.joining import Joining
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.sampling_schemes import JoiningScheme
+
+SLOTS, USES, THRESHOLD = 3, 2, 0.5
+
+
+class TopK(Joining):
+    """The planted mistake: the k likest of the records that have uses left join a query."""
+
+    def join(self, query):
+        alike = np.where(self._left > 0, (self._rows * query).sum(axis=1), -np.inf)
+        joined = [at for at in np.argsort(-alike, kind="stable")[:2].tolist() if alike[at] > -np.inf]
+        self._left[joined] -= 1
+        slots = [[] for _ in range(self._slots)]
+        for at in joined:
+            slots[self._places[at]].append(at)
+        return slots
+
+
+def streams_of(cls, names, vectors, queries):
+    """What the slots of every query hold, by name."""
+    joining = cls([(name,) for name in names], np.array(vectors).reshape(-1, 2), SLOTS, THRESHOLD, USES)
+    return [[[names[at] for at in slot] for slot in joining.join(query)] for query in queries]
+
+
+def breaks(cls, vectors, queries, at):
+    """Whether the record at that place moves more than one slot in each of at most r queries, or another record."""
+    names = [f"record {i}" for i in range(len(vectors))]
+    with_it = streams_of(cls, names, vectors, queries)
+    without = streams_of(cls, names[:at] + names[at + 1 :], vectors[:at] + vectors[at + 1 :], queries)
+    changed = [
+        [slot for slot, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+        for before, after in zip(without, with_it, strict=True)
+    ]
+    others = [[[name for name in slot if name != names[at]] for slot in query] for query in with_it]
+    return sum(map(bool, changed)) > USES or max(map(len, changed), default=0) > 1 or others != without
+
+
+ANGLES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.2, 2.0, 3.0, 4.0]), min_size=1, max_size=5)
+
+
+def points(angles):
+    return [[math.cos(angle), math.sin(angle)] for angle in angles]
+
+
+@given(records=ANGLES, queries=ANGLES, at=st.integers(0, 4))
+@settings(max_examples=300, deadline=None)
+def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
+    """For any queries, so also for those that are chosen after earlier answers."""
+    assert not breaks(Joining, points(records), np.array(points(queries)), at % len(records))
+
+
+def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
+    broken = 0
+    for records in itertools.product((0.0, 0.6, 1.5), repeat=4):
+        for queries in itertools.product((0.0, 1.0), repeat=4):
+            asked = np.array(points(queries))
+            assert not breaks(Joining, points(records), asked, 3)
+            broken += breaks(TopK, points(records), asked, 3)
+    assert broken > 100
+
+
+def test_likeness_at_the_threshold_is_rounded_alike_whoever_else_is_there():
+    generator = np.random.default_rng(0)
+    rows, query = generator.normal(size=(60, 384)), generator.normal(size=384)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    query /= np.linalg.norm(query)
+    names = [(str(i),) for i in range(60)]
+    for at in range(60):
+        exact = float((rows[at] * query).sum())
+        for others in ([at], [at, *range(7)], list(range(60))):
+            found = Joining([names[i] for i in others], rows[others], SLOTS, exact, 1).join(query)
+            assert others.index(at) in [member for slot in found for member in slot]
+
+
+@dataclass(frozen=True)
+class Row:
+    text: str
+    label: str = "a"
+
+
+def embed(texts, name):
+    """One direction a first letter; nothing for an empty text."""
+    return np.array([[float(text[:1] == letter) for letter in "ab"] for text in texts]).reshape(len(texts), 2)
+
+
+def private_set(texts, ledger, **options):
+    sampling, noise = Streams(0).source("sampling"), Streams(0).source("noise")
+    rows = [Row(text) for text in texts]
+    sizes = {None: max(len(rows), 1)}
+    return PrivateSet(rows, ledger, sizes=sizes, sampling=sampling, noise=noise, **{"embed": embed, **options})
+
+
+def scheme(uses=2, slots=2):
+    return JoiningScheme(slots, 4, THRESHOLD, uses, "any")
+
+
+GAUSS = dp.GaussianDpEvent(3.0)
+
+
+@pytest.mark.parametrize(("uses", "queries", "charged"), [(2, 5, 2), (7, 5, 5), (1, 1000, 1)])
+def test_the_stream_is_charged_r_times_whatever_it_asks_and_every_query_has_its_release(uses, queries, charged):
+    allowance = dp.SelfComposedDpEvent(GAUSS, charged)
+    ledger = Ledger(allowance, 1.0)
+    sample_of = scheme(uses).sampler(private_set(["a1", "a2", "b1"], ledger), GAUSS, queries)
+    assert ledger.event() == (allowance if charged > 1 else GAUSS) == scheme(uses).event(GAUSS, 3, queries)
+    seen = []
+    for number in range(min(queries, 6)):
+        sample = sample_of("a query")
+        sample.spend(GAUSS).noisy_sum(np.zeros(2), 1.0)
+        with pytest.raises(BudgetExceeded):
+            sample.spend(GAUSS)
+        seen.append(sorted(record.text for slot in sample.slots for record in slot))
+        assert len(sample.slots) == 2 and not sample.own_slots
+        assert seen[-1] == (["a1", "a2"] if number < uses else [])
+
+
+def test_nothing_is_read_before_it_is_charged():
+    def unread(texts, name):
+        pytest.fail("records were embedded")
+
+    for allowance in (dp.GaussianDpEvent(3.0), dp.SelfComposedDpEvent(dp.GaussianDpEvent(4.0), 2)):
+        private = private_set(["a1"], Ledger(allowance, 1.0), embed=unread)
+        with pytest.raises(BudgetExceeded):
+            scheme(2).sampler(private, GAUSS, 5)
+
+
+def test_more_queries_than_were_charged_numbers_that_count_nothing_and_sets_without_embedding_are_refused():
+    sample_of = scheme().sampler(private_set(["a1"], Ledger(None, math.inf)), GAUSS, 1)
+    sample_of("a")
+    with pytest.raises(BudgetExceeded):
+        sample_of("a")
+    wanted = {"threshold": 0.5, "uses": 1, "embedding": "any", "releases": GAUSS, "times": 1}
+    for wrong in ({"uses": 0}, {"uses": 2.5}, {"times": 0}):
+        with pytest.raises(UsageError):
+            private_set(["a1"], Ledger(None, math.inf)).joining_slots(2, **{**wanted, **wrong})
+    with pytest.raises(PluginError):
+        private_set(["a1"], Ledger(None, math.inf), embed=None).joining_slots(2, **wanted)
+    with pytest.raises(UsageError):
+        JoiningScheme(2, 4, 1.5, 2, "any")
+
+
+def test_a_closed_sample_and_a_closed_set_give_no_record():
+    private = private_set(["a1", "a2"], Ledger(None, math.inf))
+    sample_of = scheme().sampler(private, GAUSS, 3)
+    first = sample_of("a")
+    second = sample_of("b")
+    with pytest.raises(PluginError):
+        first.slots  # noqa: B018
+    assert [len(slot) for slot in second.slots] == [0, 0]
+    private.close()
+    assert not any(sample_of("a").slots)
+
+
+def test_a_set_without_records_answers_too():
+    assert sum(map(len, scheme().sampler(private_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0

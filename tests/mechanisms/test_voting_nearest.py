@@ -1,0 +1,86 @@
+"""Voting by the likest records: what one record moves over a whole stream, whose length epsilon does not follow."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpicl.harness.attacks.observers import Recording
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import AnswerContext, Query, Sizes
+from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.privacy.slack import LARGEST, slack
+from dpicl.mechanisms.voting_nearest import VotingNearest
+from tests.mechanisms.answering import CLASSES, HashReader
+
+WORDS = ("cake", "party", "noon", "@")
+MECHANISM = VotingNearest(slots=3, examples_per_slot=2, threshold=0.6, uses=2, embedding="sim")
+TEXTS = [f"{a} {b}" for a in WORDS for b in WORDS]
+QUERIES = [Query(str(i), f"{WORDS[i % 3]} party") for i in range(7)]
+
+
+def votes(mechanism, texts, knob=0.0):
+    """(the clean votes of every query, the ledger)."""
+    ledger, streams, seen = Ledger(None, math.inf), Streams(0), Recording()
+    private = PrivateSet(
+        [Record(text, "") for text in texts],
+        ledger,
+        sizes={None: max(len(texts), 1)},
+        sampling=streams.source("sampling"),
+        noise=streams.source("noise"),
+        embed=embed_alone,
+    )
+    context = AnswerContext(CLASSES, HashReader(), knob, streams.public)
+    sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), len(QUERIES))
+    with observing(seen):
+        for query in QUERIES:
+            assert mechanism.answer(query, sample_for(query.text), context) in CLASSES.labels
+    return [each.noisy_release.clean for each in seen.observed_releases], ledger
+
+
+@given(texts=st.lists(st.sampled_from(TEXTS), max_size=8), record=st.sampled_from(TEXTS), uses=st.integers(1, 3))
+@settings(max_examples=40, deadline=None)
+def test_one_record_moves_at_most_r_queries_by_root_two_each(texts, record, uses):
+    mechanism = dataclasses.replace(MECHANISM, uses=uses)
+    without, with_it = votes(mechanism, texts)[0], votes(mechanism, [*texts, record])[0]
+    moves = [float(np.linalg.norm(b - a)) for a, b in zip(without, with_it, strict=True)]
+    assert max(moves) <= math.sqrt(2) + 1e-9
+    assert sum(move > 0 for move in moves) <= uses
+    assert math.hypot(*moves) <= math.sqrt(2 * uses) + 1e-9
+
+
+def test_a_record_reaches_the_stated_bound():
+    pairs = [
+        (votes(MECHANISM, texts)[0], votes(MECHANISM, [*texts, record])[0])
+        for texts in ([], ["cake party"], ["party party"])
+        for record in TEXTS
+    ]
+    found = [float(np.linalg.norm(np.array(with_it) - np.array(without))) for without, with_it in pairs]
+    assert max(found) == pytest.approx(math.sqrt(2 * MECHANISM.uses))
+
+
+def test_the_cost_is_that_of_r_releases_and_does_not_grow_with_the_stream():
+    _, ledger = votes(MECHANISM, TEXTS, knob=5.0)
+    assert ledger.event() == dp.SelfComposedDpEvent(dp.GaussianDpEvent(5.0), 2)
+    events = {q: MECHANISM.events(5.0, Sizes.of_queries(16, q)) for q in (1, 2, 7, 10_000)}
+    assert events[2] == events[7] == events[10_000] != events[1]
+    upper = epsilon(events[7], 1e-5).upper
+    assert slack(events[7], 1e-5, upper) < LARGEST
+
+
+def test_it_does_what_voting_does_and_has_no_sampling_scheme_to_choose():
+    assert MECHANISM.skip(CLASSES) is None
+    assert MECHANISM.skip(type(CLASSES)())  # texts
+    for wrong in ({"partition": "once"}, {"uses": 0}, {"threshold": 2.0}, {"embedding": "none such"}):
+        with pytest.raises(UsageError):
+            VotingNearest(**wrong)
