@@ -299,7 +299,7 @@ def list_pair(raised: int, words: int, size: float, count: int) -> WorstPair:
 
 
 def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one():
-    """KSA's row: a bound for the joint list could be at most this much below that for ten choices."""
+    """KSA's row: no bound for the joint list can be below this."""
     rate, queries, size = 24 / 1287, 20, 2 / 2.946
     upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
     pair = list_pair(950, 4000, size, 10).sampled(rate)
