@@ -47,10 +47,17 @@ if TYPE_CHECKING:
     )
     from dpicl.harness.models.decoding import Writer
     from dpicl.harness.models.rereading import RereadingModel
+    from dpicl.harness.privacy.above_threshold import AboveThreshold
     from dpicl.harness.privacy.cluster_tree import ClusterTree
     from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian, parallel
     from dpicl.harness.privacy.limited_domain import LimitedDomain
-    from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean, NoisySum
+    from dpicl.harness.privacy.primitives import (
+        BoundedRangeChoice,
+        DifferenceChoice,
+        GaussianSum,
+        NearestToMean,
+        NoisySum,
+    )
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
     from dpicl.harness.privacy.vote_histogram import VoteHistogram
@@ -74,7 +81,8 @@ _PLACES = {
     "dpicl.harness.models.rereading": "RereadingModel",
     "dpicl.harness.privacy.cluster_tree": "ClusterTree",
     "dpicl.harness.privacy.events": "bounded_range_choice compose gaussian parallel",
-    "dpicl.harness.privacy.primitives": "BoundedRangeChoice GaussianSum NearestToMean NoisySum",
+    "dpicl.harness.privacy.primitives": "BoundedRangeChoice DifferenceChoice GaussianSum NearestToMean NoisySum",
+    "dpicl.harness.privacy.above_threshold": "AboveThreshold",
     "dpicl.harness.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",
     "dpicl.harness.privacy.limited_domain": "LimitedDomain",
     "dpicl.harness.privacy.top_k": "NoisyTopK",

@@ -76,8 +76,8 @@ class AboveThreshold:
         """Spends a round; what it returns says of the values [M] of one query after another whether it is above.
 
         Values are clipped to [0, 1]; those that are not finite count as 0. The round ends with its first "above": the
-        next question raises BudgetExceeded, as all do once the sample is closed. Raises PluginError for a sample whose
-        slots are shared (a record would replace a value, and might lower a query) or are not one a value.
+        next question raises BudgetExceeded. Raises PluginError once the sample is closed, and for one whose slots are
+        shared (a record would replace a value, and might lower a query) or are not one a value.
         """
         above = sample.spend(self.event).threshold_round(self.threshold, self.bound)
 

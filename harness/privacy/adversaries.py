@@ -5,7 +5,7 @@
 | Gaussian, Laplace | the record moves the release by the whole sensitivity: the worst pair |
 | (epsilon, delta) | the pair that dominates all others (Kairouz, Oh & Viswanath 2015) |
 | zCDP | the Gaussian of the same rho; xi is left out, so the bound may be loose |
-| a round of AboveThreshold | two outcomes, at both ends of the interval that its loss lies in |
+| a round of AboveThreshold | a record that raises the first query to the threshold, and none of those after it |
 | k bounded-range choices | two outcomes each, at both ends of a range, which may depend on earlier choices |
 | Poisson sample | the mixture (1 - q) Q + q P against Q, or the other way round |
 
@@ -22,10 +22,9 @@ from functools import reduce
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from scipy.special import ndtr
+from scipy.special import beta, ndtr
 from scipy.stats import laplace
 
-from dpicl.harness.privacy.bounded_range import round_pair
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 
@@ -40,6 +39,8 @@ MOST_CHOICES = 400
 OUTPUTS, REACH = 3000, 8.5
 #: Most outcomes of a part of a sample next to another part; more are merged.
 MOST_OUTCOMES = 600
+#: Queries of an adversary's round of AboveThreshold after the first one.
+QUESTIONS = 20
 #: ln of the probability that choices reach the end of their grid.
 _LOG_TAIL = -41.0
 
@@ -240,7 +241,7 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             rest = 1 - component.delta - likely
             one = WorstPair(np.array([component.delta, likely, rest, 0]), np.array([0, rest, likely, component.delta]))
         case AboveThresholdDpEvent():
-            one = WorstPair(*round_pair(component.epsilon))
+            one = round_adversary(component.epsilon)
         case dp.PoissonSampledDpEvent():
             inside = components(component.event, None)
             rate = component.sampling_probability
@@ -259,6 +260,23 @@ def gaussian_pair(multiplier: float) -> WorstPair:
     absent = np.where(ends[1:] < 0, np.diff(below), -np.diff(above))
     present = np.where(ends[1:] < move, np.diff(shifted), -np.diff(shifted_above))
     return WorstPair(present, absent)
+
+
+def round_adversary(epsilon: float) -> WorstPair:
+    """A round whose first query is at the threshold with the record, and lower by the whole bound without; `QUESTIONS`
+    more are at the threshold in any case.
+
+    With w = e^(-noise of the threshold/b), uniform on (0, 1), the first query is above with probability c w, c = 1 or
+    e^-epsilon, and each later one with probability w. The bound of a round is of two outcomes that none has, so it is
+    not tight.
+    """
+    later = np.arange(1, QUESTIONS + 1)
+
+    def outcomes(c: float) -> np.ndarray:
+        never = beta(1, QUESTIONS + 1) - c * beta(2, QUESTIONS + 1)
+        return np.array([c / 2, *(beta(2, later) - c * beta(3, later)), never])
+
+    return WorstPair(outcomes(1.0), outcomes(math.exp(-epsilon)))
 
 
 def _choice(size: float, t: float) -> WorstPair:

@@ -26,7 +26,13 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.harness.core.seeds import NoiseSource
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
-from dpicl.harness.privacy.secure_release import choice_margin, prepared_scores, prepared_sum, sum_margin
+from dpicl.harness.privacy.secure_release import (
+    choice_margin,
+    prepared_scores,
+    prepared_sum,
+    sum_margin,
+    threshold_margin,
+)
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,8 @@ class Permit:
         epsilon = self._round_epsilon()
         scale = bound / epsilon if math.isfinite(epsilon) else 0.0
         noise, over = self._use(), False
+        if scale > 0 and not noise.seeded:
+            scale *= 1 + threshold_margin(epsilon)
         of_threshold: list[np.ndarray] = []
 
         def above(query: float) -> bool:

@@ -2,8 +2,8 @@
 
 The theorems are about real numbers. With secure noise three things close the gap, each with a proof there:
 
-* **margins**: the noise is a little larger than was charged (`sum_margin`, `choice_margin`), by more than sums of rows,
-  their rounding to the steps of the noise, and the rounding of scores can enlarge what one record moves;
+* **margins**: the noise is a little larger than was charged (`sum_margin`, `choice_margin`, `threshold_margin`), by
+  more than sums of rows, their rounding, and the rounding of scores can enlarge what one record moves;
 * **prepared inputs**: sums are rounded to the steps of the noise; scores are counted from the largest one, and end at
   -1024 temperatures (`prepared_sum`, `prepared_scores`);
 * **a share of delta** for what is left: Gaussian coordinates differ from ideal ones by `exact_noise.ADDED` and `FACTOR`
@@ -13,6 +13,8 @@ The theorems are about real numbers. With secure noise three things close the ga
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -20,7 +22,7 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core import exact_noise
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import SECURE_SHARE
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, ParallelDpEvent, flatten
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, flatten
 
 #: Most coordinates of one release: more than any vocabulary or embedding has.
 MOST_COORDINATES = 2**20
@@ -53,6 +55,19 @@ def choice_margin(range_epsilon: float, count: int) -> float:
     j given the earlier ones has the ratio of two such probabilities: e j (j + 1) + e (j - 1) j = 2 e j^2.
     """
     return _small(SUMS + 16.0 * exact_noise.GUMBEL_ERROR * count**2 / range_epsilon)
+
+
+def threshold_margin(epsilon: float) -> float:
+    """By how much, as a share, the noise of a round of AboveThreshold is larger than its epsilon says.
+
+    A comparison is off by at most c = 2^-29 + 2^-19 epsilon scales: an exponential below 709 by a share of 2^-40, its
+    sum with the query by 2^-41, and a sum of values by 2^-19 of what one record raises it. *Then* k - 1 times "below"
+    and "above" has its probability but for a factor of e^(+-3c), whatever k is. It implies it for queries lower by c
+    that are below and a last one higher by c; at a threshold higher by c, whose density is at most e^c times as high,
+    the former are below as they were, and the latter is above with at most e^(2c) times the probability. With -c for c
+    it is implied. So the loss lies in an interval that is wider by 6c at either end.
+    """
+    return _small(2 * SUMS + 12.0 * 2.0**-29 / epsilon)
 
 
 def _small(margin: float) -> float:
@@ -100,56 +115,62 @@ def _require_few(values: np.ndarray) -> None:
 def floating_point_delta(event: dp.DpEvent, epsilon: float) -> float:
     """Upper bound on what a run with this event and secure noise adds to delta at epsilon, in [0, inf].
 
+    (0, delta0) components are failures of a choice by a score of ln(1/delta0) temperatures: a temperature that is
+    larger by a share of m makes them delta0^(1/(1 + m)), and errors of scores are less than that again (`_failures`).
+
     N Gaussian coordinates, each off by a total variation of A and, beside it, a factor of at most e^f either way: with
     x = 2 N f the laws P', Q' of the run have P'(S) <= e^(epsilon + x) Q'(S) + e^x delta + (1 + e^(epsilon + x)) N A.
     For the worst S of P' against e^epsilon Q', e^epsilon Q'(S) <= 1; so delta grows by at most (e^x - 1)(1 + delta) +
     (1 + e^(epsilon + x)) N A. The factors are not multiplied by e^epsilon. Choices have no part: `choice_margin` pays.
     """
-    coordinates = float(_sums(event)) * MOST_COORDINATES
+    coordinates, failures = float(_sums(event)) * MOST_COORDINATES, _failures(event)
     if coordinates == 0:
-        return 0.0
+        return failures
     factor = 2 * coordinates * exact_noise.FACTOR
     if not epsilon + factor < 700:
         return math.inf
-    return 2 * math.expm1(factor) + (1 + math.exp(epsilon + factor)) * coordinates * exact_noise.ADDED
+    return failures + 2 * math.expm1(factor) + (1 + math.exp(epsilon + factor)) * coordinates * exact_noise.ADDED
 
 
 def require_share(event: dp.DpEvent, epsilon: float) -> None:
-    """Raises UsageError where secure noise may be further from the ideal one than `SECURE_SHARE` pays for, and for
-    rounds of AboveThreshold, whose comparisons have no proof in floating point here."""
-    if _has_threshold(event):
-        raise UsageError(
-            "AboveThreshold has no proof in floating point yet, so it does not go with secure noise; take another"
-            " mechanism, or `noise: seeded` on public records."
-        )
+    """Raises UsageError for a run whose secure noise may be further from the ideal one than `SECURE_SHARE` pays for."""
     needed = floating_point_delta(event, epsilon)
     if math.isfinite(epsilon) and needed > SECURE_SHARE:
         raise UsageError(
-            f"At epsilon = {epsilon:g} floating point may add {needed:.3g} to the delta of {_sums(event):,} noisy sums,"
-            f" and secure noise sets {SECURE_SHARE:g} aside for it; lower epsilon or make fewer releases."
+            f"At epsilon = {epsilon:g} floating point may add {needed:.3g} to the delta of {_sums(event):,} noisy sums"
+            f" and all choices, and secure noise sets {SECURE_SHARE:g} aside; lower epsilon or make fewer releases."
         )
-
-
-def _has_threshold(event: dp.DpEvent) -> bool:
-    match event:
-        case AboveThresholdDpEvent():
-            return True
-        case ParallelDpEvent():
-            return any(_has_threshold(branch) for _, branch in event.branches)
-        case dp.PoissonSampledDpEvent():
-            return _has_threshold(event.event)
-    parts = flatten(event)
-    return parts.keys() != {event} and any(map(_has_threshold, parts))
 
 
 def _sums(event: dp.DpEvent) -> int:
     """How many sums with Gaussian noise an event may have, in all groups."""
-    match event:
-        case ParallelDpEvent():
-            return sum(_sums(branch) for _, branch in event.branches)
-        case dp.PoissonSampledDpEvent():
-            return _sums(event.event)
-        case dp.GaussianDpEvent() | dp.ZCDpEvent():
-            return 1
+    return round(
+        _added(event, lambda parts: sum(n for part, n in parts.items() if isinstance(part, _GAUSSIANS)), False)
+    )
+
+
+def _failures(event: dp.DpEvent) -> float:
+    """By how much all failures of choices may be likelier than was charged; on a sample, at its rate."""
+
+    def of(parts: Counter[dp.DpEvent]) -> float:
+        ranges = [part.epsilon for part in parts if isinstance(part, BoundedRangeDpEvent)]
+        margin = 2 * choice_margin(min(ranges), 1) if ranges else 0.0
+        failing = [(part.delta, n) for part, n in parts.items() if isinstance(part, EpsilonDeltaDpEvent)]
+        return sum(n * delta * math.expm1(-margin * math.log(delta)) for delta, n in failing if delta > 0)
+
+    return _added(event, of, True)
+
+
+_GAUSSIANS = (dp.GaussianDpEvent, dp.ZCDpEvent)
+
+
+def _added(event: dp.DpEvent, of: Callable[[Counter[dp.DpEvent]], float], at_rates: bool) -> float:
+    """The sum of ``of`` over everything that is released together: of groups, samples (each at its rate), the rest."""
+    if isinstance(event, ParallelDpEvent):
+        return sum(_added(branch, of, at_rates) for _, branch in event.branches)
     parts = flatten(event)
-    return 0 if parts.keys() == {event} else sum(count * _sums(part) for part, count in parts.items())
+    return of(parts) + sum(
+        n * (part.sampling_probability if at_rates else 1.0) * _added(part.event, of, at_rates)
+        for part, n in parts.items()
+        if isinstance(part, dp.PoissonSampledDpEvent)
+    )

@@ -42,7 +42,7 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Size:
+class TableSize:
     """seeds x documents, what they cost, and the smallest difference that they find with the wanted power."""
 
     seeds: int
@@ -62,8 +62,8 @@ class Table:
     epsilon: float
     rows: int
     variances: Components
-    now: Size
-    needed: Size | None
+    now: TableSize
+    needed: TableSize | None
 
 
 def tables(results: Iterable[Result], detect: float, power: float) -> list[Table]:
@@ -129,9 +129,9 @@ def _table(
     seeds, documents = max(shape for shape, _ in pairs)
     price = _price([result for row in rows for result in row.values()], len(rows))
 
-    def size(seeds: int, documents: int) -> Size:
+    def size(seeds: int, documents: int) -> TableSize:
         finds = detectable(variances, len(rows), seeds, documents, power)
-        return Size(seeds, documents, price.of(seeds, documents), finds)
+        return TableSize(seeds, documents, price.of(seeds, documents), finds)
 
     tried = (_least_documents(variances, len(rows), seeds, detect, power) for seeds in SEEDS)
     enough = [size(seeds, documents) for seeds, documents in zip(SEEDS, tried, strict=True) if documents]

@@ -19,7 +19,7 @@ ENDS = {
 #: Needs most of a full run's time on tasks of many tokens; the slow test has it.
 LONG = ("audit",)
 #: Every record is in the one sample, so nothing is claimed from sampling.
-ALL_RECORDS = ("private_evolution",)
+ALL_RECORDS = ("private_evolution", "embedding_centroids")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)

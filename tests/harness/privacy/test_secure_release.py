@@ -16,7 +16,14 @@ from dpicl.harness.core import exact_noise, seeds
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import SecureNoise, SeededNoise
 from dpicl.harness.privacy import secure_release
-from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian, parallel
+from dpicl.harness.privacy.events import (
+    EpsilonDeltaDpEvent,
+    above_threshold,
+    bounded_range_choice,
+    compose,
+    gaussian,
+    parallel,
+)
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit, observing
 from dpicl.harness.privacy.secure_release import (
     choice_margin,
@@ -26,6 +33,7 @@ from dpicl.harness.privacy.secure_release import (
     require_few_rows,
     require_share,
     sum_margin,
+    threshold_margin,
 )
 from tests.harness.privacy.makers import Recorder
 
@@ -193,6 +201,8 @@ def test_margins_outweigh_what_they_pay_for(count, size):
     larger = 1 + choice_margin(size, count)
     assert size * (1 + secure_release.SUMS / 2) / larger + 8 * exact_noise.GUMBEL_ERROR * count**2 <= size
     assert larger < 1.001 or size < 1e-4
+    larger, error = 1 + threshold_margin(size), 2.0**-29 + 2.0**-19 * size
+    assert size / larger + 6 * error <= size
     for multiplier in (0.3, 40.0, 5000.0):
         number, larger = 10_000 * count, 1 + sum_margin(multiplier, 10_000 * count)
         step = exact_noise.step_of(multiplier * larger)  # a record moves the sum by 1
@@ -204,6 +214,36 @@ def test_the_sum_of_rows_in_floats_is_within_its_part_of_the_margin():
     off = [abs(found - math.fsum(column)) for found, column in zip(rows.sum(axis=0), rows.T, strict=True)]
     assert math.hypot(*off) <= secure_release.SUMS / 4  # of a bound of 1
     assert secure_release.MOST_ROWS**2 * 2.0**-53 <= secure_release.SUMS / 8
+
+
+def test_errors_of_comparisons_change_a_round_by_the_stated_factor_however_long_it_is():
+    """AboveThreshold with exponential noise, by quadrature; every query and the last one off by c in the worst way."""
+    at = np.arange(0, 60, 1e-3) + 5e-4
+
+    def chance(queries: list[float]) -> float:
+        above = [np.exp(-np.maximum(at - query, 0.0)) for query in queries]
+        return float((np.exp(-at) * np.prod(1 - np.array(above[:-1]), axis=0) * above[-1]).sum() * 1e-3)
+
+    error, worst = 0.02, 0.0
+    for length in (1, 2, 40):
+        for query in (-3.0, 0.5, 2.0):
+            exact = chance([query] * length)
+            for below, last in itertools.product((-error, error), repeat=2):
+                change = abs(math.log(chance([query + below] * (length - 1) + [query + last]) / exact))
+                assert change <= 3 * error * (1 + 1e-6) + 1e-9
+                worst = max(worst, change)
+    assert worst > 1.5 * error
+
+
+def test_failures_of_choices_are_counted_at_the_rate_of_their_sample():
+    """Nothing is chosen by a score of ln(1/delta0) temperatures: with the temperature of secure noise, more often."""
+    failure, size, count = 1e-7, 0.4, 50
+    one = compose([bounded_range_choice(size), EpsilonDeltaDpEvent(0.0, failure)])
+    counted = floating_point_delta(dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(0.02, one), count), 1.0)
+    margin = choice_margin(size, 1)
+    grown = math.exp(math.log(failure) / (1 + margin) + 4 * exact_noise.GUMBEL_ERROR) - failure
+    assert 0 < 0.02 * count * grown <= counted < 4 * 0.02 * count * grown
+    assert floating_point_delta(compose([gaussian(1.0), EpsilonDeltaDpEvent(0.5, 0.0)]), 1.0) < 1e-15
 
 
 def hockey_stick(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
@@ -274,6 +314,10 @@ def test_a_permit_prepares_sums_and_scores_for_secure_noise_and_for_no_other():
         assert seen.release.clean is clean and seen.release.scale == 2.0
         Permit(bounded_range_choice(0.5), Recorder()).noisy_choice(scores, 1.0)
         assert seen.release.clean is scores and seen.release.scale == 2.0
+        Permit(above_threshold(0.5), SecureNoise()).threshold_round(1.0, 0.25)(0.5)
+        assert seen.release.scale == 0.5 * (1 + threshold_margin(0.5))
+        Permit(above_threshold(0.5), Recorder()).threshold_round(1.0, 0.25)(0.5)
+        assert seen.release.scale == 0.5
         Permit(dp.NonPrivateDpEvent(), SecureNoise()).noisy_sum(clean, 2.0)
         assert seen.release.clean is clean and seen.out.tolist() == clean.tolist()
     seeded = Permit(gaussian(1.0), SeededNoise(lambda shot: np.random.default_rng(0))).noisy_sum(clean, 2.0)
