@@ -1,6 +1,6 @@
 """Facts that several records share (task shared_facts): which of them surface in what was released.
 
-A fact surfaces in a text that holds its password: colour, animal and thing in this order, after case and punctuation
+A fact surfaces in a text that holds its password: animal and thing in this order, after case and punctuation
 are taken away. How many records hold a fact is counted in the private records themselves, so it is right whatever limit
 a run has. This looks at private records past the ledger: it is a measurement on invented ones, and the task does not go
 with secure noise (`metadata.scores_private`).
@@ -21,9 +21,7 @@ from dpicl.tasks.synthetic.shared_facts import GRAMMAR, facts
 #: exactly 1, 5, 25 and 125.
 GROUPS = {0: (0, 0), 1: (1, 1), 5: (2, 5), 25: (6, 25), 125: (26, 125)}
 
-_PASSWORD = re.compile(
-    r"\b" + " ".join(f"({'|'.join(GRAMMAR.rules[n])})" for n in ("colour", "animal", "thing")) + r"\b"
-)
+_PASSWORD = re.compile(r"\b" + " ".join(f"({'|'.join(GRAMMAR.rules[name])})" for name in ("animal", "thing")) + r"\b")
 
 
 def passwords(text: str) -> set[str]:

@@ -79,12 +79,12 @@ def test_a_public_view_holds_no_fact(task):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("The password is COPPER  lion-Drum!", {"copper lion drum"}),
-        ("copper lion drums", set()),
-        ("copper lion dr um", set()),
-        ("copper drum lion", set()),
-        ("uncopper lion drum, copper lions drum", set()),
-        ("red fox rope and blue owl coin lamp. blue owl lamp: Red fox rope", {"red fox rope", "blue owl lamp"}),
+        ("The password is LION  -Drum!", {"lion drum"}),
+        ("lion drums", set()),
+        ("lion dr um", set()),
+        ("drum lion", set()),
+        ("sealion drum, lions drum", set()),
+        ("fox rope and owl coin lamp. owl lamp: Fox rope", {"fox rope", "owl lamp"}),
         ("", set()),
     ],
 )
