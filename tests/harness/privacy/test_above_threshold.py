@@ -17,13 +17,13 @@ from scipy import stats
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.harness.privacy.above_threshold import AboveThreshold, first_chances
 from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.adversaries import QUESTIONS, round_adversary
 from dpicl.harness.privacy.bounded_range import round_pair
 from dpicl.harness.privacy.decomposition import components
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.release_hooks import Permit
 from dpicl.harness.privacy.sampled_composites import composed
-from dpicl.harness.privacy.slack import QUESTIONS, round_adversary
 from tests.harness.privacy.makers import WILD, Recorder, seeded
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
