@@ -98,7 +98,7 @@ class DemonstrationEvidence:
         context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
         with observing(observer):
             given = self._mechanism.release(private, context)
-        return checked_demonstrations(self._mechanism, given, context.shots, self._model)[0].text
+        return checked_demonstrations(self._mechanism, given, context.shots, self._model, context.task.labels)[0].text
 
     def _worst_case(self, knob: float) -> Record:
         """The canary; `_indices` is then what each noisy release was made to release.

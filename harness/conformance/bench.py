@@ -34,7 +34,7 @@ from dpicl.harness.conformance.observed import (
 from dpicl.harness.conformance.transcript import Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import Query, Record, Sizes
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, Sizes
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
@@ -120,6 +120,12 @@ class Bench:
         return self._knobs[single]
 
     @property
+    def labels_only(self) -> bool:
+        """Whether its notion of privacy protects labels alone: then neighbours differ in one label, and texts are
+        public."""
+        return self.mechanism.notion == LABEL_LOCAL
+
+    @property
     def fixed(self) -> str | None:
         """Why a mechanism without a knob has no noise to check; None with a knob."""
         if self.mechanism.knob is not None:
@@ -180,7 +186,7 @@ class Bench:
         shots = self.shots[:1] if single else self.shots
         given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
         try:
-            checked_demonstrations(mechanism, given, shots, self.model)
+            checked_demonstrations(mechanism, given, shots, self.model, task.labels)
         except PluginError as error:
             transcript.refused = str(error)
         return tuple(

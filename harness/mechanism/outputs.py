@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, told
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism
 from dpicl.harness.models.base import LanguageModel
@@ -28,17 +28,22 @@ _INSTEAD = {
 
 
 def checked_demonstrations(
-    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel
+    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str]
 ) -> list[Demonstration]:
     """The demonstrations as they are published.
 
-    A mechanism with a knob returns one for each of ``shots``, with its label. One without a knob (epsilon 0 or
+    A mechanism with a knob returns one for each of ``shots``, with its label; one that randomises labels returns as
+    many, with any of the task's ``labels``. One without a knob (epsilon 0 or
     infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
     """
     if not isinstance(given, list | tuple) or not all(isinstance(each, Demonstration) for each in given):
         raise _wrong(mechanism, f"returns {type(given).__name__}", "return a list of Demonstration")
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in given]
-    if mechanism.knob is not None and [label for _, label in texts] != list(shots):
+    said = [label for _, label in texts]
+    if mechanism.notion == LABEL_LOCAL:
+        if len(said) != len(shots) or not set(said) <= set(labels):
+            raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
+    elif mechanism.knob is not None and said != list(shots):
         raise _wrong(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",

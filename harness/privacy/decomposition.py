@@ -13,7 +13,14 @@ from collections.abc import Iterator, Mapping
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UnsupportedEvent
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, compose
+from dpicl.harness.privacy.events import (
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    LabelResponseDpEvent,
+    ParallelDpEvent,
+    compose,
+    notion_of,
+)
 
 #: Components of one composition with how often each occurs.
 DecomposedEvents = Counter[dp.DpEvent]
@@ -28,6 +35,7 @@ def groups(event: dp.DpEvent) -> dict[str | None, DecomposedEvents]:
     group that a ParallelDpEvent does not name is not touched by it. Without a ParallelDpEvent the only group is None.
     Raises UnsupportedEvent for an event without a theorem.
     """
+    notion_of(event)
     partitions = {names for names in _partitions(event) if names}
     # Two partitions (labels, and months, say) overlap: one record would meet a branch of each.
     if any(one.isdisjoint(other) for one in partitions for other in partitions):
@@ -130,7 +138,7 @@ def _simple(event: dp.DpEvent) -> DecomposedEvents:
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
             free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
-        case BoundedRangeDpEvent():
+        case BoundedRangeDpEvent() | LabelResponseDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case EpsilonDeltaDpEvent():

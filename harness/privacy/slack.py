@@ -40,7 +40,7 @@ from scipy.stats import laplace
 from dpicl.harness.core.errors import AccountantsDisagree
 from dpicl.harness.privacy.accountants import worst_group
 from dpicl.harness.privacy.decomposition import NON_PRIVATE, components, gaussian_multiplier
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, LabelResponseDpEvent
 
 #: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
 LARGEST = 1.05
@@ -375,6 +375,9 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
             scale = component.noise_multiplier
             one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
+        case LabelResponseDpEvent():  # of two labels
+            likely = 1 / (1 + math.exp(-component.epsilon))
+            one = WorstPair(np.array([likely, 1 - likely]), np.array([1 - likely, likely]))
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
             rest = 1 - component.delta - likely

@@ -15,7 +15,7 @@ from pathlib import Path
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, Streams, streams
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL, Demonstration, FinalPrompt, Query, Report, Sizes, silent
 from dpicl.harness.data.concealed import concealed
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
@@ -30,6 +30,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
+from dpicl.harness.privacy.events import notion_of
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import Embed, PrivateSet
 from dpicl.harness.run.output_cache import OutputCache
@@ -131,6 +132,9 @@ def release(
         report = silent  # how far a release is may depend on the records
         if task.declared is None:
             raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
+    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
+        why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
+        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if isinstance(mechanism, AnswerMechanism):
@@ -142,6 +146,8 @@ def release(
     else:
         raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
+    if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
+        raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
     ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
 
@@ -161,7 +167,7 @@ def release(
         private = private_set()
         told = Context(seen, model, shots, knob, public, lambda done: report(done, len(shots), "demonstrations"))
         given = mechanism.release(private, told)
-        demonstrations = checked_demonstrations(mechanism, given, shots, model)
+        demonstrations = checked_demonstrations(mechanism, given, shots, model, task.labels)
         _close(mechanism, private, config, [each.text for each in demonstrations])
         return demonstrations, None
 
