@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
     from dpicl.harness.attacks.targets import Target
     from dpicl.harness.core.errors import DpiclError, PromptTooLong, UsageError
-    from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, Sizes
+    from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, Record, ReleasedPrompt, Sizes
     from dpicl.harness.data.task import PublicTask, Task
     from dpicl.harness.mechanism.bases import (
         AnswerContext,
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
         Context,
         DemonstrationMechanism,
         Mechanism,
+        Prepared,
+        PreparedContext,
+        PreparedMechanism,
     )
     from dpicl.harness.mechanism.generation import (
         PromptWriter,
@@ -44,11 +47,20 @@ if TYPE_CHECKING:
     )
     from dpicl.harness.models.decoding import Writer
     from dpicl.harness.models.rereading import RereadingModel
+    from dpicl.harness.privacy.above_threshold import AboveThreshold
     from dpicl.harness.privacy.cluster_tree import ClusterTree
     from dpicl.harness.privacy.events import bounded_range_choice, compose, gaussian, parallel
-    from dpicl.harness.privacy.primitives import BoundedRangeChoice, GaussianSum, NearestToMean
+    from dpicl.harness.privacy.limited_domain import LimitedDomain
+    from dpicl.harness.privacy.primitives import (
+        BoundedRangeChoice,
+        DifferenceChoice,
+        GaussianSum,
+        NearestToMean,
+        NoisySum,
+    )
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
+    from dpicl.harness.privacy.vote_histogram import VoteHistogram
     from dpicl.leaderboards.api import board
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
@@ -59,18 +71,22 @@ _PLACES = {
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",
     "dpicl.harness.core.errors": "DpiclError PromptTooLong UsageError",
-    "dpicl.harness.core.vocabulary": "Demonstration FinalPrompt Knob Query Record Sizes",
+    "dpicl.harness.core.vocabulary": "Demonstration FinalPrompt Knob Query Record ReleasedPrompt Sizes",
     "dpicl.harness.data.task": "PublicTask Task",
-    "dpicl.harness.mechanism.bases": "AnswerContext AnswerMechanism Context DemonstrationMechanism Mechanism",
+    "dpicl.harness.mechanism.bases": "AnswerContext AnswerMechanism Context DemonstrationMechanism Mechanism"
+    " Prepared PreparedContext PreparedMechanism",
     "dpicl.harness.mechanism.generation": "PromptWriter ReleasedText check_positive public_log_probs public_vocabulary",
     "dpicl.harness.models.base": "Broken ChatPrompt Decoder LanguageModel ModelIdentity Prefix Tokens Usage",
     "dpicl.harness.models.decoding": "Writer",
     "dpicl.harness.models.rereading": "RereadingModel",
     "dpicl.harness.privacy.cluster_tree": "ClusterTree",
     "dpicl.harness.privacy.events": "bounded_range_choice compose gaussian parallel",
-    "dpicl.harness.privacy.primitives": "BoundedRangeChoice GaussianSum NearestToMean",
+    "dpicl.harness.privacy.primitives": "BoundedRangeChoice DifferenceChoice GaussianSum NearestToMean NoisySum",
+    "dpicl.harness.privacy.above_threshold": "AboveThreshold",
     "dpicl.harness.privacy.private_set": "PrivateRecord PrivateSet Sample sampling_rate",
+    "dpicl.harness.privacy.limited_domain": "LimitedDomain",
     "dpicl.harness.privacy.top_k": "NoisyTopK",
+    "dpicl.harness.privacy.vote_histogram": "VoteHistogram",
     "dpicl.leaderboards.api": "board",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}

@@ -1,8 +1,10 @@
-"""What Tang, PTA and PRISM share: a text for each label, written token by token from Poisson samples of its records."""
+"""What Tang, PTA, PRISM and their like share: a text for each label, written token by token from Poisson samples of its
+records."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,10 +22,13 @@ from dpicl.harness.mechanism.generation import (
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import parallel
 from dpicl.harness.privacy.primitives import GaussianSum
-from dpicl.harness.privacy.private_set import PrivateSet, sampling_rate
+from dpicl.harness.privacy.private_set import PrivateSet, Sample, sampling_rate
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
+
+#: (log-probabilities [B, V] after the slots' prompts, float64[V] after the public one, the sample) -> the next token.
+NextToken = Callable[[np.ndarray, np.ndarray, Sample], int]
 
 
 class LabelTexts(DemonstrationMechanism):
@@ -50,6 +55,48 @@ def per_label(sizes: Sizes, expected: float, release: dp.DpEvent, times: int) ->
         rate = sampling_rate(expected, sizes.records[group], group)
         events[group] = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, release), times * shots)
     return parallel(events)
+
+
+@dataclass(frozen=True)
+class OneSampleTexts(LabelTexts):
+    """All tokens of a text are released from one Poisson sample of ``prompts`` records in expectation (s), each in a
+    prompt of its own. A subclass says how the next token is released (`next_token`)."""
+
+    prompts: int = 64
+    tokens: int = 50
+    record_tokens: int | None = None
+    style: str = "chat"
+
+    def __post_init__(self) -> None:
+        check_positive(prompts=self.prompts, tokens=self.tokens, record_tokens=self.record_tokens)
+
+    @abstractmethod
+    def text_event(self, knob: float) -> dp.DpEvent:
+        """Everything that one text releases from its sample."""
+
+    @abstractmethod
+    def next_token(self, context: Context) -> NextToken:
+        """How the tokens of one text are released, in order."""
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return per_label(sizes, self.prompts, self.text_event(knob), 1)
+
+    def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
+        model, next_token = context.model, self.next_token(context)
+        prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
+        sample = private.poisson_slots(
+            self.prompts, None, partition=private.partition_of(label), releases=self.text_event(context.knob)
+        ).draw()
+        public = model.decoder([prompts.public], prompts.prefix)
+        private_rows = model.decoder([prompts.private(slot) for slot in sample.slots], prompts.prefix)
+        text = ReleasedText(context.task, model)
+        while not text.ended and len(text.tokens) < self.tokens:
+            if text.tokens:
+                public.append(text.tokens[-1])
+                private_rows.append(text.tokens[-1])
+            public_row = public_log_probs(public.log_probs, model)[0]
+            text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
+        return text.demonstration(label)
 
 
 @dataclass(frozen=True)
@@ -90,10 +137,17 @@ class NoisyTokens(LabelTexts):
         rows: log-probabilities [B, V] after the slots' prompts. public: float64[P, V], after the public prompts.
         """
 
+    def votes(self, weights: np.ndarray, randomness: np.random.Generator) -> np.ndarray:
+        """float64[M, K]: what the slots add to the sum, each row by its own weights; here these themselves.
+
+        randomness: public, of this text. What is taken from it must not depend on the weights.
+        """
+        return weights
+
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return per_label(sizes, self.slots * self.examples_per_slot, GaussianSum(knob).event, self.tokens)
 
-    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float:
+    def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
         appendix D)."""
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
@@ -109,7 +163,7 @@ class NoisyTokens(LabelTexts):
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
         decoder = model.decoder(self.public_prompts(prompts.public), prompts.prefix)
-        text = ReleasedText(context.task, model)
+        text, randomness = ReleasedText(context.task, model), context.streams.of_shot(self.name)
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
@@ -123,7 +177,7 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(int(allowed[mechanism.choose(rows, sample)]))
+            text.append(int(allowed[mechanism.choose(self.votes(rows, randomness), sample)]))
         return text.demonstration(label)
 
 

@@ -1,4 +1,5 @@
-"""How the reference baselines write the texts of a JSON task, where the released texts themselves are scored."""
+"""Texts that the model writes by sampling: what the reference baselines release on a JSON task, where released texts
+themselves are scored, and on a continuation task, whose texts have no labels; and candidates of private evolution."""
 
 from __future__ import annotations
 
@@ -12,23 +13,38 @@ if TYPE_CHECKING:
     from dpicl.harness.privacy.private_set import PrivateRecord
 
 
-def sampled_texts(context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str) -> list[Demonstration]:
+def sampled_texts(
+    context: Context, slots: Sequence[Sequence[PrivateRecord]], stream: str, tokens: int | None = None
+) -> list[Demonstration]:
     """One text a shot, sampled at temperature 1 after the completion prompt that shows the records of its slot.
 
     slots: the records of each shot; () for the public prompt. stream: name of the public randomness of the samples.
-    A text has at most the task's `max_gen_toks` tokens, and ends where any released text would (`ReleasedText`).
+    A text has at most ``tokens`` tokens (None: the task's `max_gen_toks`), and ends where any released text would
+    (`ReleasedText`).
     """
     task, model = context.task, context.model
-    room = int(task.config["generation_kwargs"]["max_gen_toks"])
+    room = int(task.config["generation_kwargs"]["max_gen_toks"]) if tokens is None else tokens
     prompts = [
         PromptWriter(task, model, label, room, None, "completion").private(slot)
         for label, slot in zip(context.shots, slots, strict=True)
     ]
+    return written(context, context.shots, prompts, room, stream)
+
+
+def written(
+    context: Context,
+    labels: Sequence[str],
+    prompts: Sequence[Sequence[int]],
+    room: int,
+    stream: str,
+    temperature: float = 1.0,
+) -> list[Demonstration]:
+    """One text of each label, sampled after its prompt: at most ``room`` tokens, up to where a released text ends."""
     seeds = context.streams.stream(stream).integers(2**53, size=len(prompts)).tolist()
     # Blanks before the first word end no released text, so a stop string that is blank waits for ReleasedText.
-    stop = [word for word in task.stop_strings if word.strip()]
-    texts = model.generate(prompts, room, stop, temperature=1.0, seeds=seeds)
-    return [_released(context, label, text) for label, text in zip(context.shots, texts, strict=True)]
+    stop = [word for word in context.task.stop_strings if word.strip()]
+    texts = context.model.generate(prompts, room, stop, temperature=temperature, seeds=seeds)
+    return [_released(context, label, text) for label, text in zip(labels, texts, strict=True)]
 
 
 def _released(context: Context, label: str, text: str) -> Demonstration:

@@ -4,7 +4,9 @@ Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read; 
 continuation of the instruction and the label. Its gain over zero-shot comes from the format and from what the model
 knows; only what a mechanism gains beyond it was learned from private data.
 
-Where a demonstration is an input with its output (generation), they are records of the task's public part.
+Where a demonstration is an input with its output (generation), they are records of the task's public part. Where
+demonstrations have no labels (continuation), one prompt would give the same text each time: they are samples at
+temperature 1.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
 from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.mechanisms._sampled_texts import sampled_texts
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
@@ -36,6 +39,7 @@ class PublicDemonstrations(DemonstrationMechanism):
         "trec": {"tokens": 15},
         "mit_g": {"tokens": 20},
         "mit_d": {"tokens": 20},
+        "ginc": {"tokens": 10},
     }
 
     tokens: int = 50
@@ -57,6 +61,8 @@ class PublicDemonstrations(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         if context.task.kind == "generation":
             return _public_records(context)
+        if context.task.kind == "continuation":
+            return sampled_texts(context, [()] * len(context.shots), "public demonstrations", self.tokens)
         return context.for_each_shot(lambda label: self._write(label, context))
 
     def _write(self, label: str, context: Context) -> Demonstration:

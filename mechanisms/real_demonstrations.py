@@ -1,7 +1,8 @@
 """The non-private reference baseline: real private records as demonstrations, unchanged. epsilon = infinity.
 
 On a JSON task, where released texts themselves are scored, the model writes each of them after fresh private records,
-by sampling at temperature 1.
+by sampling at temperature 1; but where the question is what of the records surfaces (`scores_private`), they are shown
+unchanged there too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class RealDemonstrations(DemonstrationMechanism):
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         records = private.reveal("real records shown as demonstrations")
         generator = context.streams.stream("real demonstrations")
-        if context.task.kind == "json":
+        if context.task.kind == "json" and not context.task.config["metadata"].get("scores_private"):
             size = min(EXAMPLES, len(records))
             chosen = [generator.choice(len(records), size=size, replace=False) for _ in context.shots]
             slots = [[records[i] for i in slot] for slot in chosen]

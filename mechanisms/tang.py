@@ -43,6 +43,7 @@ class Tang(NoisyTokens):
         "trec": {"slots": 80, "examples_per_slot": 1, "tokens": 15, "top_k": None},
         "mit_g": {"slots": 20, "examples_per_slot": 4, "tokens": 20, "top_k": 100},
         "mit_d": {"slots": 20, "examples_per_slot": 4, "tokens": 20, "top_k": 100},
+        "ginc": {"slots": 5, "examples_per_slot": 4, "tokens": 10, "top_k": 10},  # B1 of PTA
     }
 
     def public_prompts(self, prompt: list[int]) -> list[list[int]]:

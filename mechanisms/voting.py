@@ -67,7 +67,7 @@ class Voting(AnswerMechanism):
             raise unknown("kind of candidates", self.candidates, CANDIDATES)
 
     def skip(self, task: PublicTask) -> str | None:
-        if task.kind in ("classification", "extraction"):
+        if task.chooses or task.kind == "extraction":
             return None
         return "it votes among few public answers, and a text has too many; esa, ksa and sga are for texts"
 
@@ -80,7 +80,7 @@ class Voting(AnswerMechanism):
         return math.sqrt(2 * math.log(1.25 / delta)) / knob if knob > 0 else math.inf
 
     def answer(self, query: Query, sample: Sample, context: AnswerContext) -> str:
-        if context.task.kind == "classification":
+        if context.task.chooses:
             choices = context.task.labels
             votes = self._votes(query, sample, context)
             rows = ballots(votes, len(choices))

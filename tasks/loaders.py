@@ -12,7 +12,7 @@ import datasets
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.data.config import classes, load_config
 from dpicl.harness.data.task import served
 
 
@@ -38,6 +38,6 @@ def documents(*, name: str, **metadata: Any) -> dict[str, datasets.Dataset]:
         limit_train=1,
         limit_test=metadata.get("limit_test"),
         seed=metadata.get("seed", 0),
-        sizes=dict.fromkeys(source_spec(load_config(name)).labels or ("",), 1),  # only test records are asked for
+        sizes=dict.fromkeys(classes(load_config(name)) or ("",), 1),  # only test records are asked for
     )
     return {"test": datasets.Dataset.from_list(task.documents())}

@@ -48,7 +48,7 @@ from dpicl.harness.core.messages import message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
@@ -61,7 +61,7 @@ from dpicl.harness.run.engines import Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
-from dpicl.harness.run.releasing import calibrated, per_query_epsilon
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon, sizes_of
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
@@ -211,8 +211,8 @@ def calibrate(
     built = build(cls, resolved)
     for kind, value, choices in (("mode", mode, MODES), ("noise", noise, NOISES), ("source", source, SOURCES)):
         require_known(kind, [value], choices)
-    if queries and not isinstance(built, AnswerMechanism):
-        raise UsageError(f"{cls.name} releases demonstrations for any number of queries; leave queries out.")
+    if queries and cls.kind != "answers":
+        raise UsageError(f"The release of {cls.name} is for any number of queries; leave queries out.")
     if reason := skip_reason(built, Task.without_records(task)):
         raise UsageError(f"{cls.name} cannot do {task}: {reason}.")
     if noise == "secure" and size is None:
@@ -247,14 +247,16 @@ def calibrate(
 
 def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, queries: int | None, source: str) -> Sizes:
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
-    if isinstance(mechanism, AnswerMechanism):
-        return Sizes.of_queries(size or len(Task.load(task, source, limit_test=1).train), queries or 1)
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        return loaded.sizes(loaded.plan_shots(shots, np.random.default_rng(0)), queries)
-    labels = list(load_config(task).get("doc_to_choice", ()))
-    used = Counter(labels[i % len(labels)] if labels else None for i in range(shots))
-    return Sizes(dict.fromkeys(used, size), used, queries)
+        return sizes_of(mechanism, loaded, loaded.plan_shots(shots, np.random.default_rng(0)), queries or 1)
+    if mechanism.kind == "answers":
+        return Sizes.of_queries(size, queries or 1)
+    groups = list(load_config(task).get("doc_to_choice", ())) if mechanism.by_label else []
+    if mechanism.kind == "prepared":
+        return Sizes(dict.fromkeys(groups or [None], size), {})
+    used = Counter(groups[i % len(groups)] if groups else None for i in range(shots))
+    return Sizes(dict.fromkeys(used, size), used)
 
 
 @checked

@@ -44,10 +44,11 @@ def list_tasks(plugins: Paths = ()) -> list[Row]:
 
 @checked
 def list_mechanisms(plugins: Paths = ()) -> list[Row]:
-    """Every mechanism: its knob, its options with their defaults, and where it comes from."""
+    """Every mechanism: its kind, its knob, its options with their defaults, and where it comes from."""
     return [
         {
             "name": name,
+            "kind": item.cls.kind,
             "knob": item.cls.knob.name if item.cls.knob else None,
             "options": _options(item.cls),
             "published": sorted(item.cls.published),

@@ -31,19 +31,20 @@ from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.lower_bounds import split_bounds
 from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_bound
 from dpicl.harness.attacks.paired import paired_bounds
+from dpicl.harness.attacks.prepared_evidence import PreparedEvidence
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism, PreparedMechanism
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.pipeline import Meter, manifest_of
-from dpicl.harness.run.releasing import Release, Stated, calibrated
+from dpicl.harness.run.releasing import Release, Stated, calibrated, no_kind
 from dpicl.harness.run.results import storable
 
 #: Draws of the noise of the published bootstrap.
@@ -60,7 +61,7 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
             f"The epsilon of {mechanism.name} is exact by its formula, ln(P(own label) / P(another one)), so there is"
             " nothing to bound from below; `dpicl check` compares the code with it."
         )
-    asked_itself = not isinstance(mechanism, AnswerMechanism) or task.kind == "generation"
+    asked_itself = mechanism.kind != "answers" or task.kind == "generation"
     if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")
 
@@ -94,11 +95,12 @@ class AuditJob:
 
     @property
     def _answers(self) -> bool:
-        return isinstance(self.mechanism, AnswerMechanism)
+        return self.mechanism.kind != "demonstrations"
 
     def setup(self, model: LanguageModel, outputs: OutputCache, report: Report) -> AuditSetup:
         """What the audit works with; of a task with groups, records of the one whose demonstration is released."""
-        task, grouped = self.task, self.task.partitioned and not self._answers
+        task = self.task
+        grouped = task.partitioned and self.mechanism.by_label and not self._answers
         candidates = [record for record in task.train if not grouped or record.label == task.labels[0]]
         drawn = held_out(candidates, self.records, streams(self.settings.seed).stream("audit:records"))
         return AuditSetup(self.mechanism, task, *drawn, model, self.settings, outputs, report)
@@ -116,13 +118,15 @@ def audit(
     start, meter = time.perf_counter(), Meter()
     mechanism, settings = job.mechanism, job.settings
     setup = job.setup(model, outputs or OutputCache(None), report)
-    runs: AnswerEvidence | DemonstrationEvidence
+    runs: AnswerEvidence | DemonstrationEvidence | PreparedEvidence
     if isinstance(mechanism, AnswerMechanism):
         runs = AnswerEvidence(mechanism, setup)
     elif isinstance(mechanism, DemonstrationMechanism):
         runs = DemonstrationEvidence(mechanism, setup)
+    elif isinstance(mechanism, PreparedMechanism):
+        runs = PreparedEvidence(mechanism, setup)
     else:
-        raise UsageError(f"{mechanism.name} is neither a demonstration mechanism nor an answer mechanism.")
+        raise no_kind(mechanism)
     for epsilon in epsilons:
         calibration = calibrated(mechanism, setup.sizes, epsilon, settings.delta)
         evidence = runs.evidence(calibration)
@@ -145,7 +149,15 @@ def audit(
 def release_of(mechanism: Mechanism, calibration: Calibration, sizes: Sizes, evidence: AuditEvidence) -> Release:
     """The audited release, with what its ledger really holds."""
     bounds = accountants.epsilon(evidence.ledger.event(), calibration.delta)
-    return Release(calibration, sizes, Stated.of(mechanism, calibration, sizes), [], None, evidence.ledger, bounds)
+    return Release(
+        calibration,
+        sizes,
+        Stated.of(mechanism, calibration, sizes),
+        ReleasedPrompt(None),
+        None,
+        evidence.ledger,
+        bounds,
+    )
 
 
 def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBound, dict[str, Any]]:

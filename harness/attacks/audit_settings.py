@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, get_args
@@ -11,9 +12,9 @@ from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.attacks.results import Access
 from dpicl.harness.core.errors import UsageError, require_known
 from dpicl.harness.core.seeds import NoiseSource, streams
-from dpicl.harness.core.vocabulary import Record, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import Partition, Record, Report, Sizes, silent
 from dpicl.harness.data.task import NEUTRAL_LABEL, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import sized_options
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
@@ -24,6 +25,8 @@ from dpicl.harness.run.output_cache import OutputCache
 ACCESSES: Final[tuple[str, ...]] = get_args(Access)
 #: What is asked about a canary; see dpicl.harness.attacks.canaries.
 QUESTIONS: Final = ("inquiry", "lookup")
+#: Private records of an audit whose mechanism reads all of them, where the command does not say otherwise.
+ALL_RECORDS: Final = 40
 #: With the canary, and without.
 SIDES: Final = (True, False)
 #: Options of an audit where the command does not say otherwise: sizes that a processor can run a hundred times.
@@ -71,7 +74,7 @@ class AuditSettings:
 
     def options(self, cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> dict[str, Any]:
         """Every option of the mechanism: audit sizes where nothing was given."""
-        sizes = SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
+        sizes = DEMONSTRATION_SIZES if cls.kind == "demonstrations" else SIZES
         return sized_options(cls, task, sizes, given)
 
     def described(self, mechanism: Mechanism) -> dict[str, Any]:
@@ -79,7 +82,8 @@ class AuditSettings:
         own = asdict(self)
         for name in ("access", "seed", "delta", "records"):
             del own[name]
-        unused = ("rank",) if isinstance(mechanism, AnswerMechanism) else ("question", "words", "repeats")
+        asked = ("question", "words", "repeats")
+        unused = {"answers": ("rank",), "prepared": ("rank", *asked)}.get(mechanism.kind or "", asked)
         return {name: value for name, value in own.items() if name not in unused}
 
 
@@ -104,11 +108,16 @@ class AuditSetup:
 
     @property
     def sizes(self) -> Sizes:
-        """Of one query, or of one demonstration."""
-        if isinstance(self.mechanism, AnswerMechanism):
-            return Sizes.of_queries(len(self.private), 1)
-        group = self.label if self.task.partitioned else None
-        return Sizes({group: len(self.private)}, {group: 1})
+        """Of one query, or of one demonstration; of a prepared mechanism all groups with records, and the other's."""
+        mechanism, number = self.mechanism, len(self.private)
+        if mechanism.kind == "answers":
+            return Sizes.of_queries(number, 1)
+        grouped = self.task.partitioned and mechanism.by_label
+        if mechanism.kind == "prepared":
+            groups: list[Partition] = [record.label if grouped else None for record in (*self.private, self.other)]
+            return Sizes(Counter(groups), {})
+        group = self.label if grouped else None
+        return Sizes({group: number}, {group: 1})
 
     def private_set(
         self, canary: Record | None, ledger: Ledger | None, *run: int, noise: NoiseSource | None = None
@@ -135,6 +144,8 @@ class AuditSetup:
 
 def sample_size(mechanism: Mechanism) -> int:
     """The expected sample, by the mechanism's options. Raises UsageError where they do not say."""
+    if mechanism.kind == "prepared":
+        return ALL_RECORDS
     size = getattr(mechanism, "prompts", None)
     if size is None:
         size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)

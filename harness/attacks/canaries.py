@@ -64,7 +64,7 @@ def canary(setup: AuditSetup, embeddings: Callable[[], EmbeddingModel]) -> Canar
             return Canary(setup.other, yes_or_no(task), Query("audit", shown), YES, NO)
         text = ASKING.format(text=shown, yes=FOR, no=AGAINST)
         return Canary(setup.other, free_text(task), Query("audit", text), FOR, AGAINST)
-    if task.kind == "classification":
+    if task.chooses:
         output, usual = _unlikely_label(setup, shown)
     elif task.kind == "generation":
         output, usual = _far_text(task, shown, setup.model, embeddings())

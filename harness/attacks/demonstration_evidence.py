@@ -22,7 +22,8 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
-from dpicl.harness.mechanism.outputs import checked_demonstrations
+from dpicl.harness.mechanism.outputs import checked_prompt
+from dpicl.harness.privacy.above_threshold import first_chances
 from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.events import is_gaussian
 from dpicl.harness.privacy.ledger import Ledger
@@ -89,8 +90,10 @@ class DemonstrationEvidence:
         noise_seed: int = 0,
         ledger: Ledger | None = None,
     ) -> str:
-        """The text of one demonstration from the sample of a run. ledger: None for the auditor's own runs, which have
-        no budget."""
+        """The text of one demonstration (or the instruction) from the sample of a run.
+
+        ledger: None for the auditor's own runs, which have no budget.
+        """
         assert self._canary is not None or not present
         randomness = streams(noise_seed)
         noise = randomness.source(f"audit:{self._settings.seed}:{run}")
@@ -98,7 +101,8 @@ class DemonstrationEvidence:
         context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
         with observing(observer):
             given = self._mechanism.release(private, context)
-        return checked_demonstrations(self._mechanism, given, context.shots, self._model, context.task.labels)[0].text
+        labels = context.task.labels
+        return "\n".join(checked_prompt(self._mechanism, given, context.shots, self._model, labels).texts)
 
     def _worst_case(self, knob: float) -> Record:
         """The canary; `_indices` is then what each noisy release was made to release.
@@ -154,7 +158,7 @@ class DemonstrationEvidence:
         """
         pilot = max(4, self._settings.runs // 5)
         inside, outside = (_mean_chances(runs[side][:pilot], scales) for side in SIDES)
-        ratios = np.log(np.maximum(inside, _TINY)) - np.log(np.maximum(outside, _TINY))
+        ratios = [np.log(np.maximum(a, _TINY) / np.maximum(b, _TINY)) for a, b in zip(inside, outside, strict=True)]
         generator = streams(self._settings.seed).stream("audit:choices")
         drawn = [
             np.array([self._ratios_drawn(run, scales, ratios, generator) for run in runs[side][pilot:]])
@@ -163,7 +167,7 @@ class DemonstrationEvidence:
         return AuditEvidence(drawn[0], drawn[1], Rule({"likelihood ratio": as_it_is}, None), False, ledger)
 
     def _ratios_drawn(
-        self, run: list[NoisyRelease], scales: list[float], ratios: np.ndarray, generator: np.random.Generator
+        self, run: list[NoisyRelease], scales: list[float], ratios: list[np.ndarray], generator: np.random.Generator
     ) -> np.ndarray:
         """float64[m]: the summed log-ratios of one choice a noisy release, m times."""
         total = np.zeros(self._settings.redraws)
@@ -184,6 +188,8 @@ def _at_rank(noisy_release: NoisyRelease, rank: int) -> int:
     flat = noisy_release.clean.ravel()
     if noisy_release.kind == "gaussian":
         return min(rank, flat.size - 1)
+    if noisy_release.kind == "threshold":
+        return 1  # above: a private token follows
     return int(np.argsort(-flat, kind="stable")[min(rank, flat.size - 1)])
 
 
@@ -193,13 +199,17 @@ def _same_clean(left: list[NoisyRelease], right: list[NoisyRelease]) -> bool:
 
 
 def _chances(run: list[NoisyRelease], scales: list[float]) -> Iterator[np.ndarray]:
-    """float64[V] a noisy release: the probability of each token, given the forced ones before."""
+    """float64[V] a noisy release: the probability of each token, given the forced ones before; [2] of "below" and
+    "above" of a question, which is the first of its round."""
     for noisy_release, temperature in zip(run, scales, strict=True):
         clean = noisy_release.clean.ravel().astype(np.float64)
+        if noisy_release.kind == "threshold":
+            yield first_chances(float(clean[0]), temperature)
+            continue
         yield softmax(clean / temperature) if temperature > 0 else (clean == clean.max()).astype(np.float64)
 
 
-def _mean_chances(runs: list[list[NoisyRelease]], scales: list[float]) -> np.ndarray:
-    """float64[T, V]."""
-    total: np.ndarray = sum((np.array(list(_chances(run, scales))) for run in runs), np.zeros(()))
-    return total / len(runs)
+def _mean_chances(runs: list[list[NoisyRelease]], scales: list[float]) -> list[np.ndarray]:
+    """float64[K] a noisy release; K differs where the tokens that may be chosen do."""
+    each = (_chances(run, scales) for run in runs)
+    return [np.sum(chances, axis=0) / len(runs) for chances in zip(*each, strict=True)]

@@ -21,7 +21,7 @@ from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import Partition, Record, Report, silent
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, sized_options
 from dpicl.harness.mechanism.registry import find_mechanism
 from dpicl.harness.models.base import LanguageModel
@@ -90,7 +90,7 @@ def jobs_of(
     Raises UsageError where the name or an option does not fit, or epsilons are missing.
     """
     cls = find_mechanism(name, mechanisms)
-    sizes = ANSWER_SIZES if issubclass(cls, AnswerMechanism) else DEMONSTRATION_SIZES
+    sizes = DEMONSTRATION_SIZES if cls.kind == "demonstrations" else ANSWER_SIZES
     options = sized_options(cls, common.task.name, sizes, given)
     mechanism = build(cls, options)
     own = fixed_epsilon(mechanism)

@@ -16,6 +16,7 @@ from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
 from dpicl.harness.attacks.views import first_words
 from dpicl.harness.data.task import Task
+from dpicl.harness.data.task_file import CHOOSING
 from dpicl.harness.mechanism.bases import Mechanism
 
 
@@ -52,7 +53,7 @@ class Gap(Attack):
 
 def rightness(kind: str, answer: str, reference: str) -> float:
     """In [0, 1]: equality for labels and phrases (the answer's first line), ROUGE-L F1 with stemming for texts."""
-    if kind == "classification":
+    if kind in CHOOSING:
         return float(answer == reference)
     line = answer.strip().split("\n")[0].rstrip()
     if kind == "extraction":

@@ -15,7 +15,7 @@ from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
 from dpicl.harness.attacks.views import YES, first_words, free_text, yes_or_no
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 
 _QUESTION = "Text: {text}\nIs this text one of the examples above? Answer Yes or No.\nAnswer:"
 _SAID = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
@@ -56,7 +56,7 @@ def said_yes(answer: str) -> float:
 
 def _in_words(mechanism: Mechanism, task: Task) -> bool:
     """Whether the answer is a text: of answer mechanisms that aggregate texts."""
-    return isinstance(mechanism, AnswerMechanism) and task.kind == "generation"
+    return mechanism.kind != "demonstrations" and task.kind == "generation"
 
 
 def _view(mechanism: Mechanism, task: Task) -> Task:

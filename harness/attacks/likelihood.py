@@ -25,7 +25,7 @@ from dpicl.harness.attacks.membership import cannot_answer, finding_of
 from dpicl.harness.attacks.targets import Target
 from dpicl.harness.attacks.views import first_words
 from dpicl.harness.data.task import Record, Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Likelihood(Attack):
         self.require_at_least(generations=1, trials=4, words=1)
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
-        if isinstance(mechanism, AnswerMechanism):
+        if mechanism.kind != "demonstrations":
             return "it releases answers, and no probability of a label"
-        if task.kind != "classification":
+        if not task.chooses:
             return f"the answers of {task.name} are no labels that have a probability"
         return cannot_answer(mechanism, task)
 

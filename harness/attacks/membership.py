@@ -18,7 +18,7 @@ from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, Partition, Query, Record
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import fixed_epsilon
 from dpicl.harness.mechanism.outputs import skip_reason
 
@@ -68,7 +68,7 @@ def follows_the_count(setup: AttackSetup, target: Target) -> bool:
     if target.mechanism.knob is None:
         return False  # no noise that could follow
     published: Mapping[Partition, int] = setup.sizes or {}
-    if target.answers_queries:
+    if target.mechanism.kind == "answers" or not target.mechanism.by_label:
         published = {None: sum(published.values())}
     return any(
         published.get(group) != size for release in target.releases for group, size in release.sizes.records.items()
@@ -193,7 +193,7 @@ def shows_records(mechanism: Mechanism) -> bool:
     and its epsilon is infinite."""
     if mechanism.notion == LABEL_LOCAL:
         return True
-    return not isinstance(mechanism, AnswerMechanism) and fixed_epsilon(mechanism) == math.inf
+    return mechanism.kind == "demonstrations" and fixed_epsilon(mechanism) == math.inf
 
 
 def _groups(setup: AttackSetup, records: Sequence[Record], wanted: Counter[str]) -> Iterator[tuple[Record, ...]]:
@@ -221,8 +221,8 @@ def _check(values: np.ndarray, setup: AttackSetup) -> None:
 
 
 def cannot_answer(mechanism: Mechanism, task: Task, seen: Task | None = None) -> str | None:
-    """Why a mechanism does not do the task, or (an answer mechanism) does not answer what is asked in its place."""
+    """Why a mechanism does not do the task, or (where it gives answers) does not answer what is asked in its place."""
     reason = skip_reason(mechanism, task)
-    if reason is None and seen is not None and isinstance(mechanism, AnswerMechanism):
+    if reason is None and seen is not None and mechanism.kind != "demonstrations":
         reason = skip_reason(mechanism, seen)
     return reason

@@ -35,8 +35,8 @@ class Recording:
 class Forcing:
     """Makes the t-th noisy release give ``choose(t, noisy release)``, an index: teacher forcing of a noisy argmax.
 
-    The release of a sum is then 1 at that index and 0 elsewhere; of a choice, the index. A mechanism that releases
-    anything but the index of the largest coordinate of a sum is not served by this.
+    The release of a sum is then 1 at that index and 0 elsewhere; of a choice or a question, the index. A mechanism that
+    releases anything but the index of the largest coordinate of a sum is not served by this.
     """
 
     choose: Callable[[int, NoisyRelease], int]
@@ -48,7 +48,7 @@ class Forcing:
         index = self.choose(len(self.forced), noisy_release)
         self.forced.append(index)
         self.noisy_releases.append(noisy_release)
-        if noisy_release.kind == "choice":
+        if noisy_release.kind != "gaussian":
             return np.array([index])
         released = np.zeros(noisy_release.clean.shape)
         released.flat[index] = 1.0

@@ -47,7 +47,7 @@ class ReferenceVector(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         if not isinstance(mechanism, AnswerMechanism):
-            return "it looks at the noisy sums that answers are made from; `dpicl audit` does that for demonstrations"
+            return "it looks at the noisy sums of single answers; `dpicl audit` looks at those of other mechanisms"
         return skip_reason(mechanism, task)
 
     def run(self, setup: AttackSetup) -> AttackFinding:

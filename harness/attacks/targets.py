@@ -2,7 +2,8 @@
 
 An answer mechanism answers every query through its slots and pays for all of them. A demonstration mechanism releases
 once, before the first question; the model then answers with the released examples in its prompt, and no query costs
-anything. So zero-shot and real demonstrations, the reference baselines, are targets like all others.
+anything. So does a prepared mechanism, which answers by itself. So zero-shot and real demonstrations, the reference
+baselines, are targets like all others.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import numpy as np
 from dpicl.harness.attacks.views import completions
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.vocabulary import Demonstration, Query, Report, silent
+from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.reading import common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
-from dpicl.harness.run.releasing import Release, release
+from dpicl.harness.run.releasing import Answering, Release, release
 
 #: A question put to a target: the task, with its private records, seen through a view (or as it is).
 QueryView = Callable[[Task], Task]
@@ -48,20 +49,30 @@ class Target:
         self.mechanism, self.task, self.model, self.config = mechanism, task, model, config
         self.releases: list[Release] = []
         self.outputs, self._report = outputs, report
-        self._demonstrations: list[Demonstration] | None = None
+        self._prompt: ReleasedPrompt | None = None
+        self._more: Answering | None = None
 
     @property
     def answers_queries(self) -> bool:
-        """Whether it is an answer mechanism: then all questions must be put in one call of `answers`."""
-        return isinstance(self.mechanism, AnswerMechanism)
+        """Whether it gives answers, and the model is not asked with what was released."""
+        return self.mechanism.kind != "demonstrations"
 
-    def demonstrations(self) -> list[Demonstration]:
+    def prompt(self) -> ReleasedPrompt:
         """What a demonstration mechanism released; released once. Raises UsageError for an answer mechanism."""
         if self.answers_queries:
             raise UsageError(f"{self.mechanism.name} answers queries and releases no demonstrations; choose another.")
-        if self._demonstrations is None:
-            self._demonstrations = self._release(self.task).demonstrations
-        return self._demonstrations
+        if self._prompt is None:
+            self._prompt = self._release(self.task).prompt
+        return self._prompt
+
+    def demonstrations(self) -> Sequence[Demonstration]:
+        """The demonstrations of `prompt`."""
+        return self.prompt().demonstrations
+
+    def _prefix(self, seen: Task) -> str:
+        """What stands before every query of a view."""
+        prompt = self.prompt()
+        return seen.icl_prefix(prompt.demonstrations, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
         made = release(
@@ -74,19 +85,24 @@ class Target:
         """Query id -> answer: a label of a classification view, or a text.
 
         An answer mechanism releases all of them at once, with Q = the number of queries. A second call would be a
-        second release with a budget of its own, and no one epsilon would cover both: UsageError.
+        second release with a budget of its own, and no one epsilon would cover both: UsageError. A prepared one
+        releases for the first call's view, and answers all calls from it.
         """
         seen = view(self.task)
         if self.answers_queries:
+            if self.releases and self._more is not None:
+                return self._more(queries)
             if self.releases:
                 raise UsageError("An answer mechanism is asked once, with all queries of an attack together.")
             if reason := skip_reason(self.mechanism, seen.public_view()):
                 raise UsageError(f"{self.mechanism.name} cannot answer this attack's question: {reason}.")
-            return dict(self._release(seen, queries).answers or {})
-        if seen.kind == "classification":
+            made = self._release(seen, queries)
+            self._more = made.more
+            return dict(made.answers or {})
+        if seen.chooses:
             rows = self.label_log_probs(view, [query.text for query in queries])
             return {q.id: seen.labels[at] for q, at in zip(queries, rows.argmax(axis=1).tolist(), strict=True)}
-        prefix = seen.icl_prefix(self.demonstrations())
+        prefix = self._prefix(seen)
         texts = completions(seen, self.model, [prefix + seen.query(query.text) for query in queries])
         return {query.id: text for query, text in zip(queries, texts, strict=True)}
 
@@ -97,7 +113,7 @@ class Target:
         ModelError when one is not finite.
         """
         seen, model = view(self.task), self.model
-        prefix, endings = seen.icl_prefix(self.demonstrations()), label_endings(seen, model)
+        prefix, endings = self._prefix(seen), label_endings(seen, model)
         prompts = [model.encode(prefix + seen.query(text)) for text in texts]
         read = model.prefix(prompts[0][: common_prefix_length(prompts)])
         rows = np.array(model.score([(own, endings) for own in prompts], read), dtype=np.float64)

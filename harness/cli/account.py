@@ -16,7 +16,7 @@ from dpicl.harness.reaccounting.settings import FAMILIES, NOISE_ON, SAMPLES, Set
 
 #: Flag, metavar, type and help of the numbers that only some families have.
 _NUMBERS = (
-    ("--noise", "S", positive, "multiplier of a Gaussian: deviation / L2 sensitivity"),
+    ("--noise", "S", positive, "multiplier: deviation / L2 sensitivity (above-threshold: Laplace scale / sensitivity)"),
     ("--epsilon0", "E", positive, "nominal epsilon, range or epsilon of a release"),
     ("--temperature", "T", positive, "bounded-range: softmax of scores / T"),
     ("--delta0", "D", delta, "delta of one release"),
@@ -55,8 +55,7 @@ def _account(arguments: argparse.Namespace) -> int:
     except UsageError as error:  # which names the arguments of the function
         flags = {f"'{name}'": f"--{name.replace('_', '-')}" for name in names}
         raise UsageError(re.sub("|".join(flags), lambda found: flags[found[0]], str(error))) from None
-    output.answer(arguments, answer, lambda: _show(answer))
-    return 0
+    return output.answer(arguments, answer, lambda: _show(answer))
 
 
 def _show(answer: dict[str, Any]) -> None:

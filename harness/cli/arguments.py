@@ -40,6 +40,7 @@ HELP = {
     "check": "test a mechanism for the usual privacy bugs",
     "new": "write a working example to start from: a mechanism, a task, an attack, a model or a suite",
     "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
+    "ginc": "train the model of the task ginc, or measure how it learns from demonstrations",
     "cache": "list or clear collected model outputs (derived from private records) and what killed processes left",
     "doctor": "show what is installed and what is missing",
 }

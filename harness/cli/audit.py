@@ -39,8 +39,8 @@ def add(subparsers: Subparsers) -> None:
 def _audit(arguments: argparse.Namespace) -> int:
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
-    output.answer(arguments, [result.model_dump(mode="json") for result in results], lambda: _show(results.items))
-    return 1 if any(failure(result) for result in results) else 0
+    documents = [result.model_dump(mode="json") for result in results]
+    return output.answer(arguments, documents, lambda: _show(results.items), results.ok)
 
 
 def _show(results: Sequence[AttackResult]) -> None:

@@ -41,8 +41,7 @@ def _list(arguments: argparse.Namespace) -> int:
         left = {path: folder_bytes(path) for place in _places() for path in abandoned(place)}
     found = [{"path": path, "bytes": size} for path, size in left.items()]
     document = {"folder": outputs_folder(), "collections": [asdict(one) for one in held], "abandoned": found}
-    output.answer(arguments, document, lambda: _show(held, left))
-    return 0
+    return output.answer(arguments, document, lambda: _show(held, left))
 
 
 def _show(held: Sequence[Collection], left: Mapping[Path, int]) -> None:

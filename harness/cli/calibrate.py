@@ -26,8 +26,7 @@ def add(subparsers: Subparsers) -> None:
 def _calibrate(arguments: argparse.Namespace) -> int:
     options = options_of(arguments.mechanism, arguments.option)
     answer = calibrate(**passed(calibrate, arguments), options=options, plugins=arguments.plugin)
-    output.answer(arguments, answer, lambda: _show(answer))
-    return 0
+    return output.answer(arguments, answer, lambda: _show(answer))
 
 
 def _show(answer: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.paths import DEFAULT_RESULTS, cache_folder
 from dpicl.harness.core.plugins import version_of
 from dpicl.harness.data import sources as data_sources
-from dpicl.harness.data.task import list_tasks, load_config
+from dpicl.harness.data.config import list_tasks, load_config, source_spec
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models import embeddings
 from dpicl.harness.models.weights import dtype_name, preferred_dtype
@@ -143,13 +143,13 @@ def _data() -> Iterator[Check]:
     yield Check("DPICL_DATA", True, str(folder) if folder else "not set: synthetic records", hint)
     for task in list_tasks():
         try:
-            load_config(task)
+            own = source_spec(load_config(task)).name
         except DpiclError as error:
             yield Check(f"task {task}", False, str(error))
             continue
-        source = data_sources.resolve("auto", task)
+        source = data_sources.resolve("auto", own)
         missing = folder is not None and source != "local"
-        yield Check(f"task {task}", True, f"{source} records", f"put {task}/train.jsonl there" if missing else "")
+        yield Check(f"task {task}", True, f"{source} records", f"put {own}/train.jsonl there" if missing else "")
 
 
 def _folders(results: Path) -> Iterator[Check]:

@@ -24,8 +24,7 @@ def _list(arguments: argparse.Namespace) -> int:
     rows: list[dict[str, Any]] = listed() if arguments.kind == "suites" else listed(plugins)
     columns = list(rows[0]) if rows else ["name"]
     table = [[_text(row[column]) for column in columns] for row in rows]
-    output.answer(arguments, rows, lambda: output.emit_table(columns, table))
-    return 0
+    return output.answer(arguments, rows, lambda: output.emit_table(columns, table))
 
 
 def _text(value: Any) -> str:

@@ -17,8 +17,7 @@ from dpicl.harness.data.config import list_tasks
 from dpicl.harness.mechanism import registry
 from dpicl.harness.scaffold import writing
 
-MECHANISM_KINDS = ("demonstrations", "answers")
-
+MECHANISM_KINDS = tuple(writing.MECHANISMS)
 
 _SCALE = "--mechanism zero_shot --mechanism real_demonstrations"
 #: What can be written -> the commands to try next. {file}: the file or folder, {name}: its name, {dir}: where it is.
@@ -50,7 +49,7 @@ def add(subparsers: Subparsers) -> None:
     parser.choice(
         "--kind",
         MECHANISM_KINDS,
-        "a mechanism that releases demonstrations once (default), or one that answers queries",
+        "a mechanism that releases demonstrations (default), answers queries, or is prepared once for any query",
         kind="kind of mechanism",
     )
     parser.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where to write (default: this folder)")

@@ -34,12 +34,14 @@ def emit_json(document: Any) -> None:
     sys.stdout.write(json.dumps(plain(document), indent=1) + "\n")
 
 
-def answer(arguments: argparse.Namespace, document: Any, show: Callable[[], None]) -> None:
-    """The answer of a command: as one JSON document with --json, else as ``show`` writes it for people."""
+def answer(arguments: argparse.Namespace, document: Any, show: Callable[[], None], good: bool = True) -> int:
+    """The answer of a command: as one JSON document with --json, else as ``show`` writes it for people. Returns the
+    exit code: 0 for a good one, else 1."""
     if arguments.json:
         emit_json(document)
     else:
         show()
+    return 0 if good else 1
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:

@@ -7,6 +7,7 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,10 +22,12 @@ from dpicl.harness.cli.arguments import (
 )
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run import sizing
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import Presence, check_sources, presence, why
+from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.store import Damaged
@@ -65,6 +68,15 @@ def add(
         wandb_flags(run, "wandb-")
     plan = add_command(subparsers, "plan", "dpicl plan quick --epsilon 1", _plan)
     add_selection_flags(plan)
+    plan.add_argument(
+        "--detect",
+        type=float,
+        metavar="DIFFERENCE",
+        help="say how many seeds and test records find such a difference of scores (0.03) between any two rows",
+    )
+    plan.add_argument(
+        "--power", type=float, metavar="P", help="the probability with which --detect finds it (default: 0.8)"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -185,9 +197,13 @@ def _secure(selection: Selection) -> bool:
 
 
 def _plan(arguments: argparse.Namespace) -> int:
+    if arguments.power is not None and arguments.detect is None:
+        raise UsageError("--power goes with --detect; add --detect 0.03, or leave it out.")
     selection = selected(arguments)
     results, damaged = selection.store.load_all()
     output.report_damaged(damaged, moved=False)
+    if arguments.detect is not None:
+        return _sizes(arguments, selection, results)
     found = presence(selection.cells, results, Fingerprints())
     status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
     because = {each.cell.id: each.reason for each in found.stale}
@@ -235,6 +251,55 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
     output.emit(f"Next: {run if missing else board_command(arguments)}")
+    return 0
+
+
+def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequence[Result]) -> int:
+    """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
+    power = 0.8 if arguments.power is None else arguments.power
+    wanted = {(cell.task, cell.model, cell.source, cell.label, cell.epsilon) for cell in selection.cells}
+    version = selection.suite.version
+    own = [
+        result
+        for result in results
+        if (cell := result.cell).suite_version == version
+        and (cell.task, cell.model, cell.source, cell.label, cell.epsilon) in wanted
+    ]
+    found = sizing.tables(own, arguments.detect, power)
+    if arguments.json:
+        output.emit_json(
+            {
+                "suite": selection.suite.name,
+                "version": version,
+                "detect": arguments.detect,
+                "power": power,
+                "tables": [asdict(table) for table in found],
+            }
+        )
+        return 0
+    rows = []
+    for table in found:
+        deviations = (table.variances.by_seed, table.variances.by_document, table.variances.rest)
+        now, needed = table.now, table.needed
+        rows.append(
+            [
+                table.task,
+                f"{table.epsilon:g}",
+                str(table.rows),
+                *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
+                f"{now.seeds} × {now.documents}",
+                f"{now.detects:.3f}",
+                f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
+                output.duration(needed.seconds) if needed else "",
+            ]
+        )
+    columns = ["task", "epsilon", "rows", "sd seed", "sd document", "sd rest", "now", "now finds", "needs", "costs"]
+    output.emit_table(columns, rows)
+    output.emit(
+        f"\nSizes are seeds × test records. They find a difference of {arguments.detect:g} between any two rows of a"
+        f" table with probability {power:g}, at a family-wise error of {sizing.LEVEL:g}. Costs are of one process, all"
+        " rows."
+    )
     return 0
 
 

@@ -135,6 +135,8 @@ def scripted(kind: str, seed: int) -> Script:
         if shape.kind == "choice":
             order = np.arange(shape.shape[0]) if kind == "ties" else generator.permutation(shape.shape[0])
             return order[: shape.count]
+        if shape.kind == "threshold":  # a private token sooner or later, and one whatever the kind
+            return np.array([1 if kind == "ties" else int(generator.integers(2))])
         if kind == "ties":
             return np.zeros(shape.shape)
         if kind == "whole":

@@ -31,20 +31,29 @@ from dpicl.harness.conformance.observed import (
     UnseededNoise,
     Ward,
 )
-from dpicl.harness.conformance.transcript import Item, Script, Transcript
+from dpicl.harness.conformance.transcript import INSTRUCTION, Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, Sizes
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, ReleasedPrompt, Sizes
+from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
+from dpicl.harness.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    DemonstrationMechanism,
+    Mechanism,
+    PreparedContext,
+    PreparedMechanism,
+)
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
-from dpicl.harness.mechanism.outputs import checked_demonstrations, plain_text
+from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, plain_text
 from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.releasing import answer_all, calibrated
+from dpicl.harness.run.releasing import ALL_RECORDS, answer_all, answer_from, calibrated, no_kind, sizes_of
 
 EPSILON, DELTA = 1.0, 1e-5
 #: Options of these names get these small values where nobody sets them: checks do not depend on them.
@@ -56,6 +65,9 @@ SMALL: Mapping[str, Any] = {
     "candidates": 5,
     "public_slots": 5,
     "words": 3,
+    "rounds": 2,
+    "retries": 2,
+    "variations": 1,
     "embedding": "sim",
 }
 #: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
@@ -102,13 +114,13 @@ class Bench:
 
     @property
     def answers(self) -> bool:
-        return isinstance(self.mechanism, AnswerMechanism)
+        """Whether answers are released, and not demonstrations."""
+        return self.mechanism.kind != "demonstrations"
 
     def sizes(self, single: bool = False) -> Sizes:
         """Public sizes of a run: of all queries or shots, or of a single one."""
-        if self.answers:
-            return Sizes.of_queries(len(self.task.train), 1 if single else len(self.queries))
-        return self.task.sizes(self.shots[:1] if single else self.shots)
+        shots = self.shots[:1] if single else self.shots
+        return sizes_of(self.mechanism, self.task, shots, 1 if single else len(self.queries))
 
     def knob(self, single: bool = False) -> float:
         """Calibrated to EPSILON, for all queries or shots or for a single one; 0 without a knob."""
@@ -161,7 +173,7 @@ class Bench:
             return self._release(private, knob, how.single, transcript)
 
         keeper = ReleaseKeeper(transcript, noise.given, how.script)
-        with observing(keeper), observed(self._plugin, self.task.name) as transcript.footprint:
+        with observing(keeper), observed(self._plugin, source_spec(self.task.config).name) as transcript.footprint:
             transcript.released, transcript.error = attempt(release, RUN_SECONDS)
         private.close()
         ward.observing = False
@@ -173,24 +185,33 @@ class Bench:
         def progress(*done: object) -> None:
             transcript.progress.append(done)
 
+        queries = self.queries[:1] if single else self.queries
         if isinstance(mechanism, AnswerMechanism):
-            queries = self.queries[:1] if single else self.queries
             reader = ObservedReader(task, self.model, self._outputs, mechanism.scheme, queries, mechanism.record_tokens)
             reader.asked = transcript.asked
             context = AnswerContext(task, reader, knob, public)
             return tuple(answer_all(mechanism, queries, private, context, len(queries), progress).items())
+        if isinstance(mechanism, PreparedMechanism):
+            reader = ObservedReader(task, self.model, self._outputs, ALL_RECORDS, queries)
+            reader.asked = transcript.asked
+            prepared = mechanism.prepare(private, PreparedContext(task, reader, knob, public))
+            private.close()
+            answering = checked_prepared(mechanism, prepared)
+            return tuple(answer_from(mechanism, answering, reader, queries, progress).items())
         if not isinstance(mechanism, DemonstrationMechanism):
-            raise PluginError(
-                f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism."
-            )
+            raise no_kind(mechanism)
         shots = self.shots[:1] if single else self.shots
         given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
         try:
-            checked_demonstrations(mechanism, given, shots, self.model, task.labels)
+            checked_prompt(mechanism, given, shots, self.model, task.labels)
         except PluginError as error:
             transcript.refused = str(error)
-        return tuple(
-            (plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in given
+        prompt = given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)
+        told = [] if prompt.instruction is None else [(INSTRUCTION, plain_text(prompt.instruction, mechanism))]
+        shown = prompt.demonstrations
+        return (
+            *told,
+            *((plain_text(d.label, mechanism), plain_text(d.text, mechanism), f"{d.tokens} tokens") for d in shown),
         )
 
 

@@ -13,6 +13,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.conformance.footprint import Footprint
 from dpicl.harness.core.vocabulary import Partition
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
 #: What a noisy release gives instead of its noisy value: a function of its number and of what is public about it.
@@ -28,11 +29,12 @@ class Shape:
     bound: float
     scale: float
     count: int
+    grid: float
 
     @classmethod
     def of(cls, noisy_release: NoisyRelease) -> Shape:
         bound, scale = float(noisy_release.bound), float(noisy_release.scale)
-        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count)
+        return cls(noisy_release.kind, noisy_release.clean.shape, bound, scale, noisy_release.count, noisy_release.grid)
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class ObservedRelease:
 
 #: A demonstration or an answer, as runs are compared: the label or query id, the text, and what else is published.
 Item = tuple[str, ...]
+#: Stands where the label does, for an instruction that was released. No label has a line break.
+INSTRUCTION = "instruction\n"
 
 
 @dataclass
@@ -109,6 +113,12 @@ class Transcript:
         failure = type(self.error).__name__ if self.error else None
         shapes = tuple(observed.shape for observed in self.observed_releases)
         return shapes, self.released, tuple(self.asked), tuple(self.progress), failure
+
+    def paid_delta(self, observed: ObservedRelease) -> float:
+        """What the sample of a release was charged for failures, (0, delta) events."""
+        sample = self.sample_of(observed)
+        events = [spend.event for spend in self.spends if spend.sample == sample]
+        return sum(each.delta for each in events if isinstance(each, EpsilonDeltaDpEvent) and each.epsilon == 0)
 
     def sample_of(self, observed: ObservedRelease) -> int | None:
         """Number of the sample that a release was charged to."""

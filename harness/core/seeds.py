@@ -19,12 +19,12 @@ from functools import cache
 from typing import Protocol
 
 import numpy as np
-from scipy.special import ndtri
 
+from dpicl.harness.core import exact_noise
 from dpicl.harness.core.errors import PluginError, UsageError
 
-#: With secure noise this part of delta pays for floating point: what is drawn differs from the ideal distributions
-#: by about 1e-11 (docs/accounting.md). So the noise is calibrated at delta - 1e-7.
+#: With secure noise this part of delta pays for what is drawn instead of the ideal distributions: an upper bound on
+#: that is `dpicl.harness.privacy.secure_release.floating_point_delta`. So the noise is calibrated at delta - 1e-7.
 SECURE_SHARE = 1e-7
 #: Below this delta that share would weigh too much; secure noise is refused there.
 LEAST_SECURE_DELTA = 1e-6
@@ -88,41 +88,40 @@ class SeededNoise:
         return self._generator.random(size)
 
 
+def _words(number: int) -> np.ndarray:
+    """uint64[number] of the operating system's entropy."""
+    return np.frombuffer(secrets.token_bytes(8 * number), dtype=np.uint64)
+
+
 class SecureNoise:
     """Noise from the operating system's entropy (`secrets`), with no state that could be stored or replayed.
 
-    Gaussian noise is the sum of four independent draws, halved, so that the bits of one floating-point sample cannot be
-    inverted (Holohan & Braghin 2021, section 5.1, as in Opacus' secure mode).
+    How far each draw is from the ideal one is stated, and proved, in dpicl.harness.core.exact_noise.
     """
 
     seeded = False
 
     def uniform(self, size: int) -> np.ndarray:
-        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-        return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-    def _open_uniform(self, size: int) -> np.ndarray:
-        """In (0, 1), neither end included, so that logarithms and quantiles are finite."""
-        words = np.frombuffer(secrets.token_bytes(8 * size), dtype=np.uint64)
-        return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+        """In (0, 1), in steps of 2^-53: below any rate with at most that probability, so that no record is sampled more
+        often than was charged."""
+        numbers = (_words(size) >> np.uint64(11)).astype(np.float64) + 1.0
+        return np.minimum(numbers, 2.0**53 - 1) * 2.0**-53
 
     def gaussian(self, scale: float, size: int) -> np.ndarray:
-        if not scale:
-            return np.zeros(size)
-        draws = ndtri(self._open_uniform(4 * size)).reshape(4, size)
-        return scale * draws.sum(axis=0) / 2.0
+        return exact_noise.gaussian(scale, size, _words) if scale else np.zeros(size)
 
     def gumbel(self, size: int) -> np.ndarray:
-        return -np.log(-np.log(self._open_uniform(size)))
+        return exact_noise.gumbel(size, _words)
 
 
-#: The streams that noise and sampling randomness come from, where they are seeded.
-_PRIVATE = ("noise", "sampling")
+#: The streams that noise and sampling randomness come from, where they are seeded, and the secret map of a task of
+#: codes (dpicl.harness.data.codes).
+_PRIVATE = ("noise", "sampling", "codes")
 
 
 class PublicStreams:
     """The public random streams of a run, as a mechanism sees them: neither seed, nor noise, nor sampling
-    randomness."""
+    randomness, nor the map of a task of codes."""
 
     def __init__(self, streams: Streams) -> None:
         def stream(name: str) -> np.random.Generator:
@@ -135,9 +134,13 @@ class PublicStreams:
     def stream(self, name: str) -> np.random.Generator:
         """A generator that everybody may know: a function of the run's seed and the name alone.
 
-        Raises PluginError for the names of the noise and of the sampling randomness.
+        Raises PluginError for the names of the streams that are not public.
         """
         return self._stream(name)
+
+    def of_shot(self, name: str) -> np.random.Generator:
+        """As `stream`, of the shot that is being written alone: two texts of one label do not share randomness."""
+        return self._stream(f"{name}:{_SHOT.get()}")
 
 
 def accounted_delta(delta: float, noise: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dpicl.harness.core.errors import UsageError
@@ -104,6 +104,24 @@ class Demonstration:
     text: str
     label: str
     tokens: int = 0
+
+
+@dataclass(frozen=True)
+class ReleasedPrompt:
+    """What a model reads before every query: an instruction and demonstrations, both released.
+
+    instruction: released text that takes the place of the task's own instruction (`description` of task.yaml); None:
+    the task's own stays. With an instruction there may be no demonstration.
+    """
+
+    instruction: str | None
+    demonstrations: Sequence[Demonstration] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """Every text that was released: the instruction, if there is one, then the demonstrations."""
+        own = [] if self.instruction is None else [self.instruction]
+        return [*own, *(each.text for each in self.demonstrations)]
 
 
 @dataclass(frozen=True)

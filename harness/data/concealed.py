@@ -14,7 +14,7 @@ from functools import cache
 from os import devnull
 from typing import Any, TextIO, TypeVar
 
-from dpicl.harness.core.errors import Concealed
+from dpicl.harness.core.errors import Concealed, UsageError
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.config import check_source, load_config, source_spec
 from dpicl.harness.data.task import Task
@@ -51,11 +51,20 @@ def concealed(secure: bool, call: Callable[[], T], sentence: str = _RELEASE) -> 
 
 
 def load_task(name: str, source: str, secure: bool, **limits: Any) -> Task:
-    """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named."""
+    """`Task.load`. With ``secure`` an error of it tells nothing about the records, but what is missing is named.
+
+    Raises UsageError for secure noise on a task whose scores are made from private records (`metadata.scores_private`).
+    """
     config = load_config(name)
-    source = data_sources.resolve(source, name)
-    check_source(source_spec(config), source)
-    data_sources.check_there(source_spec(config), source)
+    if secure and config["metadata"].get("scores_private"):
+        raise UsageError(
+            f"The scores of {name} tell which private record holds what, and no epsilon pays for that; leave it out"
+            " with noise: secure."
+        )
+    spec = source_spec(config)
+    source = data_sources.resolve(source, spec.name)
+    check_source(spec, source)
+    data_sources.check_there(spec, source)
     return concealed(secure, lambda: Task.load(name, source, **limits), _READING.format(name=name))
 
 

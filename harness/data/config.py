@@ -18,6 +18,7 @@ from typing import Any
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
 from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.task_file import NEAREST as NEAREST
 from dpicl.harness.data.task_file import read_task_file
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
@@ -90,9 +91,36 @@ def include_paths() -> list[str]:
 
 def load_config(name: str) -> Mapping[str, Any]:
     """task.yaml of a task as a dict; `!function` values are their names. The version of a task that is not built in
-    ends in the first 12 digits of the hash of its files. Raises UsageError for an unknown task."""
+    ends in the first 12 digits of the hash of its files. A task of codes has the `data` of its base task. Raises
+    UsageError for an unknown task."""
+    config = _as_written(name)
+    if base := config["metadata"].get("codes"):
+        data = _base_of(config, base)["metadata"]["data"]
+        config = {**config, "metadata": {**config["metadata"], "data": data}}
+    return config
+
+
+def _as_written(name: str) -> Mapping[str, Any]:
     folder = folder_of(name)
     return _read(folder.path, "" if folder.built_in else folder.file_hash)
+
+
+def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
+    """The file of the task whose records a task of codes has. Raises UsageError for one that is not known, and
+    DataError for one whose records cannot carry the codewords."""
+    found = _as_written(base)
+    labels, own = classes(found), found["metadata"]
+    said = f"Task {config['metadata']['name']} takes its records from {base}, which"
+    if "codes" in own or not labels:
+        raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
+    if own["data"].get("public"):
+        raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
+    if len(labels) != len(config["doc_to_choice"]):
+        raise DataError(
+            f"{said} has {len(labels)} labels, and doc_to_choice lists {len(config['doc_to_choice'])} codewords; give"
+            " as many."
+        )
+    return found
 
 
 @cache
@@ -132,10 +160,10 @@ def keywords(name: str) -> tuple[str, ...]:
 
 
 def public_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The labels that a demonstration may have: label words, public keywords, or the one label of a JSON task; () where
-    the output of a record is text of its own (generation)."""
+    """The public words that go with records: label words, the symbols that may follow a text (continuation), keywords,
+    or the one label of a JSON task; () where the output of a record is text of its own (generation)."""
     match config["metadata"]["kind"]:
-        case "classification":
+        case "classification" | "continuation":
             return tuple(config["doc_to_choice"])
         case "extraction":
             return keywords(config["metadata"]["name"])
@@ -149,13 +177,21 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
     metadata = config["metadata"]
     lower = metadata.get("lower_is_better", ())
     metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
+    metrics |= {NEAREST: True} if metadata["kind"] == "classification" else {}
     return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
 
 
+def classes(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The public labels whose records are groups of their own; () where all records are one group."""
+    return tuple(config["doc_to_choice"]) if config["metadata"]["kind"] == "classification" else ()
+
+
 def source_spec(config: Mapping[str, Any]) -> SourceSpec:
-    """What the file says about the task's data."""
+    """What the file says about the task's data: of a task of codes that of its base task, by the name and with the
+    label words that the records are kept with."""
     data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
-    return SourceSpec(config["metadata"]["name"], tuple(config.get("doc_to_choice", ())), **data)
+    base = config["metadata"].get("codes")
+    return SourceSpec(base or config["metadata"]["name"], classes(load_config(base) if base else config), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:

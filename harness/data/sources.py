@@ -237,6 +237,8 @@ def hub_commit(spec: SourceSpec) -> str:
     for a task that is not on the hub.
     """
     if "missing" in spec.hub:
+        if "missing" in spec.local:
+            raise DataError(f"{spec.hub['missing']} Use `--source synthetic`, or another task.")
         raise DataError(
             f"{spec.hub['missing']} Put {spec.name}/train.jsonl and {spec.name}/test.jsonl under DPICL_DATA and use"
             " `--source local`, or use `--source synthetic`."
@@ -296,10 +298,13 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
 
 
 def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]) -> Iterator[tuple[str, str]]:
-    """The first `size` records of the stream whose keys are new; adds their keys to `seen`."""
+    """The first `size` records of the stream whose keys are new, or all of a corpus that ends before; adds their keys
+    to `seen`."""
     found = misses = 0
     while found < size:
-        text, label = next(stream)
+        if (record := next(stream, None)) is None:
+            return
+        text, label = record
         key = normalised(text)
         if key not in seen:
             seen.add(key)

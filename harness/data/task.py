@@ -26,10 +26,12 @@ from dpicl.harness.core.vocabulary import Demonstration, Partition, Query, Sizes
 from dpicl.harness.core.vocabulary import Record as Record
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
+from dpicl.harness.data.codes import code_map, coded, equal_sizes
 from dpicl.harness.data.config import TASKS as TASKS
-from dpicl.harness.data.config import check_source, load_config, public_labels, source_spec
+from dpicl.harness.data.config import check_source, classes, load_config, public_labels, source_spec
 from dpicl.harness.data.config import keywords as keywords
 from dpicl.harness.data.config import list_tasks as list_tasks
+from dpicl.harness.data.task_file import CHOOSING
 from dpicl.harness.models.base import ChatPrompt
 
 #: The content-free inputs of contextual calibration (Zhao et al. 2021; MECHANISMS: Tang et al., section 1.4).
@@ -37,7 +39,7 @@ CONTENT_FREE = ("N/A", "", "[MASK]")
 
 STYLES = ("completion", "chat")
 
-#: The label of every requested demonstration where a task has no labels (generation).
+#: The label of every requested demonstration where demonstrations have none (generation, continuation).
 NEUTRAL_LABEL = "example"
 
 
@@ -45,11 +47,13 @@ NEUTRAL_LABEL = "example"
 class PublicTask:
     """What a task publishes: all that a mechanism sees of it. No private record is in it, nor a number made from one.
 
-    kind: 'classification' (one of `labels`), 'extraction' (find the phrase in the text), 'generation' (write an output
-        for the text) or 'json' (write more texts like the records).
+    kind: 'classification' (one of `labels`), 'continuation' (which of `labels` follows the text; a demonstration is a
+        text with what follows it), 'extraction' (find the phrase in the text), 'generation' (write an output for the
+        text) or 'json' (write more texts like the records).
     labels: public label words in public order; for extraction the public keyword list; () for generation.
     partitioned: whether records of different labels are disjoint groups (parallel composition): classification only.
-    test: public. public: train records that were set apart and are known to everybody.
+    test: public; what a mechanism sees of them is their texts (`public_view`). public: train records that were set
+        apart and are known to everybody.
     seed: the public randomness that the task was loaded with.
     shown_by: the task whose instruction and examples are shown before a query, where it is not this one.
     """
@@ -109,14 +113,21 @@ class PublicTask:
         return tuple(record_sets.subsample(spec.name, False, pool, [], size, None, self.seed)[0])
 
     def public_view(self) -> PublicTask:
-        """The task without its private records. What its holder changes in it changes nothing here."""
+        """The task as a mechanism sees it: without its private records, and with test records that have no label,
+        since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
         own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
-        return PublicTask(**{**own, "config": copy.deepcopy(self.config)})
+        asked = tuple(Record(record.text, "") for record in self.test)
+        return PublicTask(**{**own, "test": asked, "config": copy.deepcopy(self.config)})
 
     @property
     def has_public_part(self) -> bool:
         """Whether some train records are set apart as public."""
         return bool(self.config["metadata"]["data"].get("public"))
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether its labels are codewords, and which class has which is secret."""
+        return "codes" in self.config["metadata"]
 
     @property
     def version(self) -> int | str:
@@ -132,6 +143,16 @@ class PublicTask:
     def main_metric(self) -> str:
         """The metric that a board shows, e.g. 'acc_calibrated', 'exact_match', 'rougeL'."""
         return self.config["metadata"]["main_metric"]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether an answer is one of `labels`, each of which the model gives a probability."""
+        return self.kind in CHOOSING
+
+    @property
+    def content_free(self) -> tuple[str, ...]:
+        """The inputs of contextual calibration: the task's own (`metadata.content_free`), else CONTENT_FREE."""
+        return tuple(self.config["metadata"].get("content_free", ())) or CONTENT_FREE
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -151,11 +172,11 @@ class PublicTask:
     def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
         """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
 
-        A generation task has none: each of its shots has NEUTRAL_LABEL.
+        Demonstrations of a generation or continuation task have none: each shot has NEUTRAL_LABEL.
         """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
-        if not self.labels:
+        if not self.labels or self.kind == "continuation":
             return (NEUTRAL_LABEL,) * k
         shots: list[str] = []
         while len(shots) < k:
@@ -182,48 +203,35 @@ class PublicTask:
             assistant_prefix=prompts[f"{which}_prefix"].format(label=label),
         )
 
-    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record]) -> str:
+    def icl_prefix(self, demonstrations: Sequence[Demonstration | Record], instruction: str | None = None) -> str:
         """Instruction and demonstrations, ready for a query (`doc_to_text`); () gives the zero-shot prefix.
+
+        instruction: one that was released; None: the task's own.
 
         Rendered with lm-eval's own template and delimiters, so prefix + query is what lm-eval's few-shot prompt would
         be with these demonstrations. The label of a demonstration is its output: a label word, a phrase, or a text. On
         a JSON task the text itself is the output.
         """
         if self.shown_by is not None:
-            return self.shown_by.icl_prefix(demonstrations)
-        shown = [
-            self.query(d.text)
-            + self.config["target_delimiter"]
-            + (d.text if self.kind == "json" else d.label)
-            + self.config["fewshot_delimiter"]
-            for d in demonstrations
-        ]
-        return self.config["description"] + "".join(shown)
+            return self.shown_by.icl_prefix(demonstrations, instruction)
+        shown = [self._example(each) + self.config["fewshot_delimiter"] for each in demonstrations]
+        return (self.config["description"] if instruction is None else instruction) + "".join(shown)
+
+    def _example(self, shown: Demonstration | Record) -> str:
+        """An input with its output, as a prompt shows it."""
+        if self.kind == "continuation":
+            return self.whole(shown)
+        output = shown.text if self.kind == "json" else shown.label
+        return self.query(shown.text) + self.config["target_delimiter"] + output
+
+    def whole(self, shown: Demonstration | Record) -> str:
+        """A text with what follows it (continuation): a released text has that at its end already."""
+        released = shown.label == NEUTRAL_LABEL
+        return shown.text if released else self.query(shown.text) + self.config["target_delimiter"] + shown.label
 
     def query(self, text: str) -> str:
         """The query part of a prompt: `doc_to_text` of task.yaml (it does not show the text on JSON tasks)."""
         return _template(self.config["doc_to_text"]).render(text=text)
-
-    def documents(self) -> list[dict[str, Any]]:
-        """The test records as lm-eval documents, content-free inputs first (classification; no limit cuts them here).
-
-        id: a hash of the record, the same under every limit and order. gold: index of the label, -1 for none. On JSON
-        tasks nothing is asked about a test record: there are as many requests for a new text.
-        """
-        if self.kind == "json":
-            return sample_documents(len(self.test), self.labels[0])
-        real: list[dict[str, Any]] = [{"id": _document_id(r), "text": r.text, "label": r.label} for r in self.test]
-        if self.kind != "classification":
-            return real
-        blank = [
-            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
-            for i, text in enumerate(CONTENT_FREE)
-        ]
-        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
-
-    def queries(self) -> list[Query]:
-        """The test records as queries; content-free inputs are none."""
-        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -248,6 +256,7 @@ class Task(PublicTask):
         limit_test: int | None = None,
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
+        code_seed: int = 0,
     ) -> Task:
         """Loads a task's records.
 
@@ -257,6 +266,8 @@ class Task(PublicTask):
         seed: public randomness: which records are public and which the limits keep, the order of the test records, and
             which synthetic corpus.
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
+        code_seed: of a task of codes the secret randomness of its map (dpicl.harness.data.codes), which changes nothing
+            but labels.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -264,19 +275,23 @@ class Task(PublicTask):
             if limit is not None and limit < 1:
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
-        source = data_sources.resolve(source, name)
+        source = data_sources.resolve(source, spec.name)
         check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
         public: list[Record] = []
         if spec.public:
-            public, train = record_sets.split_public(name, train, spec.public[source], seed, sizes is not None)
-        train, test = record_sets.subsample(name, bool(spec.labels), train, test, limit_train, limit_test, seed)
+            public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
+        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None)
+        fingerprint = record_sets.fingerprint(train, test, public)
+        if config["metadata"].get("codes"):
+            codes = code_map(spec.labels, classes(config), code_seed)
+            train, test = coded(train, codes), coded(test, codes)
         return cls(
             **_told(config),
             source=source,
-            fingerprint=record_sets.fingerprint(train, test, public),
+            fingerprint=fingerprint,
             dropped=dropped,
             train=tuple(train),
             test=tuple(test),
@@ -285,12 +300,39 @@ class Task(PublicTask):
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
+    def documents(self) -> list[dict[str, Any]]:
+        """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
+
+        id: a hash of the record, the same under every limit and order; of a task of codes a hash of its text. gold:
+        index of the label, -1 for none. On JSON tasks nothing is asked about a test record: there are as many requests
+        for a new text.
+        """
+        if self.kind == "json":
+            return sample_documents(len(self.test), self.labels[0])
+        real: list[dict[str, Any]] = [
+            {"id": _document_id(r.text, "" if self.has_codes else r.label), "text": r.text, "label": r.label}
+            for r in self.test
+        ]
+        if not self.chooses:
+            return real
+        blank = [
+            {"id": f"content-free-{i}", "text": text, "label": "", "gold": -1, "content_free": True}
+            for i, text in enumerate(self.content_free)
+        ]
+        return blank + [{**each, "gold": self.labels.index(each["label"]), "content_free": False} for each in real]
+
+    def queries(self) -> list[Query]:
+        """The test records as queries; content-free inputs are none."""
+        return [Query(each["id"], each["text"]) for each in self.documents() if not each.get("content_free")]
+
     @property
     def group_sizes(self) -> Mapping[Partition, int]:
-        """n_y of every group of private records, public constants: as declared, else counted."""
-        sizes = self.declared
-        if sizes is None:
-            sizes = Counter(record.label for record in self.train)
+        """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
+        same for all)."""
+        counted: Mapping[Partition, int] = Counter(record.label for record in self.train)
+        if self.has_codes and self.partitioned:
+            counted = equal_sizes(len(self.train), self.labels)
+        sizes = counted if self.declared is None else self.declared
         return sizes if self.partitioned else {None: sum(sizes.values())}
 
     @property
@@ -318,7 +360,7 @@ def _told(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a task that its file alone decides."""
     metadata = config["metadata"]
     own = {"name": metadata["name"], "kind": metadata["kind"], "labels": public_labels(config), "config": config}
-    return {**own, "partitioned": "doc_to_choice" in config}
+    return {**own, "partitioned": bool(classes(config))}
 
 
 def sample_documents(count: int, label: str) -> list[dict[str, Any]]:
@@ -332,8 +374,8 @@ def _template(source: str) -> jinja2.Template:
     return jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True).from_string(source)
 
 
-def _document_id(record: Record) -> str:
-    return hashlib.sha256(json.dumps([record.label, record.text]).encode()).hexdigest()[:16]
+def _document_id(text: str, label: str) -> str:
+    return hashlib.sha256(json.dumps([label, text]).encode()).hexdigest()[:16]
 
 
 Documents = Sequence[Mapping[str, Any]]

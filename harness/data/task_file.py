@@ -7,7 +7,7 @@ read as a name here, and lm-eval imports it when the task is evaluated. Template
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -18,9 +18,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from dpicl.harness.core.errors import DataError, PluginError, UsageError, unknown
 from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 
-KINDS = ("classification", "extraction", "generation", "json")
+KINDS = ("classification", "continuation", "extraction", "generation", "json")
+#: Kinds whose answers are among the words of `doc_to_choice`.
+CHOOSING = ("classification", "continuation")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
-COMPUTED = {"classification": ("acc", "acc_calibrated"), "extraction": ("exact_match",)}
+COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": ("exact_match",)}
+#: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
+#: where demonstrations are released; it is the main metric of one whose reader is the embedding.
+NEAREST = "acc_nearest"
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -208,9 +213,13 @@ class Metadata(_Keys):
     name: str
     kind: str
     main_metric: Text
+    reader: Literal["language_model", "embedding"] = "language_model"
     prompts: Prompts
-    data: DataKeys
+    data: DataKeys | None = None
+    codes: Line | None = None
     restricted: bool = False
+    scores_private: bool = False
+    content_free: Annotated[list[Text], Field(max_length=100)] = []
     aggregates: dict[str, Dotted] = {}
     lower_is_better: list[Text] = []
 
@@ -281,21 +290,28 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         yield ("task",), said
     if kind not in KINDS:
         yield ("metadata", "kind"), str(unknown("kind of task", kind, KINDS))
-    if (kind == "classification") is (file.doc_to_choice is None):
-        yield ("doc_to_choice",), "a classification task, and no other, lists its label words in doc_to_choice."
+    chooses = kind in CHOOSING
+    if chooses is (file.doc_to_choice is None):
+        yield ("doc_to_choice",), f"a task of the kind {' or '.join(CHOOSING)}, and no other, has doc_to_choice."
+    if metadata.content_free and not chooses:
+        yield ("metadata", "content_free"), f"answers of the kind {kind} are not calibrated; leave it out."
     labels = file.doc_to_choice or []
     if len(set(labels)) < len(labels):
         yield ("doc_to_choice",), "a label word is given twice; keep one."
-    wanted = ("multiple_choice", "gold") if kind == "classification" else ("generate_until", "label")
+    wanted = ("multiple_choice", "gold") if chooses else ("generate_until", "label")
     if (file.output_type, file.doc_to_target) != wanted:
         yield ("output_type",), f"the kind {kind} has output_type {wanted[0]} and doc_to_target {wanted[1]}."
-    if kind != "classification" and file.generation_kwargs is None:
+    if not chooses and file.generation_kwargs is None:
         yield (), "generation_kwargs with max_gen_toks is missing: how much may be written."
     if kind != "generation" and None in (metadata.prompts.completion, metadata.prompts.chat):
         yield ("metadata", "prompts"), f"the kind {kind} needs prompts in both styles, completion and chat."
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
-    computed = COMPUTED.get(kind, metrics)
+    computed: Sequence[str] = COMPUTED.get(kind, metrics)
+    if metadata.reader == "embedding":
+        computed = (NEAREST,)
+        if kind != "classification":
+            yield ("metadata", "reader"), "the embedding reads labels, so the kind is classification."
     if metadata.main_metric not in computed:
         yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
     for number, metric in enumerate(file.metric_list):
@@ -308,6 +324,12 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
         yield ("metadata", "lower_is_better"), said
     data = metadata.data
+    if (data is None) is (metadata.codes is None):
+        yield ("metadata",), "a task has `data`, or `codes` with the name of the task whose records it has."
+    if metadata.codes is not None and kind != "classification":
+        yield ("metadata", "codes"), "codewords take the place of labels, so the kind is classification."
+    if data is None:
+        return
     for source, words in (("local", list(data.local.labels.values())), ("hub", data.hub.labels or [])):
         for stranger in sorted(set(words) - set(labels)):
             yield ("metadata", "data", source, "labels"), f"'{stranger[:40]}' is none of doc_to_choice."

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import lm_eval
 import lm_eval.api.task
 import lm_eval.evaluator
+import lm_eval.utils
 import numpy as np
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -26,7 +27,7 @@ from dpicl.harness.core.errors import DataError, DpiclError, PromptTooLong, Resu
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.data.config import folder_of, include_paths
 from dpicl.harness.data.sources import function_of
-from dpicl.harness.data.task import CONTENT_FREE, Documents, Task, sample_documents, serving
+from dpicl.harness.data.task import Documents, Task, sample_documents, serving
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.evaluation import text_metrics
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM
@@ -55,7 +56,8 @@ class Evaluation:
 
     prefix_tokens: length of the instruction and demonstrations that every query followed. p_cf: mean probabilities of
     the labels on the content-free inputs (classification), in the order of the task's labels. aggregates: numbers in
-    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed.
+    [0, 1] of all documents together, which are no means. skipped: metric -> why it was not computed. embedding: the
+    embedding model that a metric read, as dpicl.harness.models.embeddings names it.
     """
 
     scores: dict[str, float]
@@ -64,6 +66,7 @@ class Evaluation:
     p_cf: tuple[float, ...] | None
     aggregates: Mapping[str, float] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
+    embedding: str | None = None
 
 
 class LanguageModelLM(PrefixScoring):
@@ -85,11 +88,17 @@ class LanguageModelLM(PrefixScoring):
 
 
 def evaluate(
-    task: Task, model: LanguageModel, demonstrations: Sequence[Demonstration | Record], limit: int | None = None
+    task: Task,
+    model: LanguageModel,
+    demonstrations: Sequence[Demonstration | Record],
+    limit: int | None = None,
+    instruction: str | None = None,
 ) -> Evaluation:
     """Scores of a model that has seen these demonstrations on the task's test records (the first ``limit`` of them).
 
-    Classification: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
+    instruction: one that was released, in the place of the task's own (None).
+
+    Classification and continuation: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
     dpicl.harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is
     asked. Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that
     are not finite, UsageError when a JSON task gets no text.
@@ -98,7 +107,7 @@ def evaluate(
         raise UsageError(f"The number of test records must be at least 1, not {limit}.")
     if task.kind == "json":
         return _evaluate_texts(task, [demonstration.text for demonstration in demonstrations][:limit])
-    prefix = task.icl_prefix(demonstrations)
+    prefix = task.icl_prefix(demonstrations, instruction)
     prefix_tokens = len(model.encode(prefix))
     try:
         with _quiet():
@@ -106,11 +115,12 @@ def evaluate(
         evaluation = evaluate_with(task, lm, prefix, limit)
     except PromptTooLong as error:
         raise PromptTooLong(
-            f"{len(demonstrations)} demonstrations of task {task.name} make a prefix of {prefix_tokens} tokens, and"
-            f" a query does not fit with it into the {model.max_length} that {model.identity.name} reads; lower `shots`"
-            " or the mechanism's `tokens`."
+            f"The instruction and {len(demonstrations)} demonstrations of task {task.name} make a prefix of"
+            f" {prefix_tokens} tokens, and a query does not fit with it into the {model.max_length} that"
+            f" {model.identity.name} reads; lower `shots` or the mechanism's `tokens`."
         ) from error
-    return replace(evaluation, prefix_tokens=prefix_tokens)
+    aggregates = _aggregates(task, [task.whole(each) for each in demonstrations]) if demonstrations else {}
+    return replace(evaluation, prefix_tokens=prefix_tokens, aggregates=aggregates)
 
 
 def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None) -> Evaluation:
@@ -120,9 +130,9 @@ def evaluate_with(task: Task, lm: LM, prefix: str = "", limit: int | None = None
     """
     documents: Documents = task.documents()
     if limit is not None:
-        documents = documents[: limit + (len(CONTENT_FREE) if task.kind == "classification" else 0)]
+        documents = documents[: limit + (len(task.content_free) if task.chooses else 0)]
     samples, reported = _run(task, lm, prefix, documents)
-    if task.kind == "classification":
+    if task.chooses:
         return _classification(samples, reported)
     if task.kind == "generation":
         return _generation(task, samples, reported)
@@ -139,11 +149,17 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
     lm = MechanismLM(lambda name, queries: {query.id: released[query.id] for query in queries})
     samples, reported = _run(task, lm, "", documents)
     outcomes = _outcomes(samples, [entry["metric"] for entry in task.config["metric_list"]])
-    aggregates = {}
+    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, _aggregates(task, texts))
+
+
+def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
+    """`metadata.aggregates` of task.yaml: numbers of all released texts together, beside the test records' texts."""
+    found = {}
     for name, place in task.config["metadata"].get("aggregates", {}).items():
         aggregate = function_of(place, f"The aggregate {name} of task {task.name}")
-        aggregates[name] = float(aggregate(texts, [record.text for record in task.test]))
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, None, aggregates)
+        with serving(task):
+            found[name] = float(aggregate(texts, [record.text for record in task.test]))
+    return found
 
 
 def _run(task: Task, lm: LM, prefix: str, documents: Documents) -> tuple[list[Mapping[str, Any]], Mapping[str, Any]]:
@@ -267,11 +283,12 @@ def _manager_of(folders: tuple[str, ...]) -> TaskManager:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without lm-eval's progress bars, notes, and its survey of the machine (a second per call, nowhere used) and of
-    the current folder's repository (git complains on stderr where there is none)."""
+    the current folder's repository (git complains on stderr where there is none); a template is compiled once."""
     logger = logging.getLogger("lm_eval")
     level = logger.level
     replaced = [
         (lm_eval.api.task, "tqdm", partial(lm_eval.api.task.tqdm, disable=True)),
+        (lm_eval.utils.env, "from_string", cache(lm_eval.utils.env.from_string)),
         (lm_eval.evaluator, "add_env_info", lambda storage: None),
         (lm_eval.evaluator, "get_git_commit_hash", lambda: None),
     ]

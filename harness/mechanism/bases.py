@@ -1,4 +1,4 @@
-"""The two mechanism interfaces, and what passes through them.
+"""The three mechanism interfaces, and what passes through them.
 
 A mechanism turns private records into something that may be released. It is one file with one class: the class states
 its knob (the one number that buys privacy), the worst-case events of a run, and how it releases. It never computes
@@ -20,7 +20,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from dp_accounting import DpEvent
@@ -28,9 +28,19 @@ from dp_accounting import DpEvent
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.seeds import PublicStreams, shot_streams
 from dpicl.harness.core.together import active, together
-from dpicl.harness.core.vocabulary import RECORD_CENTRAL, Demonstration, FinalPrompt, Knob, Notion, Query, Sizes
+from dpicl.harness.core.vocabulary import (
+    RECORD_CENTRAL,
+    Demonstration,
+    FinalPrompt,
+    Knob,
+    Notion,
+    Query,
+    ReleasedPrompt,
+    Sizes,
+)
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
@@ -46,6 +56,8 @@ class Context:
     knob: the calibrated value of the mechanism's knob.
     streams: public randomness.
     progress: called with the number of shots that are done.
+    embed: (texts, name) -> float64[n, d] by the embedding model of that name: rows of length 1, each a function of its
+        own text alone; the zero vector for an empty text.
     """
 
     task: PublicTask
@@ -54,6 +66,7 @@ class Context:
     knob: float
     streams: PublicStreams
     progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
+    embed: Callable[[Sequence[str], str], np.ndarray] = field(default=embed_alone, repr=False)
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
         """``write(label)`` for every shot, in their order; noise and samples come from streams of the shot's own.
@@ -75,9 +88,16 @@ class Context:
         return together(calls) if active() else [call() for call in calls]
 
 
-class Mechanism(Pluggable):
-    """What both kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
+#: What a mechanism releases: demonstrations once, answers one by one, or something once from which all queries are
+#: answered.
+Kind = Literal["demonstrations", "answers", "prepared"]
 
+
+class Mechanism(Pluggable):
+    """What all kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
+
+    #: Of the base class: DemonstrationMechanism, AnswerMechanism or PreparedMechanism.
+    kind: ClassVar[Kind | None] = None
     #: None when the mechanism has no knob (its epsilon is 0 or infinite whatever the target).
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
@@ -99,13 +119,25 @@ class Mechanism(Pluggable):
         """Why this mechanism cannot do this task, or None when it can."""
         return None
 
+    @property
+    def by_label(self) -> bool:
+        """Whether records of different labels are released from apart, where a task's labels are disjoint groups: then
+        each label is a group of the private set, and labels compose in parallel. Else all records are one group.
+
+        An answer mechanism always has one group.
+        """
+        return self.kind != "answers"
+
 
 class DemonstrationMechanism(Mechanism):
-    """Releases k synthetic demonstrations once; any number of queries is then free."""
+    """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
+
+    kind = "demonstrations"
 
     @abstractmethod
-    def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        """One demonstration for each entry of ``context.shots``, in the same order."""
+    def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
+        """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
+        takes the place of the task's own, with these demonstrations or none."""
 
 
 class Reader(Protocol):
@@ -183,6 +215,8 @@ class AnswerMechanism(Mechanism):
     record_tokens: int | None = None
     sampling_seed: int | None = None
 
+    kind = "answers"
+
     #: Whether it takes a slot for each sampled record where N = 1: M is then an expected number, the number of slots is
     #: private, and its primitives state what one added row moves (``own_slots=self.scheme.own_slots``).
     slot_per_record: ClassVar[bool] = False
@@ -207,3 +241,42 @@ class AnswerMechanism(Mechanism):
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
         """Q answers (``sizes.queries``; one, where it is None) from ``sizes.records[None]`` records."""
         return self.scheme.event(self.release(knob), sizes.records[None], sizes.queries or 1)
+
+
+class Prepared(Protocol):
+    """What was released, and how it answers."""
+
+    def answer(self, query: Query) -> str | FinalPrompt:
+        """The answer to one query: a label, a phrase or a text; or the public prompt that the model will answer.
+
+        Post-processing: it follows from what was released, the query and public things alone. No record can be read any
+        more when the first query is asked.
+        """
+
+
+@dataclass(frozen=True)
+class PreparedContext:
+    """Everything besides the records that a preparation and its answers may use.
+
+    reader: the model and the embeddings; it keeps what it has read. knob: the calibrated value of the mechanism's knob.
+    streams: public randomness.
+    """
+
+    task: PublicTask
+    reader: Reader
+    knob: float
+    streams: PublicStreams
+
+
+class PreparedMechanism(Mechanism):
+    """Releases something once, from which any number of queries is answered: class means, a linear model.
+
+    The groups of the private set (`PrivateSet.groups`) are the task's labels where these are disjoint groups, unless
+    `by_label` says otherwise. ``sizes`` of `events` has all of them, no shots, and no number of queries.
+    """
+
+    kind = "prepared"
+
+    @abstractmethod
+    def prepare(self, private: PrivateSet, context: PreparedContext) -> Prepared:
+        """Releases, and returns what answers. The private set is closed before the first query is asked."""

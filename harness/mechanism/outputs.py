@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, told
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.harness.data.task import PublicTask
-from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism
+from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism, Prepared, PreparedContext
 from dpicl.harness.models.base import LanguageModel
 
 T = TypeVar("T")
@@ -27,29 +27,36 @@ _INSTEAD = {
 }
 
 
-def checked_demonstrations(
-    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str]
-) -> list[Demonstration]:
-    """The demonstrations as they are published.
+def checked_prompt(
+    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
+) -> ReleasedPrompt:
+    """What a demonstration mechanism returns, as it is published.
 
-    A mechanism with a knob returns one for each of ``shots``, with its label; one that randomises labels returns as
-    many, with any of the task's ``labels``. One without a knob (epsilon 0 or
+    A mechanism with a knob returns one demonstration for each of ``shots``, with its label (one that randomises labels:
+    with any of the task's ``labels``); none, where it releases an instruction. One without a knob (epsilon 0 or
     infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
     """
-    if not isinstance(given, list | tuple) or not all(isinstance(each, Demonstration) for each in given):
-        raise _wrong(mechanism, f"returns {type(given).__name__}", "return a list of Demonstration")
-    texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in given]
+    told: object = given.instruction if isinstance(given, ReleasedPrompt) else None
+    shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
+    if not isinstance(shown, list | tuple) or not all(isinstance(each, Demonstration) for each in shown):
+        raise _wrong(
+            mechanism, f"returns {type(shown).__name__}", "return a list of Demonstration, or a ReleasedPrompt with one"
+        )
+    instruction = None if told is None else plain_text(told, mechanism)
+    texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
+    alone = instruction is not None and not texts
     said = [label for _, label in texts]
     if mechanism.notion == LABEL_LOCAL:
-        if len(said) != len(shots) or not set(said) <= set(labels):
+        if alone or len(said) != len(shots) or not set(said) <= set(labels):
             raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
-    elif mechanism.knob is not None and said != list(shots):
+    elif mechanism.knob is not None and not alone and said != list(shots):
         raise _wrong(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",
             "return one for each entry of `context.shots`, in that order",
         )
-    return [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+    demonstrations = [Demonstration(text=text, label=label, tokens=len(model.encode(text))) for text, label in texts]
+    return ReleasedPrompt(instruction, demonstrations)
 
 
 def skip_reason(mechanism: Mechanism, task: PublicTask) -> str | None:
@@ -65,6 +72,13 @@ def checked_answer(mechanism: Mechanism, given: object) -> str | FinalPrompt:
     if isinstance(given, FinalPrompt):
         return FinalPrompt(plain_text(given.prompt, mechanism))
     return plain_text(given, mechanism)
+
+
+def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
+    """What answers after a preparation. Raises PluginError for what cannot."""
+    if not callable(getattr(given, "answer", None)):
+        raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
+    return given
 
 
 def plain_text(given: object, mechanism: Mechanism) -> str:
@@ -111,7 +125,9 @@ def named_failure(mechanism: Mechanism, release: Callable[[], T]) -> T:
 
 def instead_of(error: BaseException) -> str:
     """'; what to use instead', after an error about something that a mechanism cannot have; else ''."""
-    if not isinstance(error, AttributeError) or not isinstance(error.obj, PublicTask | Context | AnswerContext):
+    if not isinstance(error, AttributeError) or not isinstance(
+        error.obj, PublicTask | Context | AnswerContext | PreparedContext
+    ):
         return ""
     instead = _INSTEAD.get(error.name or "")
     return f"; {instead} (docs/accounting.md)" if instead else ""

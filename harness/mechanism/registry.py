@@ -122,4 +122,4 @@ def _nearly(module: ModuleType) -> str:
     for cls in classes_of(module, Mechanism, abstract=True):  # type: ignore[type-abstract]
         missing = ", ".join(sorted(getattr(cls, "__abstractmethods__", ())))
         return f": class {cls.__name__} lacks {missing}"
-    return ": it needs a subclass of dpicl.DemonstrationMechanism or dpicl.AnswerMechanism"
+    return ": it needs a subclass of dpicl.DemonstrationMechanism, dpicl.AnswerMechanism or dpicl.PreparedMechanism"

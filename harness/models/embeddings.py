@@ -87,9 +87,10 @@ def load_embeddings(name: str) -> EmbeddingModel:
 
 
 def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
-    """float64[n, d] by the model of that name, every text encoded by itself, so that no other one rounds its row."""
+    """float64[n, d] by the embedding model of that name. Every text is read alone, so a row is a function of its own
+    text to the last bit."""
     model = load_embeddings(name)
-    return np.array([model.encode([text])[0] for text in texts]).reshape(len(texts), model.dimension)
+    return np.array([model.encode([text])[0] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
 
 
 def check_name(name: str) -> None:

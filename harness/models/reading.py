@@ -32,7 +32,7 @@ from dpicl.harness.models.base import Usage
 from dpicl.harness.models.key_values import KeyValues, Memory
 
 #: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
-VERSION = 3
+VERSION = 4
 #: The most tokens of a piece.
 PIECE = 256
 #: The numbers of tokens that a pass may have, and of tokens whose successor it predicts.

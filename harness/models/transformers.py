@@ -23,6 +23,7 @@ from dpicl.harness.models import attention
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
+from dpicl.harness.models.products import by_onednn, linear_layers
 from dpicl.harness.models.reading import (
     PIECE,
     SHAPES,
@@ -128,6 +129,7 @@ class TransformersLM(CausalModel):
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
+        self._layers = linear_layers(model)
         self.pass_tokens = pass_tokens
         self._passes = Passes(self._forward, self.memory, self.usage, self.device, pass_tokens)
 
@@ -237,12 +239,13 @@ class TransformersLM(CausalModel):
 
     @contextmanager
     def _packed(self) -> Iterator[None]:
-        """Inside this block the model attends as `dpicl.harness.models.attention` does."""
+        """Inside this block the model attends as `attention` does, and multiplies as `products` does."""
         before = [config._attn_implementation_internal for config in self._configs]
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            yield
+            with by_onednn(self._layers):
+                yield
         finally:
             for config, name in zip(self._configs, before, strict=True):
                 config._attn_implementation_internal = name

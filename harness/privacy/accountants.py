@@ -6,7 +6,7 @@
 | randomised labels (another notion) | pure: the sum of their epsilons |
 | Poisson-subsampled Gaussians (and Gaussians) | prv-accountant and dp_accounting's PLD, cross-checked |
 | zCDP (and the above) | Renyi DP, converted at the best order |
-| bounded-range choices (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP by the rules around |
+| bounded-range choices, AboveThreshold (and Gaussians, Laplace, (epsilon, delta)) | PLD; also as zCDP |
 | Poisson samples of composites of these (and these) | PLD; also by the two rules below |
 | one Poisson sample of anything else | amplification of (epsilon0, delta0) |
 | several of those, (epsilon, delta) events, Laplace, mixtures | PLD of approximate-DP parameters |
@@ -41,9 +41,12 @@ from dpicl.harness.privacy.decomposition import (
     is_sampled_gaussian,
     recompose,
 )
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, LabelResponseDpEvent, bounded_range
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, bounded_range
 from dpicl.harness.privacy.fixed_sampling import fixed_replace_one
 from dpicl.harness.privacy.parameters import FULL
+
+#: Components whose loss lies in an interval: they have a privacy loss distribution, and zCDP besides.
+_CHOICES = (BoundedRangeDpEvent, AboveThresholdDpEvent)
 
 
 def epsilon(event: dp.DpEvent, delta: float) -> Bounds:
@@ -142,7 +145,7 @@ def _composition(event: dp.DpEvent, delta: float, cells: int) -> Bounds:
             return gaussians.bounds(parts, delta)
         value = gaussians.rough_epsilon(parts, delta, cells)
         return Bounds(0.0, value, value)
-    if any(isinstance(component, BoundedRangeDpEvent) or _is_sampled_composite(component) for component in counted):
+    if any(isinstance(component, _CHOICES) or _is_sampled_composite(component) for component in counted):
         return _smaller(counted, delta, cells)
     return _curves_or_parameters(counted, delta, cells)
 
@@ -160,7 +163,8 @@ def _curves_or_parameters(counted: DecomposedEvents, delta: float, cells: int) -
 
 
 def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
-    """The smaller of two bounds: by privacy loss distributions, and with every choice as zCDP.
+    """The smaller of two bounds: by privacy loss distributions, and with every choice as zCDP (a round of
+    AboveThreshold is one of range 3 epsilon).
 
     A rough answer leaves the second out where it is slow and the first is finite.
     """
@@ -172,8 +176,10 @@ def _smaller(counted: DecomposedEvents, delta: float, cells: int) -> Bounds:
         return Bounds(0.0, pld, pld, {"pld": pld})
     as_zcdp: DecomposedEvents = Counter()
     for component, count in counted.items():
-        choice = isinstance(component, BoundedRangeDpEvent)
-        as_zcdp[bounded_range(component.epsilon) if choice else component] += count
+        if isinstance(component, _CHOICES):
+            size = component.epsilon if isinstance(component, BoundedRangeDpEvent) else 3 * component.epsilon
+            component = bounded_range(size)
+        as_zcdp[component] += count
     other = _curves_or_parameters(as_zcdp, delta, cells)
     if pld > other.upper:
         said = {**other.accountants, "pld_of_samples_and_choices": pld if math.isfinite(pld) else None}

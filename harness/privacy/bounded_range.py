@@ -46,6 +46,17 @@ def choice_delta(epsilon: float, x: np.ndarray) -> np.ndarray:
     return np.where(x < -epsilon, -np.expm1(np.minimum(x, 0.0)), inside)
 
 
+def round_pair(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
+    """The pair of distributions that dominates a round of AboveThreshold: two outcomes, with the record and without.
+
+    Its loss lies in [-2 epsilon, epsilon] for all neighbours, so both ends are known, and by the same convexity the
+    worst release has these two losses alone. One pair for all rounds: they compose by convolution.
+    """
+    high = math.expm1(-2 * epsilon) / (math.expm1(-2 * epsilon) - math.expm1(epsilon))  # without, the larger loss
+    without = np.array([high, 1 - high])
+    return without * np.exp([epsilon, -2 * epsilon]), without
+
+
 def choices_delta(epsilon: float, count: int, cells: int) -> np.ndarray:
     """Upper bounds on delta_count at x = epsilon/cells * (-n, ..., n), shape (2n + 1,); exact for one choice.
 

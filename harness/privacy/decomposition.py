@@ -1,7 +1,8 @@
 """Takes an event tree apart: what one record of one group can touch, as counted components that the accountants know.
 
-A component is one of: Gaussian, Laplace, zCDP, bounded range, (epsilon, delta), a Poisson sample of one Gaussian, a
-Poisson sample of anything else, or NonPrivate. Every other event is refused: no theorem, no epsilon.
+A component is one of: Gaussian, Laplace, zCDP, bounded range, a round of AboveThreshold, (epsilon, delta), a Poisson
+sample of one Gaussian, a Poisson sample of anything else, or NonPrivate. Every other event is refused: no theorem, no
+epsilon.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
     LabelResponseDpEvent,
@@ -138,7 +140,7 @@ def _simple(event: dp.DpEvent) -> DecomposedEvents:
         case dp.ZCDpEvent():
             _require(event.rho >= 0 and event.xi >= 0, event)
             free, exposed = event.rho == 0 == event.xi, math.isinf(event.rho) or math.isinf(event.xi)
-        case BoundedRangeDpEvent() | LabelResponseDpEvent():
+        case BoundedRangeDpEvent() | AboveThresholdDpEvent() | LabelResponseDpEvent():
             _require(event.epsilon >= 0, event)
             free, exposed = event.epsilon == 0, math.isinf(event.epsilon)
         case EpsilonDeltaDpEvent():

@@ -1,9 +1,9 @@
 """Events: what a private access costs, as trees of `dp_accounting` DpEvents, and their JSON form for result files.
 
 The neighbour relation is add/remove of one record everywhere but in :class:`LabelResponseDpEvent`. To the events of
-dp_accounting this adds :class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent` and :class:`ParallelDpEvent`:
-mechanisms that run on disjoint groups of records (a record has one label), so that one record touches one branch only
-and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
+dp_accounting this adds :class:`EpsilonDeltaDpEvent`, :class:`BoundedRangeDpEvent`, :class:`AboveThresholdDpEvent` and
+:class:`ParallelDpEvent`: mechanisms that run on disjoint groups of records (a record has one label), so that one record
+touches one branch only and the cost is the worst branch (parallel composition; Dwork & Roth 2014, add/remove only).
 """
 
 from __future__ import annotations
@@ -40,6 +40,14 @@ class BoundedRangeDpEvent(dp.DpEvent):
 class LabelResponseDpEvent(dp.DpEvent):
     """k-ary randomised response on the label of every record that is shown, each once: pure epsilon-local DP of that
     label (neighbours: the label of one record is another one). Another notion of privacy than all other events."""
+
+    epsilon: float
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class AboveThresholdDpEvent(dp.DpEvent):
+    """One round of AboveThreshold, whose queries one more record raises or leaves: the loss ln(P/Q) of its answers, P
+    with the record and Q without, lies in [-2 epsilon, epsilon] (dpicl.harness.privacy.above_threshold)."""
 
     epsilon: float
 
@@ -106,6 +114,13 @@ def _holds_labels(event: dp.DpEvent) -> bool:
     return isinstance(event, LabelResponseDpEvent)
 
 
+def above_threshold(epsilon: float) -> dp.DpEvent:
+    """One round of AboveThreshold; 0: free; infinite: not private."""
+    if epsilon == 0:
+        return dp.NoOpDpEvent()
+    return AboveThresholdDpEvent(epsilon) if math.isfinite(epsilon) else dp.NonPrivateDpEvent()
+
+
 def compose(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Adaptive composition, with equal events counted: the canonical form that two ledgers can be compared in."""
     counts: Counter[dp.DpEvent] = Counter()
@@ -161,6 +176,7 @@ _KINDS: Mapping[str, tuple[type[dp.DpEvent], Mapping[str, str]]] = {
     "epsilon_delta": (EpsilonDeltaDpEvent, {"epsilon": "epsilon", "delta": "delta"}),
     "bounded_range": (BoundedRangeDpEvent, {"epsilon": "epsilon"}),
     "label_response": (LabelResponseDpEvent, {"epsilon": "epsilon"}),
+    "above_threshold": (AboveThresholdDpEvent, {"epsilon": "epsilon"}),
     "poisson": (dp.PoissonSampledDpEvent, {"rate": "sampling_probability"}),
     "fixed_size": (dp.SampledWithoutReplacementDpEvent, {"size": "source_dataset_size", "sample": "sample_size"}),
     "repeat": (dp.SelfComposedDpEvent, {"count": "count"}),

@@ -7,8 +7,9 @@ every sampled record has a slot of its own (``own_slots``), one record adds one 
 that is not there. Whatever a row holds, NaN and infinities included, it is first mapped into a fixed public set, row by
 row; so the sensitivity is a property of that set and never of the data, and no private value can make a run fail.
 
-Floating point: noise is drawn in float64 and a primitive here releases a choice or a ranking, never a noisy number.
-Two more are in files of their own: dpicl.harness.privacy.top_k and dpicl.harness.privacy.cluster_tree.
+Floating point: noise is drawn in float64, and all but one release a choice or a ranking. `NoisySum` releases numbers:
+its rows and its noise are whole multiples of public steps, so that its sums are exact (docs/accounting.md).
+Others are in files of their own: top_k, cluster_tree, vote_histogram and limited_domain.
 """
 
 from __future__ import annotations
@@ -63,11 +64,10 @@ def clip_scores(rows: np.ndarray, clip: float) -> np.ndarray:
 
 
 def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.ndarray:
-    """float64[M, K]: every row less the public one, clipped to [-clip, clip]; a row with a value that is not finite
-    becomes 0, which is what a slot with the public row gives."""
-    whole = np.isfinite(rows).all(axis=1, keepdims=True)
-    with np.errstate(over="ignore"):
-        return (np.where(whole, rows, public).astype(np.float64) - public).clip(-clip, clip)
+    """float64[B, K]: every row minus the finite public one, in [-clip, clip]; what is no number counts as 0."""
+    with np.errstate(invalid="ignore"):
+        differences = np.subtract(rows, public, dtype=np.float64, order="C")  # a sum in one order
+    return np.where(np.isnan(differences), 0.0, differences).clip(-clip, clip)
 
 
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
@@ -155,6 +155,58 @@ class NearestToMean:
 
 
 @dataclass(frozen=True)
+class NoisySum:
+    """A noisy sum of vectors, or of matrices of rank 1, that is released as it is: whatever is made of it afterwards,
+    for any number of queries, is post-processing.
+
+    Every record has a slot of its own and adds one row w v^T of Frobenius norm at most ``radius``: ``v`` is scaled into
+    the unit ball, the weights ``w`` into the ball of that radius. The noise is N(0, (radius sigma)^2) on every
+    coordinate of the sum, sigma = ``noise_multiplier``.
+
+    Both factors are cut towards 0 to multiples of a power of 2, which lengthens none of them, and the noise is rounded
+    to multiples of the product of both steps. So every product, the sum in whatever order (of up to 2^20 records), and
+    sum + noise are exact in float64: what is released is the sum plus a number whose distribution, its lowest bits
+    included, does not depend on records. It equals the ideal noisy sum, rounded: post-processing of a Gaussian
+    mechanism.
+    """
+
+    noise_multiplier: float
+    radius: float = 1.0
+
+    @property
+    def bound(self) -> float:
+        """How far one record moves the sum in L2, at most."""
+        return self.radius
+
+    @property
+    def event(self) -> dp.DpEvent:
+        return gaussian(self.noise_multiplier)
+
+    def release(self, vectors: np.ndarray, sample: Sample, weights: np.ndarray | None = None) -> np.ndarray:
+        """float64[k, d]: the noisy sum of the rows' w v^T. vectors: [M, d], weights: [M, k] (None: radius, k = 1).
+
+        Raises PluginError for a sample whose slots are shared, or not one a row.
+        """
+        check_slots(vectors, True, sample)
+        step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
+        given = np.full((len(vectors), 1), self.radius) if weights is None else weights
+        bounded = _cut(clip_norm(given, self.radius), step)
+        total = bounded.T @ _cut(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
+        return sample.spend(self.event).noisy_sum(total, self.bound, step * _VECTOR_STEP)
+
+
+#: The steps of `NoisySum`: of vectors of length 1, and of weights relative to the power of 2 above their radius.
+_VECTOR_STEP, _WEIGHT_STEP = 2.0**-20, 2.0**-13
+#: Vectors are scaled into a ball of this radius: the rest is far more than what the rounding of both norms may be off.
+_INSIDE = 1 - 1e-9
+
+
+def _cut(rows: np.ndarray, step: float) -> np.ndarray:
+    """Every number as the next multiple of ``step`` towards 0."""
+    return np.trunc(rows / step) * step
+
+
+@dataclass(frozen=True)
 class BoundedRangeChoice:
     """A draw from softmax(score / temperature): the exponential mechanism on averaged, clipped scores.
 
@@ -190,9 +242,27 @@ class BoundedRangeChoice:
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
+        return sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width)[0]
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor
-        scores = self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
-        return sample.spend(self.event).noisy_choice(scores, self.width)[0]
+        return self.weight * private + (1 - self.weight) * clip_scores(public[None, :], self.clip)[0]
+
+
+@dataclass(frozen=True)
+class DifferenceChoice(BoundedRangeChoice):
+    """A draw from softmax(score / temperature), where the private rows change the public scores (Vinod, Pillutla &
+    Thakurta 2025, algorithm 1).
+
+    score = public row + (weight/divisor) * sum of clip(private row - public row, -c, c). One more record adds one row
+    in [-c, c]^V, so width and range are those of `BoundedRangeChoice`; what all rows have in common with the public one
+    is neither clipped nor paid for. The public row must be finite.
+    """
+
+    weight: float = 1.0
+
+    def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
+        return public + self.weight * clip_differences(rows, public, self.clip).sum(axis=0) / self.divisor
 
 
 @dataclass(frozen=True)
@@ -231,5 +301,6 @@ class ProductChoice:
         check_slots(rows, self.own_slots, sample)
         if not np.isfinite(public).all():
             raise PluginError("The public scores of a choice must be finite; check the model's public prompt.")
-        scores = public + clip_differences(rows, public, self.clip).sum(axis=0)
+        whole = np.isfinite(rows).all(axis=1, keepdims=True)
+        scores = public + clip_differences(np.where(whole, rows, public), public, self.clip).sum(axis=0)
         return sample.spend(self.event).noisy_choice(scores, self.width)[0]

@@ -24,6 +24,7 @@ from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.joining import Joining
 from dpicl.harness.privacy.ledger import JOINED, RANDOMISED, SAMPLED, Ledger
 from dpicl.harness.privacy.release_hooks import Permit
+from dpicl.harness.privacy.secure_release import require_few_rows
 
 
 class PrivateRecord(Protocol):
@@ -267,6 +268,8 @@ class PrivateSet:
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
         ) -> SlotSampler:
             rate = sampling_rate(expected, self.size(partition), partition)
+            if not noise.seeded:
+                require_few_rows(slots or 2 * expected)
             event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, releases), times)
             ledger.charge(event, partition, note=SAMPLED)
             samplers.append(SlotSampler(lambda: next_sample(partition, rate, slots, shuffled, releases), times))
@@ -323,6 +326,11 @@ class PrivateSet:
 
         self._sampler, self._joiner, self._respond = sampler, joiner, respond
         self._reveal, self._close = reveal, close
+
+    @property
+    def groups(self) -> tuple[Partition, ...]:
+        """The groups that may be sampled, which are public: labels, or None alone for all records."""
+        return tuple(self._sizes)
 
     def partition_of(self, label: str) -> Partition:
         """The group that a demonstration with this label is made from."""

@@ -23,7 +23,7 @@ class PublicPermit(Permit):
 
     __slots__ = ()
 
-    def noisy_sum(self, clean: np.ndarray, bound: float) -> np.ndarray:
+    def noisy_sum(self, clean: np.ndarray, bound: float, grid: float = 0.0) -> np.ndarray:
         return np.array(clean, dtype=np.float64)
 
     def _choices(self, rows: Sequence[np.ndarray], width: float, count: int) -> list[list[int]]:

@@ -1,8 +1,10 @@
-"""What a primitive releases: a noisy sum or a noisy choice, drawn with a permit. Noise is added nowhere else.
+"""What a primitive releases: a noisy sum, a noisy choice, or the answers of a round of AboveThreshold, drawn with a
+permit. Noise is added nowhere else.
 
 A permit is the right to one release that was charged for (`Sample.spend` gives it). It holds the noise source and takes
 the amount of noise from the event that was charged, so a release cannot be made with less noise than was paid for, with
-another source, or twice. The primitive states by how much one record may move the input (``bound``, ``width``).
+another source, or twice. The primitive states by how much one record may move the input (``bound``, ``width``). Where
+noise is secure, input and amount are prepared for floating point (dpicl.harness.privacy.secure_release).
 
 An auditor may observe every noisy release (`observing`): it sees the input and the output, checks the stated bound,
 and may replace the noisy output by its own. Without an observer the noise is drawn from the permit's source.
@@ -23,27 +25,37 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
 from dpicl.harness.core.seeds import NoiseSource
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, LabelResponseDpEvent, flatten
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
+from dpicl.harness.privacy.secure_release import (
+    choice_margin,
+    prepared_scores,
+    prepared_sum,
+    sum_margin,
+    threshold_margin,
+)
 
 
 @dataclass(frozen=True)
 class NoisyRelease:
     """One release, before its noise.
 
-    clean: a sum ('gaussian', any shape), or scores [K] ('choice'). Private.
-    bound: the most that one record moves it, as the primitive states: in L2 ('gaussian'), or the range of the moves of
-        all scores ('choice').
+    clean: a sum ('gaussian', any shape), scores [K] ('choice'), prepared where noise is secure, or a query minus its
+        threshold, [1] ('threshold'): one question of a round. Private.
+    bound: the most that one record moves it, as the primitive states: in L2 ('gaussian'), the range of the moves of
+        all scores ('choice'), or upwards and never downwards ('threshold').
     scale: standard deviation of the noise on every coordinate; for a choice the temperature, which multiplies standard
-        Gumbel noise. 0 is no noise.
+        Gumbel noise; for a question that of its exponential noise, and of its threshold's. 0 is no noise.
     count: how many of the K are chosen, in order ('choice').
+    grid: the noise on a sum is rounded to multiples of this; 0: it is not rounded.
     permit: what it was drawn with.
     """
 
-    kind: Literal["gaussian", "choice"]
+    kind: Literal["gaussian", "choice", "threshold"]
     clean: np.ndarray
     bound: float
     scale: float
     count: int = 0
+    grid: float = 0.0
     permit: Permit | None = field(default=None, repr=False, compare=False)
 
 
@@ -51,7 +63,8 @@ class Observer(Protocol):
     """Sees every noisy release while a mechanism runs."""
 
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
-        """What is released: the noisy sum, or the indices that were chosen. ``draw()`` makes it with fresh noise."""
+        """What is released: the noisy sum, the indices that were chosen, or [1] for "above" and [0] for "below".
+        ``draw()`` makes it with fresh noise."""
 
 
 _OBSERVER: ContextVar[Observer | None] = ContextVar("observer", default=None)
@@ -70,8 +83,9 @@ def observing(observer: Observer) -> Iterator[None]:
 class Permit:
     """The right to one release, used once.
 
-    event: what was charged: ``count`` times one Gaussian mechanism, bounded-range choice or zCDP release, or
-        a randomised label, NonPrivate, which is a release without noise. Raises UnsupportedEvent for anything else.
+    event: what was charged: ``count`` times one Gaussian mechanism, bounded-range choice or zCDP release, a round of
+        AboveThreshold, a randomised label, or NonPrivate, which is a release without noise. Raises UnsupportedEvent for
+        anything else.
     noise: where its noise comes from. used: called when it is used. require_valid: raises where it no longer counts,
         since its sample was closed.
     """
@@ -94,19 +108,23 @@ class Permit:
         self._noise: NoiseSource | None = noise
         self._used, self._require_valid = used, require_valid
 
-    def noisy_sum(self, clean: np.ndarray, bound: float) -> np.ndarray:
+    def noisy_sum(self, clean: np.ndarray, bound: float, grid: float = 0.0) -> np.ndarray:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
+        grid: the noise is rounded to multiples of this before it is added (`on_grid`; a power of 2); 0: as it is.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
         PluginError for a bound that is not above 0 (that would be no noise).
         """
         _require_positive("bound of a sum", bound)
-        scale = self._multiplier() * bound
-        noise = self._use()
+        multiplier = self._multiplier()
+        scale, noise = multiplier * bound, self._use()
+        if scale > 0 and not noise.seeded:
+            scale *= 1 + sum_margin(multiplier, clean.size)
+            clean = prepared_sum(clean, scale)
         return _observed(
-            NoisyRelease("gaussian", clean, bound, scale, permit=self),
-            lambda: clean + noise.gaussian(scale, clean.size).reshape(clean.shape),
+            NoisyRelease("gaussian", clean, bound, scale, grid=grid, permit=self),
+            lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid).reshape(clean.shape),
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float) -> list[int]:
@@ -128,13 +146,52 @@ class Permit:
         """
         return [chosen[0] for chosen in self._choices(scores, width, 1)]
 
+    def threshold_round(self, threshold: float, bound: float) -> Callable[[float], bool]:
+        """One round of AboveThreshold: says of one query after another whether it is above a noisy threshold, until
+        one is.
+
+        threshold: public. bound: the most by which one record raises a query; it must lower none. The noise of the
+        threshold is drawn once, that of every query afresh, both from bound/epsilon * Exp(1). The permit is used now;
+        a question after the first "above" raises BudgetExceeded. Raises as `noisy_sum` does.
+        """
+        _require_positive("bound of a query", bound)
+        epsilon = self._round_epsilon()
+        scale = bound / epsilon if math.isfinite(epsilon) else 0.0
+        noise, over = self._use(), False
+        if scale > 0 and not noise.seeded:
+            scale *= 1 + threshold_margin(epsilon)
+        of_threshold: list[np.ndarray] = []
+
+        def above(query: float) -> bool:
+            nonlocal over
+            if over:
+                raise BudgetExceeded(
+                    "This round ended with its first query above the threshold: a second one needs a second charge, and"
+                    " a threshold with fresh noise. Nothing was drawn."
+                )
+            self._require_valid()
+            release = NoisyRelease("threshold", np.array([query - threshold]), bound, scale, permit=self)
+
+            def draw() -> np.ndarray:
+                if scale > 0 and not of_threshold:
+                    of_threshold.append(noise.gumbel(1))
+                return is_above(release, *of_threshold, *([noise.gumbel(1)] if scale > 0 else ()))
+
+            over = bool(_observed(release, draw)[0])
+            return over
+
+        return above
+
     def _choices(self, rows: Sequence[np.ndarray], width: float, count: int) -> list[list[int]]:
         _require_positive("width of a choice", width)
         epsilon = self._range_epsilon()
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
         noise, chosen = self._use(), []
+        if temperature > 0 and not noise.seeded:
+            temperature *= 1 + choice_margin(epsilon, max(count, len(rows)))
+            rows = [prepared_scores(scores, temperature) for scores in rows]
         for scores in rows:
-            release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), self)
+            release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), permit=self)
             chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])
         return chosen
 
@@ -160,6 +217,14 @@ class Permit:
                 return math.inf
         raise UnsupportedEvent(f"{self._event!r} was spent, and a noisy choice is a bounded-range event.")
 
+    def _round_epsilon(self) -> float:
+        match self._event:
+            case AboveThresholdDpEvent() if self._count == 1:
+                return float(self._event.epsilon)
+            case dp.NonPrivateDpEvent():
+                return math.inf
+        raise UnsupportedEvent(f"{self._count} x {self._event!r} was spent, and a round is one of AboveThreshold.")
+
     def _use(self) -> NoiseSource:
         if self._noise is None:
             raise BudgetExceeded("This permit was used: a second release needs a second charge. Nothing was drawn.")
@@ -167,6 +232,11 @@ class Permit:
         noise, self._noise = self._noise, None
         self._used()
         return noise
+
+
+def on_grid(values: np.ndarray, grid: float) -> np.ndarray:
+    """The nearest multiples of ``grid``, a power of 2, which floats hold exactly; 0: the values as they are."""
+    return np.rint(values / grid) * grid if grid else values
 
 
 def _require_positive(what: str, value: float) -> None:
@@ -182,6 +252,17 @@ def _best(release: NoisyRelease, noise: NoiseSource) -> np.ndarray:
     if release.count == 1:
         return np.array([noisy.argmax()])
     return np.argsort(-noisy, kind="stable")[: release.count]
+
+
+def is_above(release: NoisyRelease, *gumbel: np.ndarray) -> np.ndarray:
+    """[1] where the query is above its threshold, [0] where it is not.
+
+    gumbel: standard Gumbel noise [1] of the threshold, then of the query; e^-it is exponential. None where scale is 0.
+    """
+    if not gumbel:
+        return (release.clean >= 0).astype(np.int64)
+    of_threshold, of_query = gumbel
+    return (release.clean / release.scale + np.exp(-of_query) >= np.exp(-of_threshold)).astype(np.int64)
 
 
 def _observed(release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:

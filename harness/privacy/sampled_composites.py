@@ -1,9 +1,10 @@
 """Privacy loss distributions of Poisson samples of composites, such as k noisy counts on one sample, Q times over.
 
-Every component with a dominating pair (Gaussian, Laplace, bounded range, (epsilon, delta), samples of these) has a
-privacy loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If (P, Q) dominates the
-inside of a Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q) dominates the sample when
-the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick divergences:
+Every component with a dominating pair (Gaussian, Laplace, bounded range, rounds of AboveThreshold, (epsilon, delta),
+samples of these) has a privacy loss distribution; compositions convolve them (Zhu, Dong & Wang 2022, theorem 10). If
+(P, Q) dominates the inside of a Poisson sample at rate q, P with the record and Q without, then ((1 - q)Q + qP, Q)
+dominates the sample when the record is removed and (Q, (1 - q)Q + qP) when it is added (theorem 11). In hockey-stick
+divergences:
 
     H_a((1 - q)Q + qP || Q) = q H_(1 + (a - 1)/q)(P || Q), or 1 - a for a <= 1 - q,
     H_a(Q || (1 - q)Q + qP) = (1 - a(1 - q)) H_(aq/(1 - a(1 - q)))(Q || P), or 0 for a(1 - q) >= 1.
@@ -29,9 +30,9 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy import gaussians
-from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld, sampled_choices_pld
+from dpicl.harness.privacy.bounded_range import choice_pld, choices_pld, round_pair, sampled_choices_pld
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
 from dpicl.harness.privacy.parameters import of_parameters
 
 #: Grid steps for the standard deviation of an average component: the variance of a sum grows by 1/(6 steps^2) at most.
@@ -84,7 +85,8 @@ def has_distribution(component: dp.DpEvent) -> bool:
     """True for a component with a dominating pair, not known by its Renyi curve alone."""
     if isinstance(component, dp.PoissonSampledDpEvent):
         return all(has_distribution(inner) for inner in components(component.event, None))
-    return isinstance(component, (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent))
+    native = (dp.GaussianDpEvent, dp.LaplaceDpEvent, BoundedRangeDpEvent, AboveThresholdDpEvent, EpsilonDeltaDpEvent)
+    return isinstance(component, native)
 
 
 def composed_epsilon(counted: Counted, delta: float, steps: int = STEPS) -> float:
@@ -148,6 +150,12 @@ def _plain(component: dp.DpEvent, count: int, grid: float) -> pld.PrivacyLossDis
             one = pld.from_laplace_mechanism(component.noise_multiplier, value_discretization_interval=grid)
         case EpsilonDeltaDpEvent():
             one = of_parameters(component.epsilon, component.delta, grid)
+        case AboveThresholdDpEvent():
+            present, absent = round_pair(component.epsilon)
+            loss = np.log(present / absent)
+            one = pld.PrivacyLossDistribution(
+                _pmf(Losses(loss, present, 0.0), grid), _pmf(Losses(-loss, absent, 0.0), grid)
+            )
         case _:
             raise UnsupportedEvent(f"The event {component!r} has no privacy loss distribution.")
     return one.self_compose(count)
@@ -212,4 +220,6 @@ def _size(component: dp.DpEvent) -> tuple[float, float]:
     """The largest loss of a component, and the share of it that the standard deviation can be."""
     if isinstance(component, (BoundedRangeDpEvent, EpsilonDeltaDpEvent)):
         return component.epsilon, 0.5 if isinstance(component, BoundedRangeDpEvent) else 1.0
+    if isinstance(component, AboveThresholdDpEvent):
+        return 2 * component.epsilon, math.sqrt(0.5)
     return 1 / component.noise_multiplier, 1.0

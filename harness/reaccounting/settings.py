@@ -5,11 +5,13 @@
 | gaussian | a vector with Gaussian noise | ``noise``: standard deviation / claimed L2 sensitivity |
 | classical | the same | ``epsilon0``: nominal epsilon of the classical formula at ``delta`` |
 | bounded-range | a choice by softmax or Gumbel noise | ``epsilon0``: its range, or ``temperature`` of the scores |
+| above-threshold | AboveThreshold up to "above" | ``noise``: Laplace scale of the threshold / claimed sensitivity |
 | epsilon-delta | anything (epsilon0, delta0)-DP | ``epsilon0``, ``delta0`` |
 | no-noise | a private value as it is | nothing |
 
 A bounded-range choice may fail with probability ``delta0`` (it then hides nothing), and a Gaussian of multiplier
-``noise`` may follow it on the same sample. table.py accounts for a setting.
+``noise`` may follow it on the same sample. After each "above" a choice of bounded range ``epsilon0`` may follow.
+table.py accounts for a setting.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ FAMILIES: Final = {
     "gaussian": ("noise", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
     "classical": ("epsilon0", "noise_on", "slots", "sensitivity", "claimed_sensitivity"),
     "bounded-range": ("epsilon0", "temperature", "delta0", "noise", "sensitivity", "claimed_sensitivity"),
+    "above-threshold": ("noise", "epsilon0", "sensitivity", "claimed_sensitivity"),
     "epsilon-delta": ("epsilon0", "delta0"),
     "no-noise": (),
 }

@@ -99,6 +99,25 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Account
     yield from _published(answer, setting, setting.claimed_range)
 
 
+def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
+    """``steps`` rounds of AboveThreshold, each with the private choice that follows its "above".
+
+    Laplace noise of scale b on the threshold and 2b on every query, the threshold drawn again in each round: with
+    queries that one record moves by at most D either way a round is (2 D/b)-DP (Dwork & Roth 2014, theorem 3.23), as
+    zCDP (2 D/b)^2/2 (Amin et al. 2024). It is not more for the queries before the "above".
+    """
+    assert setting.noise is not None  # Setting checks it
+    claimed, choice = 2 / setting.noise, setting.epsilon0 or 0.0
+    answer["round_epsilon"] = claimed * setting.moved
+    release = [EpsilonDeltaDpEvent(claimed * setting.moved, 0.0), *([bounded_range_choice(choice)] if choice else [])]
+    proved = epsilon(_event(setting, dp.ComposedDpEvent(tuple(release))), setting.delta)
+    yield "proved", proved.upper, "upper", str(proved.accountants.get("rule", "composition of rounds and choices"))
+    if setting.rate == 1:
+        rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
+        theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
+        yield "as_claimed", epsilon(dp.ZCDpEvent(rho), setting.delta).upper, "estimate", theorem
+
+
 def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """(epsilon0, delta0)-DP releases, by their parameters alone."""
     assert setting.epsilon0 is not None  # Setting checks it
@@ -112,6 +131,7 @@ def _published(answer: dict[str, Any], setting: Setting, epsilon0: float) -> Ite
     """What the authors of choices compute from epsilon0 alone, where their formula applies."""
     rate, steps, delta, delta0 = setting.rate, setting.steps, setting.delta, setting.delta0 or 0.0
     if rate == 1 and not delta0 and setting.noise is None:
+        yield "basic_composition", steps * epsilon0, "upper", "the sum over all steps, at every delta"
         value = published.prism_formula(epsilon0, steps, delta)
         yield "prism_formula", value, "no bound", "PRISM: advanced composition without its second term, no theorem"
         value = published.advanced_composition(epsilon0, steps, delta)
@@ -150,6 +170,7 @@ _ACCOUNTINGS: Final = {
     "gaussian": _gaussian,
     "classical": _gaussian,
     "bounded-range": _bounded_range,
+    "above-threshold": _above_threshold,
     "epsilon-delta": _parameters,
     "no-noise": _no_noise,
 }

@@ -88,7 +88,7 @@ class Costs:
     def _collection(self, cell: Cell) -> Hashable:
         """What cells that share their model outputs have in common; None for demonstrations."""
         registered = self._mechanisms.get(cell.mechanism)
-        if registered is None or not issubclass(registered.cls, AnswerMechanism):
+        if registered is None or registered.cls.kind != "answers":
             return None
         shared = ("slots", "examples_per_slot", "partition", "record_tokens")
         sampling = cell.options.get("sampling_seed")
@@ -114,6 +114,8 @@ class Costs:
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):
             return evaluation  # a result of a plugin that is not loaded, or of an older version of the mechanism
         mechanism = build(registered.cls, cell.options)
+        if mechanism.kind == "prepared":
+            return 0  # it asks no language model, and what its answers may ask in public is not known
         if isinstance(mechanism, AnswerMechanism):
             return _collected_tokens(mechanism, cell.test_records or _ALL_RECORDS)
         return evaluation + _release_tokens(mechanism, cell.shots)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpicl.harness import models
 from dpicl.harness.core.cell import Cell, Options, refusal
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.strict_yaml import Place
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism
+from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.harness.run.suite import MechanismEntry, OptionChange, Suite
 
@@ -34,12 +35,13 @@ def expand(
     options: Sequence[OptionChange] = (),
     reveal: bool = False,
 ) -> list[Cell]:
-    """The cells of a suite, in the order in which they are run: by model, task, mechanism, epsilon, seed.
+    """The cells of a suite, in the order in which they are run: by model, task, mechanism, epsilon, seed. A task has
+    those of the suite's models that go with it, or its own.
 
     mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts. reveal:
         whether secure noise may stand beside epsilon = infinity, which publishes what follows from the records.
-    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, and for
-    secure noise without declared sizes or at too small a delta.
+    Raises UsageError, with file and line where there is one, for unknown names, for options that do not fit, for a task
+    that no model of the suite goes with, and for secure noise without declared sizes or at too small a delta.
     """
     _check_names(suite, mechanisms, tasks)
     try:
@@ -48,13 +50,21 @@ def expand(
         raise suite.error(("delta",), str(error)) from None
     _check_changes(suite, mechanisms, options)
     cells: list[Cell] = []
-    for model in suite.models:
-        for task in suite.tasks:
+    readers = {task: _models_of(suite, i, task) for i, task in enumerate(suite.tasks)}
+    for model in dict.fromkeys([*suite.models, *(name for names in readers.values() for name in names)]):
+        for task in (task for task in suite.tasks if model in readers[task]):
             facts = tasks[task](suite.source)
             sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
     return cells
+
+
+def _models_of(suite: Suite, position: int, task: str) -> list[str]:
+    try:
+        return models.of_task(task, suite.models)
+    except UsageError as error:
+        raise suite.error(("tasks", position), str(error)) from None
 
 
 def declared_sizes(suite: Suite, task: str, classes: Sequence[str]) -> dict[str, int] | None:
@@ -127,7 +137,7 @@ def _cells_of(
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
-                queries=suite.queries if issubclass(registered.cls, AnswerMechanism) else None,
+                queries=suite.queries if registered.cls.kind == "answers" else None,
                 sizes=sizes,
             )
 

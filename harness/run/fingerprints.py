@@ -54,6 +54,7 @@ def task_of(cell: Cell) -> Task:
         limit_test=cell.test_records,
         seed=_RECORDS_SEED,
         sizes=cell.sizes,
+        code_seed=cell.seed,
     )
     if before is not None and before == _kept_under(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time

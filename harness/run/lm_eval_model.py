@@ -21,12 +21,11 @@ from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.concealed import load_task
-from dpicl.harness.data.config import source_spec
+from dpicl.harness.data.config import classes
 from dpicl.harness.data.task import TASKS as TASKS
 from dpicl.harness.data.task import Task, list_tasks, load_config
 from dpicl.harness.evaluation.lm_eval_bridge import as_lm_eval_model
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM, ReleasingLM
-from dpicl.harness.mechanism.bases import AnswerMechanism
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
@@ -68,10 +67,10 @@ class MechanismRun:
             raise unknown("task", lm_eval_name, names)
         name = names[lm_eval_name]
         mechanism = build(self.mechanism, resolve_options(self.mechanism, name, dict(self.options)))
-        classes = source_spec(load_config(name)).labels or ("",)
-        sizes = None if self.size is None else dict.fromkeys(classes, self.size)
+        groups = classes(load_config(name)) or ("",)
+        sizes = None if self.size is None else dict.fromkeys(groups, self.size)
         task = load_task(name, self.source, self.config.secure, sizes=sizes)
-        if reason := skip_reason(mechanism, task):
+        if reason := skip_reason(mechanism, task.public_view()):
             raise UsageError(f"{mechanism.name} cannot do {name}: {reason}")
         self.releases[lm_eval_name] = made = release(
             mechanism,
@@ -85,13 +84,14 @@ class MechanismRun:
         return made
 
     def respond(self, lm_eval_name: str, queries: Sequence[Query]) -> Mapping[str, str]:
-        """The answers of an answer mechanism; see MechanismLM."""
+        """The answers of an answer mechanism, or of a prepared one; see MechanismLM."""
         return self.release(lm_eval_name, queries).answers or {}
 
     def prefix(self, lm_eval_name: str) -> str:
-        """Instruction and released demonstrations of a demonstration mechanism."""
-        demonstrations = self.release(lm_eval_name).demonstrations
-        return Task.without_records(lm_eval_name.removeprefix("dpicl_")).icl_prefix(demonstrations)
+        """Instruction and demonstrations before every query, as a demonstration mechanism released them."""
+        prompt = self.release(lm_eval_name).prompt
+        task = Task.without_records(lm_eval_name.removeprefix("dpicl_"))
+        return task.icl_prefix(prompt.demonstrations, prompt.instruction)
 
 
 class DemonstrationLM(ReleasingLM):
@@ -199,7 +199,7 @@ def make_run(settings: Mapping[str, Any], device: str | None = None) -> Mechanis
 
 def lm_of(run: MechanismRun) -> LM:
     """The lm-eval model of a run."""
-    if issubclass(run.mechanism, AnswerMechanism):
+    if run.mechanism.kind != "demonstrations":
         lm: LM = MechanismLM(run.respond)
     else:
         lm = DemonstrationLM(as_lm_eval_model(run.model), run.prefix)

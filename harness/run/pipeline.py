@@ -17,9 +17,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from dpicl.harness.core.cell import Cell, ReleaseConfig
+from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
 from dpicl.harness.core.together import clock, current_account
-from dpicl.harness.core.vocabulary import Report, silent
+from dpicl.harness.core.vocabulary import ReleasedPrompt, Report, silent
 from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.statistics import bootstrap_interval
@@ -27,6 +28,7 @@ from dpicl.harness.mechanism import checked
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
@@ -38,6 +40,7 @@ from dpicl.harness.run.results import (
     Cost,
     Data,
     Documents,
+    Embedding,
     KnobValue,
     LedgerRow,
     Manifest,
@@ -93,7 +96,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     )
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
-        evaluation = bench.evaluate(cell, made.demonstrations, made.answers)
+        evaluation = bench.evaluate(cell, made.prompt, made.answers)
     with storable():
         return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
 
@@ -137,7 +140,7 @@ def _result(
 ) -> Result:
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
     answers = made.answers or {}
-    shown = made.demonstrations if publishable else []
+    shown = made.prompt if publishable else ReleasedPrompt(None)
     said = higher_is_better(task.config)
     return Result(
         cell_id=cell.id,
@@ -147,13 +150,15 @@ def _result(
         main_metric=task.main_metric,
         documents={metric: Documents(ids=ids, outcomes=own) for metric, (ids, own) in _outcomes(evaluation).items()},
         privacy=privacy_of(mechanism, made, cell.release),
-        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown],
-        released_count=len(made.demonstrations) if made.answers is None else len(answers),
+        released=[Released(text=each.text, label=each.label, tokens=each.tokens) for each in shown.demonstrations],
+        instruction=shown.instruction,
+        released_count=len(made.prompt.texts) if made.answers is None else len(answers),
         answers=[Answer(id=key, text=text) for key, text in answers.items()] if publishable else [],
+        prepared=mechanism.kind == "prepared",
         aggregates=dict(evaluation.aggregates),
         skipped_metrics=dict(evaluation.skipped),
         higher_is_better={name: said[name] for name in (*evaluation.scores, *evaluation.aggregates)},
-        manifest=made_with,
+        manifest=made_with.model_copy(update={"embedding": embedding_of(mechanism, evaluation.embedding)}),
         cost=Cost(seconds={}, tokens_read=0, peak_memory_mb=0.0) if cell.secure else cost,
         created=now(),
     )
@@ -200,6 +205,18 @@ def _scores(evaluation: Evaluation, seed: int) -> dict[str, Score]:
         low, high = bootstrap_interval(outcomes, seed=resampling)
         scores[metric] = Score(value=evaluation.scores[metric], low=low, high=high)
     return scores
+
+
+def embedding_of(mechanism: Mechanism, read: str | None) -> Embedding | None:
+    """The embedding model that a metric read, else that of the mechanism's option; None without one."""
+    name = read or getattr(mechanism, "embedding", None)
+    if not isinstance(name, str):
+        return None
+    try:
+        model = load_embeddings(name)
+    except DpiclError:
+        return None  # a plug-in's option that is called so and names something else
+    return Embedding(name=model.name, sha256=model.sha256)
 
 
 def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: str | None = None) -> Manifest:

@@ -75,7 +75,7 @@ def label_endings(task: PublicTask, model: LanguageModel) -> list[list[int]]:
 
     Empty for tasks without labels to score.
     """
-    if task.kind != "classification":
+    if not task.chooses:
         return []
     base = task.query("")
     start = len(model.encode(base))

@@ -19,7 +19,7 @@ import numpy as np
 
 from dpicl.harness.core.together import Exclusive, together, wait_until
 from dpicl.harness.core.vocabulary import Query
-from dpicl.harness.data.task import CONTENT_FREE, PublicTask
+from dpicl.harness.data.task import PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
 from dpicl.harness.models.base import Broken, LanguageModel, Prefix
@@ -65,7 +65,7 @@ class SlotReader(Reader):
 
     def read_public(self) -> None:
         """See Reader."""
-        texts = [*self._texts, *(CONTENT_FREE if self._prompts.endings else ())]
+        texts = [*self._texts, *(self._task.content_free if self._prompts.endings else ())]
         prompts = [self._prompts.public(text) for text in dict.fromkeys(texts)]
         if not self._prompts.endings:
             self.write(prompts)
@@ -74,7 +74,7 @@ class SlotReader(Reader):
 
     def label_scores(self, query: Query, slots: Sequence[Slot], *, calibrated: bool) -> np.ndarray:
         """See Reader."""
-        blank = CONTENT_FREE if calibrated else ()
+        blank = self._task.content_free if calibrated else ()
         found = together([partial(self._label_row, slot, query.text, blank) for slot in slots])
         rows = np.array(found).reshape(len(slots), len(self._prompts.endings))
         rows[~np.isfinite(rows).all(axis=1)] = np.nan
@@ -114,16 +114,7 @@ class SlotReader(Reader):
 
     def embed(self, texts: Sequence[str], name: str) -> np.ndarray:
         """See Reader."""
-        from dpicl.harness.models.embeddings import load_embeddings
-
-        model = load_embeddings(name)
-        keys = {text: key_of("embedding", model.name, model.sha256, text) for text in texts}
-        found = self._cache.get(keys.values())
-        missing = [text for text, key in keys.items() if key not in found]
-        if missing:
-            rows = [model.encode([text])[0] for text in missing]  # alone, as slots are read
-            found |= self._keep("embeddings", {keys[t]: row.tolist() for t, row in zip(missing, rows, strict=True)})
-        return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
+        return embedded(texts, name, self._cache, self._model.identity.name, self._task.name)
 
     def _with(self, slot: Slot) -> Prompts:
         """What is read together with a prompt of the slot: its prompts for all queries that see the same slots.
@@ -220,3 +211,19 @@ class SlotReader(Reader):
     def _keep(self, kind: str, new: Mapping[bytes, Any]) -> Mapping[bytes, Any]:
         self._cache.put(self._model.identity.name, self._task.name, kind, new)
         return new
+
+
+def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, task: str) -> np.ndarray:
+    """float64[n, d] by the embedding model of that name, each text alone and once; model, task: what the cache notes
+    beside them. Raises ModelError for a model that cannot be loaded."""
+    from dpicl.harness.models.embeddings import load_embeddings
+
+    embeddings = load_embeddings(name)
+    keys = {text: key_of("embedding", embeddings.name, embeddings.sha256, text) for text in texts}
+    found = cache.get(keys.values())
+    missing = [text for text, key in keys.items() if key not in found]
+    if missing:
+        new = {keys[text]: embeddings.encode([text])[0].tolist() for text in missing}
+        cache.put(model, task, "embeddings", new)
+        found |= new
+    return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)

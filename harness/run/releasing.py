@@ -1,31 +1,55 @@
 """One release: calibrate, put the records behind a ledger, let the mechanism release, prove what the ledger holds.
 
-This is the only place where private records meet a mechanism. Demonstrations are released once; an answer mechanism
-answers every test record.
+This is the only place where private records meet a mechanism. Demonstrations, and what a prepared mechanism answers
+from, are released once; an answer mechanism answers every test record.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
+
+import numpy as np
 
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import NoiseSource, Streams, streams
-from dpicl.harness.core.vocabulary import RECORD_CENTRAL, Demonstration, FinalPrompt, Query, Report, Sizes, silent
+from dpicl.harness.core.seeds import NoiseSource, PublicStreams, Streams, streams
+from dpicl.harness.core.vocabulary import (
+    RECORD_CENTRAL,
+    Demonstration,
+    FinalPrompt,
+    Query,
+    ReleasedPrompt,
+    Report,
+    Sizes,
+    silent,
+)
 from dpicl.harness.data.concealed import concealed
-from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism, Context, DemonstrationMechanism, Mechanism
+from dpicl.harness.data.task import PublicTask, Task
+from dpicl.harness.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    DemonstrationMechanism,
+    Mechanism,
+    Prepared,
+    PreparedContext,
+    PreparedMechanism,
+    Reader,
+)
 from dpicl.harness.mechanism.outputs import (
     checked_answer,
     checked_claim,
-    checked_demonstrations,
+    checked_prepared,
+    checked_prompt,
     named_failure,
     require_noise,
 )
+from dpicl.harness.models import misfit
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
@@ -33,11 +57,19 @@ from dpicl.harness.privacy.calibration import Calibration, calibrate
 from dpicl.harness.privacy.events import notion_of
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import Embed, PrivateSet
+from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
+from dpicl.harness.privacy.secure_release import require_share
 from dpicl.harness.run.output_cache import OutputCache
-from dpicl.harness.run.reader import SlotReader
+from dpicl.harness.run.reader import SlotReader, embedded
 
 Phase = Callable[[str], AbstractContextManager[None]]
+#: Queries -> answers by the query's id.
+Answering = Callable[[Sequence[Query]], dict[str, str]]
 
+#: How a prepared mechanism reads records: each in a slot of its own, once.
+ALL_RECORDS = SamplingScheme(1, 1, "one_sample", slot_per_record=True)
+#: What a mechanism released that gives answers.
+NOTHING = ReleasedPrompt(None)
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
 #: A note on a proof whose rows were not read alone.
@@ -48,8 +80,8 @@ UP_TO_ROUNDING = "proved up to rounding: on this device a record may change how 
 class Stated:
     """What is said of a release before its mechanism sees a record.
 
-    claimed: epsilon by the authors' formula, None without one. per_query: proved epsilon of one answer alone, None for
-    demonstrations.
+    claimed: epsilon by the authors' formula, None without one. per_query: proved epsilon of one answer alone, None
+    where any number of queries is free.
     """
 
     claimed: float | None
@@ -66,15 +98,24 @@ class Stated:
 
 @dataclass(frozen=True)
 class Release:
-    """What came out of a mechanism, and what it cost. answers: query id -> answer; None for demonstrations."""
+    """What came out of a mechanism, and what it cost.
+
+    prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
+    more: answers to further queries at no cost, of a prepared mechanism; else None.
+    """
 
     calibration: Calibration
     sizes: Sizes
     stated: Stated
-    demonstrations: list[Demonstration]
+    prompt: ReleasedPrompt
     answers: dict[str, str] | None
     ledger: Ledger
     bounds: Bounds
+    more: Answering | None = None
+
+    @property
+    def demonstrations(self) -> Sequence[Demonstration]:
+        return self.prompt.demonstrations
 
 
 def calibrated(
@@ -99,8 +140,9 @@ def calibrated(
 
 
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
-    """Proved epsilon of one answer, had it been the only one, as many papers report it; None for demonstrations."""
-    if not isinstance(mechanism, AnswerMechanism):
+    """Proved epsilon of one answer, had it been the only one, as many papers report it; None where any number is
+    free."""
+    if mechanism.kind != "answers":
         return None
     return accountants.epsilon(mechanism.events(knob, replace(sizes, queries=1)), delta).upper
 
@@ -117,16 +159,22 @@ def release(
     phase: Phase = lambda _: nullcontext(),
     reveal: bool = False,
 ) -> Release:
-    """Calibrates to the config's epsilon and releases once; with an answer mechanism the answers to ``queries`` (None:
-    the test records).
+    """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
+    ``queries`` (None: the test records).
 
-    outputs: opens the cache of what slots answered; not called with secure noise, nor for demonstrations.
+    outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
+        demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
     reveal: whether secure noise may come with an infinite epsilon.
-    Raises BudgetExceeded when the ledger proves more than the target: then nothing is returned. With secure noise
-    raises UsageError without declared sizes, and for an infinite epsilon that is not wanted; Concealed for every error
-    that comes after that.
+    Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
+    target: then nothing is returned. With secure noise raises UsageError without declared sizes, for an infinite
+    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point; Concealed
+    for every error that comes after that.
     """
+    if mechanism.kind is None:
+        raise no_kind(mechanism)
+    if said := misfit(model.identity.name, task.name):
+        raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
@@ -137,45 +185,125 @@ def release(
         raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
-    if isinstance(mechanism, AnswerMechanism):
-        asked = task.queries() if queries is None else list(queries)
-        sizes = Sizes.of_queries(task.size, config.queries or len(asked))
-    elif isinstance(mechanism, DemonstrationMechanism):
+    if mechanism.kind == "demonstrations":
         shots = task.plan_shots(config.shots, randomness.stream("shots"))
-        sizes = task.sizes(shots)
     else:
-        raise PluginError(f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism.")
+        asked = task.queries() if queries is None else list(queries)
+    sizes = sizes_of(mechanism, task, shots, config.queries or len(asked))
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
-    ledger, knob = Ledger(calibration.event, config.epsilon), calibration.knob
+    ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
+    kept = cache(lambda: OutputCache(None) if config.secure else outputs())
 
-    def private_set(embed: Embed | None = None) -> PrivateSet:
-        return PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
+    def embed(texts: Sequence[str], name: str) -> np.ndarray:
+        return embedded(texts, name, kept(), model.identity.name, task.name)
 
-    def released() -> tuple[list[Demonstration], dict[str, str] | None]:
-        seen, public = task.public_view(), randomness.public
-        if isinstance(mechanism, AnswerMechanism):
-            cache = OutputCache(None) if config.secure else outputs()
-            reader = SlotReader(seen, model, cache, mechanism.scheme, asked, mechanism.record_tokens)
-            context, private = AnswerContext(seen, reader, knob, public), private_set(reader.embed)
-            answers = answer_all(mechanism, asked, private, context, config.queries or len(asked), report)
-            _close(mechanism, private, config, list(answers.values()))
-            return [], answers
-        assert isinstance(mechanism, DemonstrationMechanism)
-        private = private_set()
-        told = Context(seen, model, shots, knob, public, lambda done: report(done, len(shots), "demonstrations"))
-        given = mechanism.release(private, told)
-        demonstrations = checked_demonstrations(mechanism, given, shots, model, task.labels)
-        _close(mechanism, private, config, [each.text for each in demonstrations])
-        return demonstrations, None
-
+    private = PrivateSet(task.train, ledger, sizes=sizes.records, sampling=sampling, noise=noise, embed=embed)
+    work = _Work(
+        task.public_view(),
+        model,
+        config,
+        private,
+        calibration.knob,
+        randomness.public,
+        shots,
+        asked,
+        kept,
+        embed,
+        report,
+    )
     with phase("release"):
-        demonstrations, answers = concealed(config.secure, lambda: named_failure(mechanism, released))
+        out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model)
-    return Release(calibration, sizes, stated, demonstrations, answers, ledger, bounds)
+    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more)
+
+
+@dataclass(frozen=True)
+class _Released:
+    """The parts of a `Release` that its mechanism made."""
+
+    prompt: ReleasedPrompt = NOTHING
+    answers: dict[str, str] | None = None
+    more: Answering | None = None
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Everything that a mechanism releases with: what `release` got, made ready."""
+
+    task: PublicTask
+    model: LanguageModel
+    config: ReleaseConfig
+    private: PrivateSet
+    knob: float
+    public: PublicStreams
+    shots: tuple[str, ...]
+    queries: Sequence[Query]
+    outputs: Callable[[], OutputCache]
+    embed: Embed
+    report: Report
+
+    def of(self, mechanism: Mechanism) -> _Released:
+        """What the mechanism makes, by its kind."""
+        match mechanism:
+            case DemonstrationMechanism():
+                return self._demonstrations(mechanism)
+            case AnswerMechanism():
+                return self._answers(mechanism)
+            case PreparedMechanism():
+                return self._prepared(mechanism)
+        raise no_kind(mechanism)
+
+    def _demonstrations(self, mechanism: DemonstrationMechanism) -> _Released:
+        def progress(done: int) -> None:
+            self.report(done, len(self.shots), "demonstrations")
+
+        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
+        given = mechanism.release(self.private, context)
+        prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
+        _close(mechanism, self.private, self.config, prompt.texts)
+        return _Released(prompt)
+
+    def _answers(self, mechanism: AnswerMechanism) -> _Released:
+        reader = self._reader(mechanism.scheme, mechanism.record_tokens)
+        context = AnswerContext(self.task, reader, self.knob, self.public)
+        budget = self.config.queries or len(self.queries)
+        answers = answer_all(mechanism, self.queries, self.private, context, budget, self.report)
+        _close(mechanism, self.private, self.config, list(answers.values()))
+        return _Released(answers=answers)
+
+    def _prepared(self, mechanism: PreparedMechanism) -> _Released:
+        context = PreparedContext(self.task, self._reader(ALL_RECORDS), self.knob, self.public)
+        made = checked_prepared(mechanism, mechanism.prepare(self.private, context))
+        _close(mechanism, self.private, self.config, [mechanism.name])  # every answer follows from what was released
+        more = partial(answer_from, mechanism, made, context.reader, report=self.report)
+        return _Released(answers=more(self.queries), more=more)
+
+    def _reader(self, scheme: SlotScheme, record_tokens: int | None = None) -> Reader:
+        return SlotReader(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)
+
+
+def no_kind(mechanism: Mechanism) -> PluginError:
+    """The error of a mechanism that is of none of the kinds."""
+    return PluginError(
+        f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism nor a"
+        " PreparedMechanism."
+    )
+
+
+def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: int) -> Sizes:
+    """The public numbers that an epsilon depends on: of these shots (demonstrations) or Q queries (answers).
+
+    Raises DataError for a group without records.
+    """
+    if mechanism.kind == "answers":
+        return Sizes.of_queries(task.size, queries)
+    if mechanism.kind == "prepared":
+        return Sizes(task.group_sizes if mechanism.by_label else {None: task.size}, {})
+    return task.sizes(shots) if mechanism.by_label else Sizes({None: task.size}, {None: len(shots)})
 
 
 def _calibrated(
@@ -186,6 +314,8 @@ def _calibrated(
         found = named_failure(mechanism, lambda: calibrated(mechanism, sizes, epsilon, delta, config.mode))
     if config.secure and math.isinf(found.bounds.upper) and not reveal:
         raise UsageError(refusal(mechanism.name))
+    if config.secure:
+        require_share(found.event, epsilon)
     with phase("account"):
         return found, named_failure(mechanism, lambda: Stated.of(mechanism, found, sizes))
 
@@ -215,8 +345,24 @@ def answer_all(
     for query in queries:
         said[query.id] = checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
         report(len(said), len(queries), "answers")
+    return _written(said, context.reader)
+
+
+def answer_from(
+    mechanism: PreparedMechanism, made: Prepared, reader: Reader, queries: Sequence[Query], report: Report = silent
+) -> dict[str, str]:
+    """Query id -> answer, from what was prepared; the private set is closed before."""
+    said: dict[str, str | FinalPrompt] = {}
+    for query in queries:
+        said[query.id] = checked_answer(mechanism, made.answer(query))
+        report(len(said), len(queries), "answers")
+    return _written(said, reader)
+
+
+def _written(said: Mapping[str, str | FinalPrompt], reader: Reader) -> dict[str, str]:
+    """The answers, with those that the model still has to write."""
     waiting = {key: answer.prompt for key, answer in said.items() if isinstance(answer, FinalPrompt)}
-    written = dict(zip(waiting, context.reader.write(list(waiting.values())), strict=True))
+    written = dict(zip(waiting, reader.write(list(waiting.values())), strict=True))
     return {key: answer if isinstance(answer, str) else written[key] for key, answer in said.items()}
 
 

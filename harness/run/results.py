@@ -208,8 +208,18 @@ class Model(Part):
     rows_alone: bool | None = None
 
 
+class Embedding(Part):
+    """The public embedding model that a mechanism or a metric read besides the language model."""
+
+    name: str
+    sha256: str | None
+
+
 class Manifest(Part):
     """What a reader needs to run the cell again. commit, dirty: None outside a git checkout.
+
+    embedding: of the mechanism's option of that name, or of the metric acc_nearest; missing without one, and in files
+    from before it.
 
     plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
     """
@@ -225,6 +235,7 @@ class Manifest(Part):
     device: str
     machine: Machine
     plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
+    embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Cost(Part):
@@ -240,7 +251,10 @@ class Result(Part):
 
     aggregates: numbers in [0, 1] that are not means over documents. skipped_metrics: metric -> why it was not computed.
     higher_is_better: for every score and aggregate, as the task's file says; None in files from before it.
-    released: demonstrations; answers: of an answer mechanism. Neither is stored when its epsilon is infinite.
+    released: demonstrations; instruction: one that was released, in the place of the task's own (missing without one);
+    answers: of an answer mechanism or a prepared one. None of them is stored when its epsilon is infinite.
+    prepared: whether the answers come from something that was released once, for any number of queries (missing: no).
+    released_count: how many texts were released, the instruction among them.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -252,8 +266,10 @@ class Result(Part):
     documents: dict[str, Documents]
     privacy: Privacy
     released: list[Released]
+    instruction: str | None = Field(default=None, exclude_if=lambda value: value is None)
     released_count: Count
     answers: list[Answer] = []
+    prepared: bool = Field(default=False, exclude_if=lambda value: not value)
     aggregates: dict[str, Share] = {}
     skipped_metrics: dict[str, str] = {}
     higher_is_better: dict[str, bool] | None = Field(default=None, exclude_if=lambda value: value is None)
@@ -276,6 +292,19 @@ class Result(Part):
         self._check_texts()
         return self
 
+    @property
+    def kind(self) -> Literal["demonstrations", "answers", "prepared"]:
+        """Of the mechanism, see `dpicl.harness.mechanism.bases.Kind`."""
+        if self.prepared:
+            return "prepared"
+        return "demonstrations" if self.privacy.queries is None else "answers"
+
+    @property
+    def texts(self) -> list[str]:
+        """Every released text that it holds: instruction, demonstrations, answers."""
+        told = [] if self.instruction is None else [self.instruction]
+        return [*told, *(each.text for each in self.released), *(each.text for each in self.answers)]
+
     def lower_is_better(self, metric: str) -> bool:
         """Whether a lower value of a metric is the better one; a metric that it has not counts as higher is better."""
         if self.higher_is_better is None:
@@ -294,11 +323,13 @@ class Result(Part):
         privacy, cell = self.privacy, self.cell
         if (privacy.epsilon_target, privacy.delta, privacy.mode) != (cell.epsilon, cell.delta, cell.mode):
             raise ValueError("privacy and cell name another epsilon, delta or way of accounting")
-        if math.isinf(privacy.epsilon_proved) and (self.released or self.answers):
+        if self.prepared and privacy.queries is not None:
+            raise ValueError("it says that any number of queries is covered, and how many")
+        if math.isinf(privacy.epsilon_proved) and self.texts:
             raise ValueError("it holds texts that were released without privacy")
 
     def _check_texts(self) -> None:
-        stored = len(self.released) + len(self.answers)
+        stored = len(self.texts)
         if stored and stored != self.released_count:
             raise ValueError(f"it holds {stored} released texts and counts {self.released_count}")
         if len({answer.id for answer in self.answers}) < len(self.answers):

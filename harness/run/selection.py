@@ -11,7 +11,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
 from dpicl.harness.core.paths import find_suite
 from dpicl.harness.core.plugins import Registered
-from dpicl.harness.data.config import source_spec
+from dpicl.harness.data.config import classes, source_spec
 from dpicl.harness.data.sources import resolve
 from dpicl.harness.data.task import list_tasks, load_config
 from dpicl.harness.mechanism.registry import load_mechanisms
@@ -79,7 +79,7 @@ def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
     """Known task -> a function from the wanted source to the task's facts. Loads no record."""
 
     def reader(name: str) -> Callable[[str], TaskFacts]:
-        return lambda source: facts_of(name, resolve(source, name))
+        return lambda source: facts_of(name, resolve(source, source_spec(load_config(name)).name))
 
     return {name: reader(name) for name in list_tasks()}
 
@@ -87,4 +87,4 @@ def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
 def facts_of(name: str, source: str) -> TaskFacts:
     """What task.yaml says of a task, with the source of its records."""
     config = load_config(name)
-    return TaskFacts(config["metadata"]["version"], source, source_spec(config).labels)
+    return TaskFacts(config["metadata"]["version"], source, classes(config))

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
+
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
-from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.core.vocabulary import ReleasedPrompt
+from dpicl.harness.data.config import NEAREST, load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -20,11 +24,15 @@ from dpicl.harness.mechanism.registry import find_mechanism
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.run.fingerprints import task_of
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
+from dpicl.harness.run.reader import embedded
 
 if TYPE_CHECKING:
     from dpicl.harness.evaluation.lm_eval_bridge import Evaluation
 
 T = TypeVar("T")
+
+#: The embedding models of `acc_nearest`: of the board, and beside the simulated language model.
+EMBEDDED, SIMULATED = "embedded", "sim"
 
 
 @dataclass
@@ -65,36 +73,54 @@ class Workbench:
         """What slots answered before, in this process and in others."""
         return self._outputs
 
-    def evaluate(
-        self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Mapping[str, str] | None
-    ) -> Evaluation:
+    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.
 
-        answers: lm-eval asks for one a document. None: the demonstrations are scored; without any, every seed has the
-        same score, which is found once.
+        answers: lm-eval asks for one a document. None: the prompt is scored; where nothing was released, every seed has
+        the same score, which is found once.
         """
-        from dpicl.harness.evaluation import lm_eval_bridge
-        from dpicl.harness.evaluation.mechanism_lm import MechanismLM
-
         if answers is not None:
-            lm = MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries})
-            return lm_eval_bridge.evaluate_with(self.task(cell), lm)
+            from dpicl.harness.evaluation.nearest import evaluate_answers
 
-        def scored() -> Evaluation:
-            return lm_eval_bridge.evaluate(self.task(cell), self.model(cell.model, cell.secure), demonstrations)
-
+            return evaluate_answers(self.task(cell), answers)
+        if prompt.texts:
+            return self._evaluated(cell, prompt)
         key = (*_task_key(cell), cell.model)
-        if demonstrations:
-            return scored()
         with self._scoring.held():
             if key not in self._zero_shot:
-                self._zero_shot[key] = scored()
+                self._zero_shot[key] = self._evaluated(cell, prompt)
             return self._zero_shot[key]
+
+    def _evaluated(self, cell: Cell, prompt: ReleasedPrompt) -> Evaluation:
+        """Scores of the language model after the prompt, and of the nearest demonstration on classification tasks."""
+        from dpicl.harness.evaluation import lm_eval_bridge, nearest
+
+        task, model = self.task(cell), self.model(cell.model, cell.secure)
+        shown = prompt.demonstrations
+        found = lm_eval_bridge.evaluate(task, model, shown, instruction=prompt.instruction)
+        wanted = task.main_metric == NEAREST
+        if task.kind != "classification" or not (shown or wanted):
+            return found
+        name = SIMULATED if model.identity.name.partition(":")[0] == SIMULATED else EMBEDDED
+        cache = OutputCache(None) if cell.secure else self.outputs()
+
+        def embed(texts: Sequence[str]) -> np.ndarray:
+            return embedded(texts, name, cache, model.identity.name, task.name)
+
+        try:
+            answers = nearest.nearest_answers(task, shown, embed)
+        except ModelError as error:
+            if wanted:
+                raise
+            return replace(found, skipped={**found.skipped, NEAREST: str(error)})
+        scored = nearest.with_nearest(found, nearest.evaluate_answers(task, answers))
+        return replace(scored, embedding=name)
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes
+    codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes, codes
 
 
 def _kept(cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpicl import (
-    AnswerMechanism,
     Attack,
     AttackFinding,
     AttackSetup,
@@ -41,7 +40,7 @@ class MyAttack(Attack):
 
     def skip(self, mechanism: Mechanism, task: Task) -> str | None:
         # Decide: what the attack says nothing about.
-        if isinstance(mechanism, AnswerMechanism):
+        if mechanism.kind != "demonstrations":
             return "it releases answers, and no demonstration whose words could be compared"
         return mechanism.skip(task)
 

@@ -29,6 +29,7 @@ class Example:
 MECHANISMS = {
     "demonstrations": Example("my_method", "mechanism_demonstrations.py"),
     "answers": Example("my_method", "mechanism_answers.py"),
+    "prepared": Example("my_method", "mechanism_prepared.py"),
 }
 ATTACK = Example("my_attack", "attack.py")
 MODEL = Example("my_model", "model.py")

@@ -59,8 +59,6 @@ def _plot(arguments: argparse.Namespace) -> int:
         for group, table in tables
     ]
     write_file(arguments.out, in_print(printed(panels).file)(arguments.out.suffix.removeprefix(".")))
-    if arguments.json:
-        output.emit_json({"figure": arguments.out, "panels": [title for title, _ in panels]})
-    else:
-        output.emit(f"Figure: {arguments.out} ({output.count(len(panels), 'panel')})")
-    return 0
+    said = f"Figure: {arguments.out} ({output.count(len(panels), 'panel')})"
+    document = {"figure": arguments.out, "panels": [title for title, _ in panels]}
+    return output.answer(arguments, document, lambda: output.emit(said))

@@ -21,7 +21,7 @@ from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
 #: Metrics whose outcomes are right or wrong.
-_BINARY = ("acc", "acc_calibrated", "exact_match")
+_BINARY = ("acc", "acc_calibrated", "acc_nearest", "exact_match")
 _RESEND = "send what `dpicl run` wrote."
 #: What a clock may be ahead of ours.
 CLOCK = timedelta(days=1)
@@ -67,7 +67,7 @@ def contradiction(result: Result, now: datetime) -> str:
 def missing_texts(result: Result) -> str:
     """Why released texts are missing, or "". A task may forbid texts that retell real records."""
     count = result.released_count
-    if not result.cell.epsilon > 0 or result.released or result.answers:
+    if not result.cell.epsilon > 0 or result.texts:
         return ""
     if not count:
         return f"it has an epsilon and released nothing; {_RESEND}"

@@ -21,7 +21,7 @@ from dp_accounting.rdp import rdp_privacy_accountant as rdp
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError
 from dpicl.harness.core.seeds import accounted_delta, streams
 from dpicl.harness.data.task import Task
-from dpicl.harness.mechanism.bases import AnswerMechanism, Mechanism, Sizes
+from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms
 from dpicl.harness.privacy import accountants
@@ -44,7 +44,10 @@ SPENT = 0.98
 #: Kinds of events that the primitives of `dpicl.harness.privacy` charge. Others, such as `epsilon_delta`, are
 #: assertions without a theorem of ours.
 PRIMITIVES = frozenset(
-    {"none", "non_private", "gaussian", "zcdp", "bounded_range", "poisson", "repeat", "compose", "parallel"}
+    {
+        *("none", "non_private", "gaussian", "zcdp", "bounded_range", "above_threshold"),
+        *("poisson", "repeat", "compose", "parallel"),
+    }
 )
 _SECONDS = 180.0
 
@@ -73,7 +76,7 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
         mechanism = build(cls, resolve_options(cls, cell.task, cell.options))
 
         def declared() -> dp.DpEvent:  # in a ledger's form
-            sizes = sizes_of(result, isinstance(mechanism, AnswerMechanism))
+            sizes = sizes_of(result, mechanism)
             event = mechanism.events(0.0 if knob is None else knob.value, sizes)
             total = Ledger(None, math.inf)
             for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
@@ -90,21 +93,25 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
         ) from error
 
 
-def sizes_of(result: Result, answers: bool) -> Sizes:
-    """The public sizes of a run, from the file and its public seed.
+def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
+    """The public sizes of a run of this mechanism, from the file and its public seed.
 
     Raises UsageError where Q does not cover the queries of an answer mechanism.
     """
-    sizes = result.manifest.data.sizes
-    if answers:
+    sizes: Mapping[str | None, int] = {label or None: n for label, n in result.manifest.data.sizes.items()}
+    if mechanism.kind == "answers":
         if problem := queries_problem(result):
             raise UsageError(f"{result.cell}: {problem}")
         assert result.privacy.queries is not None  # queries_problem
         return Sizes.of_queries(sum(sizes.values()), result.privacy.queries)
+    if not mechanism.by_label:
+        sizes = {None: sum(sizes.values())}
+    if mechanism.kind == "prepared":
+        return Sizes(sizes, {})
     cell = result.cell
     shots = Task.without_records(cell.task).plan_shots(cell.shots, streams(cell.seed).stream("shots"))
-    if set(sizes) == {""}:
-        return Sizes({None: sizes[""]}, {None: len(shots)})
+    if set(sizes) == {None}:
+        return Sizes(sizes, {None: len(shots)})
     return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))
 
 
@@ -169,12 +176,12 @@ def _sizes_problem(result: Result, event: dp.DpEvent) -> str:
 def unpaid(result: Result) -> str:
     """Why a release was not paid for, or ""."""
     cell, privacy = result.cell, result.privacy
-    stored = len(result.released) + len(result.answers)
+    stored = len(result.texts)
     if cell.epsilon > 0 and not privacy.ledger and (stored or result.released_count):
         count = max(stored, result.released_count)
         return f"it released {count} texts and charged nothing; send what `dpicl run` wrote."
     answers = bool(result.answers) or cell.queries is not None or privacy.queries is not None
-    return queries_problem(result) if answers else ""
+    return queries_problem(result) if answers and not result.prepared else ""
 
 
 def queries_problem(result: Result) -> str:

@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.data.sources import data_folder
+from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.data.sources import resolve
 from dpicl.harness.data.splits import normalised
 from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
@@ -90,10 +91,9 @@ def records_check(contents: Contents, reference: Sequence[Result]) -> Finding:
 def _needed(contents: Contents) -> set[tuple[str, str, int | None]]:
     """(task, source, number of training records; None: all) of every data set to search."""
     needed: set[tuple[str, str, int | None]] = set()
-    folder = data_folder()
     for cell in (result.cell for result in contents.results.values()):
         needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
-        if folder is not None and (folder / cell.task / "train.jsonl").is_file():
+        if resolve("auto", source_spec(load_config(cell.task)).name) == "local":
             needed.add((cell.task, "local", None))
     return needed
 
@@ -128,8 +128,7 @@ def _public(task: Task, reference: Sequence[Result]) -> Iterator[str]:
     yield from _strings([task.config.get("description", ""), task.config.get("doc_to_text", "")])
     for result in reference:
         if result.cell.task == task.name and result.privacy.epsilon_proved == 0:
-            yield from (one.text for one in result.released)
-            yield from (one.text for one in result.answers)
+            yield from result.texts
 
 
 def texts_of(contents: Contents, task: str) -> Iterator[tuple[str, str]]:

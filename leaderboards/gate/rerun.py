@@ -126,7 +126,7 @@ def _needed(chosen: list[Result]) -> dict[str, str]:
 def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
     same_place = _place(reported) == _place(now)
-    same_texts = (reported.released, reported.answers) == (now.released, now.answers)
+    same_texts = all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
     same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
     identical = same_texts and same_outcomes and now.cell_id == reported.cell_id
     difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
-from dpicl.harness.data.config import load_config, source_spec
+from dpicl.harness.data.config import classes, load_config
 from dpicl.harness.run.expand import declared_sizes
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
@@ -96,7 +96,7 @@ def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
         wanted["queries"] = suite.queries
     if suite.source != "auto":
         wanted["source"] = suite.source
-    wanted["sizes"] = declared_sizes(suite, cell.task, source_spec(load_config(cell.task)).labels)
+    wanted["sizes"] = declared_sizes(suite, cell.task, classes(load_config(cell.task)))
     return wanted
 
 
@@ -168,8 +168,8 @@ def _same_noise(results: Sequence[Result]) -> bool:
     if len(results) < 2 or not any(result.privacy.ledger for result in results):
         return False
     seen = {
-        (tuple(one.text for one in result.released), tuple((one.id, one.text) for one in result.answers))
-        if result.released or result.answers
+        (tuple(result.texts), tuple(one.id for one in result.answers))
+        if result.texts
         else tuple(result.documents[result.main_metric].outcomes)
         for result in results
     }

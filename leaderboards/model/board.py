@@ -23,7 +23,8 @@ from dpicl.leaderboards.model.comparability import BASELINES, ROW, TASK, Group, 
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
-from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.ranks import over_tasks, with_ranks
+from dpicl.leaderboards.model.rows import Rank, Row
 from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, absent_kinds, rankings, ranks, task_table
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
 from dpicl.leaderboards.model.text import counted, names_text, queries_words
@@ -44,8 +45,8 @@ class Section:
         """The rows of all tables, in their order."""
         return (row for table in self.tables for row in table.all_rows)
 
-    def place(self, row: Row) -> tuple[int, Ranking] | None:
-        """A row's rank and the ranking in which it has it, where its task counts in one."""
+    def place(self, row: Row) -> tuple[Rank, Ranking] | None:
+        """A row's rank set and the ranking in which it has it, where its task counts in one."""
         return self.places.get((row.task, row.label, row.epsilon)) if row.mode == "proved" else None
 
 
@@ -125,8 +126,8 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
     for result in kept:
         by_task[result.cell.task].append(result)
     own = [_with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
-    tables = audited(own, group, evidence)
-    found = rankings(tables)
+    tables = with_ranks(audited(own, group, evidence))
+    found = over_tasks(rankings(tables), tables)
     places = ranks(found)
     notes.extend(_section_notes(tables, places))
     return Section(group, tables, found, gathered(notes), places)

@@ -41,15 +41,23 @@ COSTS: Mapping[str, Callable[[Row], Number]] = {
     "queries": lambda row: math.inf if row.queries is None else row.queries,
     "seeds": lambda row: len(row.seeds),
 }
-_NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **SCORES, **COSTS}
+#: What depends on the other rows of the board.
+RANKS: Mapping[str, Callable[[Row], Number]] = {
+    "rank": lambda row: None if row.rank is None else row.rank.low,
+    "rank_high": lambda row: None if row.rank is None else row.rank.high,
+    "recovery_over_public": attrgetter("over_public"),
+}
+_NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
 
 
 #: What a column of a table is, in a few words.
 _HINTS = {
     "epsilon": "the target, the same for every mechanism",
+    "rank": "the ranks that it may have at this ε on this task, all rows together at 95%",
     "score": "mean of the main metric over seeds",
     "score_low": "over seeds and test records",
     "recovery": "(score − zero-shot) / (real demonstrations − zero-shot), each over the row's own seeds",
+    "recovery_over_public": "(score − public_demonstrations) / (real demonstrations − public_demonstrations)",
     "recovery_low": "of the recovery, over seeds and test records that the row and the reference baselines share",
     "proved": "upper bound from the ledger of what the run really did, for all Q queries together",
     "per_query": "what one answer alone would cost",
@@ -83,6 +91,7 @@ class Column:
 
 _ALL = (
     Column("epsilon", "ε", lambda row: epsilon_text(row.epsilon), "target ε"),
+    Column("rank", "rank", lambda row: "–" if row.rank is None else str(row.rank), "rank set"),
     Column("score", "score", lambda row: score_text(row.score)),
     Column("score_low", "95% interval", lambda row: f"{row.low:.3f}–{row.high:.3f}", "95% interval of the score", True),
     Column("recovery", "recovery", lambda row: recovery_text(row.recovery)),
@@ -93,6 +102,7 @@ _ALL = (
         "95% interval of the recovery",
         True,
     ),
+    Column("recovery_over_public", "over public", lambda row: recovery_text(row.over_public), "recovery over public"),
     Column("proved", "proved ε", lambda row: epsilon_text(row.proved)),
     Column("per_query", "per-query ε", lambda row: epsilon_text(row.epsilon_per_query)),
     Column("claimed", "claimed ε", lambda row: epsilon_text(row.claimed)),
@@ -107,6 +117,7 @@ TERMINAL = (
     "per_query",
     "claimed",
     "audited",
+    "rank",
     "score",
     "score_low",
     "recovery",
@@ -116,10 +127,14 @@ TERMINAL = (
 
 
 def columns(rows: Iterable[Row], keys: Iterable[str] = tuple(_HINTS)) -> list[Column]:
-    """The columns of a table of these rows, in the order of ``keys``; per-query ε only where a row has one."""
+    """The columns of a table of these rows, in the order of ``keys``; some only where a row has one."""
     known = {column.key: column for column in _ALL}
-    per_query = has_per_query(rows)
-    return [known[key] for key in keys if per_query or key != "per_query"]
+    rows = tuple(rows)
+    wanted = {
+        "per_query": has_per_query(rows),
+        "recovery_over_public": any(row.over_public is not None for row in rows),
+    }
+    return [known[key] for key in keys if wanted.get(key, True)]
 
 
 def numbers(row: Row) -> dict[str, Number]:

@@ -1,4 +1,4 @@
-"""Marks: what a reader must know of the proved ε of a row, by rules over its results and never by its name.
+"""Marks: what a reader must know of a row or its proved ε, by rules over its results and never by its name.
 
 `up_to_rounding` and `checked` are the rules; everything that shows a row shows its marks.
 """
@@ -46,6 +46,14 @@ LOOSE = Mark(
 )
 
 
+BY_EMBEDDINGS = Mark(
+    "§",
+    "answers by embeddings",
+    "its answers come from a second public model (sentence embeddings) and from what was released once; it releases no"
+    " demonstration, and the board's language model is not needed for it",
+)
+
+
 def up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them by a visible amount.
 
@@ -75,7 +83,13 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
     found = list(results)
     not_checked = any(checked(one, vouched) is False for one in found)
     loose_bound = any((one.privacy.slack or 1) > LARGEST for one in found)
-    rules = ((ROUNDING, any(map(up_to_rounding, found))), (NOT_CHECKED, not_checked), (LOOSE, loose_bound))
+    embedded = any(one.prepared and one.manifest.embedding is not None for one in found)
+    rules = (
+        (ROUNDING, any(map(up_to_rounding, found))),
+        (NOT_CHECKED, not_checked),
+        (LOOSE, loose_bound),
+        (BY_EMBEDDINGS, embedded),
+    )
     return tuple(mark for mark, holds in rules if holds)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 #: Kind of task -> the metrics that score it, with their names in words.
 _KINDS = {
-    "classification": {"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
+    "classification": {
+        **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
+        "acc_nearest": "accuracy of the nearest demonstration",
+        "distinguishable": "distinguishable texts",
+    },
     "extraction": {"exact_match": "exact match"},
     "text": {
         **{"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L", "bleu1": "BLEU-1", "meteor": "METEOR"},

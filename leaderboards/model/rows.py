@@ -32,6 +32,23 @@ BySeed = Mapping[int, Result]
 
 
 @dataclass(frozen=True)
+class Rank:
+    """The ranks that a row may have among the ranked rows of its ε, simultaneously for all of them, at 95%."""
+
+    low: int
+    high: int
+
+    @property
+    def first(self) -> bool:
+        """Whether the row may be the best."""
+        return self.low == 1
+
+    def __str__(self) -> str:
+        """'2', or '2–5'."""
+        return str(self.low) if self.low == self.high else f"{self.low}–{self.high}"
+
+
+@dataclass(frozen=True)
 class Row:
     """One mechanism at one epsilon on one task, over its seeds.
 
@@ -40,9 +57,10 @@ class Row:
     zero_shot, real_data: mean scores of the reference baselines over this row's seeds, from which its recovery is
     computed; None where a baseline lacks one of them. recovery: None when it is not defined; recovery_note says why.
     recovery_interval: 95%; None for the baselines, without a recovery, and where real demonstrations may gain nothing.
-    metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed. unranked:
-    why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from, None for one
-    of our own.
+    metrics, aggregates: means over seeds, of what every seed has. skipped: metric -> why it was not computed.
+    unranked: why the row has no rank, or "". marks: what weakens its proved ε. submission: where the row comes from,
+    None for one of our own. rank: its rank set on this task. over_public: recovery with `public_demonstrations` in the
+    place of zero-shot, over the seeds of the three. not_above: a control that it is not significantly above, or "".
     """
 
     label: str
@@ -70,6 +88,9 @@ class Row:
     results: tuple[Result, ...] = field(repr=False)
     audit: Audit = field(default_factory=Audit, repr=False)
     submission: Submission | None = field(default=None, repr=False)
+    rank: Rank | None = None
+    over_public: float | None = None
+    not_above: str = ""
 
     @property
     def seeds(self) -> tuple[int, ...]:

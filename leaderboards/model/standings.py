@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 from dpicl.harness.run.results import Result
@@ -13,11 +13,8 @@ from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Row, make_row, outcomes_of, title_of
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_row, outcomes_of, title_of
 from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
-
-#: Means that differ by less are equal: the difference is of the order in which numbers were added.
-_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,7 +27,10 @@ class Missing:
 
 @dataclass(frozen=True)
 class TaskTable:
-    """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them."""
+    """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
+
+    detectable: ε -> the true difference of two rows that this table finds with probability .8.
+    """
 
     task: str
     metric: str
@@ -40,6 +40,7 @@ class TaskTable:
     rows: tuple[Row, ...]
     paper: tuple[Row, ...]
     missing: tuple[Missing, ...]
+    detectable: Mapping[float, float] = field(default_factory=dict)
 
     @property
     def in_order(self) -> tuple[Row, ...]:
@@ -101,10 +102,10 @@ class Standing:
     """A mechanism at one epsilon over all common tasks; means are None where there is no common task.
 
     score: None too where lower is better on some of the tasks and not on others. proved: the largest over all of its
-    tasks. seeds: those behind the means (without one: all). signs: of its marks.
+    tasks. seeds: those behind the means (without one: all). signs: of its marks. rank: its rank set by mean recovery,
+    on these tasks; sample_rank: with the tasks as a sample of such tasks, None for fewer than three.
     """
 
-    rank: int | None
     label: str
     epsilon: float
     proved: float
@@ -113,14 +114,16 @@ class Standing:
     seeds: tuple[int, ...]
     submitted: bool = False
     signs: str = ""
+    rank: Rank | None = None
+    sample_rank: Rank | None = None
 
     @property
     def is_baseline(self) -> bool:
         return self.label in BASELINES
 
 
-#: (task, label, ε) -> a row's rank, and the ranking in which it has it.
-Places = Mapping[tuple[str, str, float], tuple[int, "Ranking"]]
+#: (task, label, ε) -> a row's rank set, and the ranking in which it has it.
+Places = Mapping[tuple[str, str, float], tuple[Rank, "Ranking"]]
 
 
 @dataclass(frozen=True)
@@ -261,7 +264,7 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
             left_out.append((table.task, reason))
         else:
             common.append(table.task)
-    ranked = _ranked([_standing(epsilon, label, own, common) for (epsilon, label), own in rows.items()])
+    ranked = _in_order([_standing(epsilon, label, own, common) for (epsilon, label), own in rows.items()])
     zero_shot = {table.task: table.zero_shot for table in tables if table.zero_shot}
     real_data = {table.task: table.real_data for table in tables if table.real_data}
     first = [_standing(0.0, ZERO_SHOT, zero_shot, common)] if zero_shot else []
@@ -270,13 +273,12 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
 
 
 def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Sequence[str]) -> Standing:
-    """Means over the common tasks, where the row has a recovery on each of them; the rank comes later."""
+    """Means over the common tasks, where the row has a recovery on each of them; rank sets come later."""
     whole = all(task in rows and (rows[task].is_baseline or rows[task].recovery is not None) for task in common)
     own = [rows[task] for task in common] if whole else []
     recoveries = [row.recovery for row in own if row.recovery is not None]
     comparable = len({row.lower_is_better(row.metric) for row in own}) == 1  # else their mean score has no direction
     return Standing(
-        rank=None,
         label=label,
         epsilon=epsilon,
         proved=max(row.proved for row in rows.values()),
@@ -288,15 +290,13 @@ def _standing(epsilon: float, label: str, rows: Mapping[str, Row], common: Seque
     )
 
 
-def _ranked(standings: list[Standing]) -> list[Standing]:
-    """Ranks within each epsilon above 0, best recovery first; equal recoveries share a rank."""
-    placed = []
-    for one in standings:
-        rivals = [other.recovery for other in standings if other.epsilon == one.epsilon and other.recovery is not None]
-        own = None if one.epsilon == 0 else one.recovery
-        rank = None if own is None else 1 + sum(rival > own + _EQUAL for rival in rivals)
-        placed.append(replace(one, rank=rank))
-    return sorted(placed, key=lambda one: (one.epsilon, one.rank or math.inf, one.label))
+def _in_order(standings: list[Standing]) -> list[Standing]:
+    """By ε, best recovery first; those without one last."""
+
+    def place(one: Standing) -> tuple[float, float, str]:
+        return one.epsilon, math.inf if one.recovery is None else -one.recovery, one.label
+
+    return sorted(standings, key=place)
 
 
 def _absences(rows: Mapping[tuple[float, str], Row | None]) -> str:

@@ -12,6 +12,10 @@ PER_QUERY_NOTE = (
     "ε is for all Q queries together. Per-query ε is what one answer alone would cost at this noise, as papers report"
     " it; it does not enter the ranking."
 )
+SAMPLED_NOTE = (
+    "rank: on these tasks, which are fixed. other tasks: on other tasks, of which these are a random sample; a few"
+    " tasks say little about others."
+)
 
 #: Longest text of a released demonstration or answer that a page shows, in characters.
 LONGEST_TEXT = 1000

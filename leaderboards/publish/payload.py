@@ -20,7 +20,7 @@ from typing import Any
 from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.columns import numbers
+from dpicl.leaderboards.model.columns import RANKS, numbers
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import TaskTable
@@ -38,7 +38,8 @@ _FORMAT = 1
 COLUMNS = (
     "task", "row", "epsilon", "epsilon_text", "proved_epsilon", "claimed_epsilon", "audited_epsilon",
     "per_query_epsilon", "queries", "score", "score_low", "score_high", "recovery", "recovery_low", "recovery_high",
-    "zero_shot", "real_demonstrations", "seeds", "rank", "ranked_over", "marks", "metric", "not_ranked_because",
+    "zero_shot", "real_demonstrations", "seeds", "rank", "rank_high",
+    "mean_rank", "mean_rank_high", "ranked_over", "marks", "metric", "not_ranked_because",
 )
 # fmt: on
 
@@ -231,7 +232,8 @@ def _summary(rows: Sequence[Row], results: Sequence[Result]) -> dict[str, float]
 
 
 def _row_numbers(row: Row) -> dict[str, float | None]:
-    named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in numbers(row).items()}
+    own = {key: value for key, value in numbers(row).items() if key not in RANKS}
+    named = {f"{key}_epsilon" if key in _EPSILONS else key: value for key, value in own.items()}
     others = {name: value for name, value in row.numbers.items() if name != row.metric}
     return {**named, "ranked": float(not row.unranked), **others}
 
@@ -264,7 +266,8 @@ def _table_lines(section: Section, table: TaskTable) -> Iterator[list[float | st
     for row in table.all_rows:
         place = section.place(row)
         known: dict[str, float | str] = {
-            **_finite({**_row_numbers(row), "rank": None if place is None else place[0]}),
+            **_finite({**_row_numbers(row), **{name: value(row) for name, value in RANKS.items()}}),
+            **({} if place is None else {"mean_rank": place[0].low, "mean_rank_high": place[0].high}),
             "task": table.task,
             "row": visible(row.label, _NAME),
             "epsilon_text": epsilon_text(row.epsilon),

@@ -12,6 +12,7 @@ from typing import Any
 from dpicl.leaderboards.model.board import Board
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.metrics import metric_name
+from dpicl.leaderboards.model.ranks import rank_notes
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable, recovery_notes
 from dpicl.leaderboards.model.text import visible
@@ -40,7 +41,7 @@ def build_report(reports: ModuleType, boards: Sequence[Board], rows: Sequence[Pu
         blocks += [reports.P(visible(note)) for note in section.notes]
         for table in section.tables:
             blocks += [reports.H2(visible(table.task)), reports.MarkdownBlock(markdown_table(table))]
-            blocks += [reports.P(visible(note)) for note in recovery_notes(table)]
+            blocks += [reports.P(visible(note)) for note in [*rank_notes(table), *recovery_notes(table)]]
             blocks.append(_plots(reports, table, [row.id for row in own if row.config["task"] == table.task]))
     names = dict.fromkeys(group_name(section.group) for section in sections)
     title = visible("dpicl: " + "; ".join(names), 90)[:128]  # W&B takes no more

@@ -96,6 +96,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "rows": [_row_json(row) for row in table.in_order],
             "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
+            "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
         }
         for table in section.tables
     ]
@@ -111,6 +112,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
     return {
         **data,
+        "rank": None if row.rank is None else asdict(row.rank),
         "marks": [mark.name for mark in row.marks],
         "audited": audit_json(row.audit),
         "submission": submission_json(row),

@@ -17,6 +17,7 @@ from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.comparability import BASELINES
+from dpicl.leaderboards.model.ranks import rank_notes
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, recovery_notes
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text
@@ -140,7 +141,7 @@ def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
         "epsilon_key": board_charts.epsilon_key(),
         "audited_plot": board_charts.audited_proved(list(board_charts.row_points(section.rows)), styles),
         "auc_plots": list(_auc_plots(section.tables, styles)),
-        "recovery_notes": {table.task: recovery_notes(table) for table in section.tables},
+        "notes": {table.task: [*rank_notes(table), *recovery_notes(table)] for table in section.tables},
         "columns": columns,
         "explained": first_per_query(section.tables),
         "addresses": addresses,
@@ -152,7 +153,7 @@ def facets(row: Row) -> dict[str, str]:
     """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
     return {
         "epsilon": epsilon_text(row.epsilon),
-        "kind": "reference baselines" if row.is_baseline else "demonstrations" if row.queries is None else "answers",
+        "kind": "reference baselines" if row.is_baseline else row.results[0].kind,
         "queries": "any" if row.queries is None else "finite",
         "origin": "ours" if row.submission is None else "submitted",
     }
@@ -203,18 +204,19 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
 
 
 def _summary(section: Section) -> dict[str, Any]:
-    """best: the rows that are first at an ε; nobody: where none is, in words. One of them says something."""
+    """best: the rows that may be first at an ε; nobody: where none is, in words. One of them says something."""
     best = [
         {
             "epsilon": epsilon_text(one.epsilon),
             "label": one.label,
             "signs": one.signs,
             "recovery": recovery_text(one.recovery),
+            "tied": one.rank.low < one.rank.high,
             "of": ranking.scope,
         }
         for ranking in section.rankings
         for one in ranking.standings
-        if one.rank == 1 and (one.recovery or 0) > 0
+        if one.rank is not None and one.rank.first and (one.recovery or 0) > 0
     ]
     nobody = [said for ranking in section.rankings for said in _nobody(ranking)]
     return {

@@ -26,10 +26,12 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import TERMINAL, Column, columns
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name, scored_things
+from dpicl.leaderboards.model.ranks import rank_notes
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, recovery_notes
+from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, first_per_query, recovery_notes
 from dpicl.leaderboards.model.text import (
     PER_QUERY_NOTE,
+    SAMPLED_NOTE,
     bound_text,
     confidence_text,
     epsilon_text,
@@ -87,7 +89,7 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
     _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
-    print_notes(console, recovery_notes(table))
+    print_notes(console, [*rank_notes(table), *recovery_notes(table)])
     print_notes(console, _submission_notes(table))
     row_attacks(console, table)
     for missing in table.missing:
@@ -108,8 +110,13 @@ def _rows(console: Console, rows: Sequence[Row], absent: Mapping[str, str]) -> N
         names.append("")
         lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
     lines += [[name, epsilon, "missing", *["–"] * (len(names) - 3)] for name, epsilon in absent.items()]
-    styles = ["bold red" if row.audit.flag else "dim" if row.is_baseline else None for row in rows]
+    styles = ["bold red" if row.audit.flag else _style(row) for row in rows]
     console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
+
+
+def _style(one: Row | Standing) -> str | None:
+    """Rows that may be the best are set apart; the reference baselines stand back."""
+    return "dim" if one.is_baseline else "green" if one.rank is not None and one.rank.first else None
 
 
 def _other_metrics(console: Console, table: TaskTable) -> None:
@@ -141,11 +148,13 @@ def _heading(table: TaskTable, metric: str) -> str:
 def _ranking(console: Console, ranking: Ranking) -> None:
     print_heading(console, f"{ranking.title}: {ranking.says}")
     marked = any(one.signs for one in ranking.standings)
+    sampled = any(one.sample_rank for one in ranking.standings)
     lines = [
         [
             f"{one.label} (submitted)" if one.submitted else one.label,
             epsilon_text(one.epsilon),
             "–" if one.rank is None else str(one.rank),
+            *(["–" if one.sample_rank is None else str(one.sample_rank)] if sampled else []),
             epsilon_text(one.proved),
             recovery_text(one.recovery),
             "–" if one.score is None else score_text(one.score),
@@ -154,9 +163,12 @@ def _ranking(console: Console, ranking: Ranking) -> None:
         ]
         for one in ranking.standings
     ]
-    names = ["mechanism", "ε", "rank", "proved ε", "recovery", "score", "seeds", *([""] if marked else [])]
+    ranks = ["rank", *(["other tasks"] if sampled else [])]
+    names = ["mechanism", "ε", *ranks, "proved ε", "recovery", "score", "seeds", *([""] if marked else [])]
     if ranking.tasks:
-        console.print(grid(names, lines))
+        console.print(grid(names, lines, [_style(one) for one in ranking.standings]))
+    if sampled:
+        print_notes(console, [SAMPLED_NOTE])
     print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
 
 

@@ -18,6 +18,8 @@ from tests.harness.helpers import refuse
 
 #: Options that make the example mechanisms small enough for a test.
 SMALL = {"demonstrations": ["slots=8", "tokens=4"], "answers": ["slots=4", "examples_per_slot=1"]}
+SMALL["prepared"] = ["embedding=sim"]
+KINDS = tuple(SMALL)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +31,7 @@ def run_flags(kind: str) -> list[str]:
     return [word for option in SMALL[kind] for word in ("--option", option)]
 
 
-@pytest.mark.parametrize("kind", ["demonstrations", pytest.param("answers", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["demonstrations", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])])
 def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
     assert dpicl("new", "mechanism", "noisy_vote", "--kind", kind).code == 0
     checked = dpicl("check", "noisy_vote.py", "--task", "agnews")
@@ -37,16 +39,16 @@ def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["demonstrations", pytest.param("answers", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_passes_the_kit_on_every_kind_of_task(dpicl, kind):
     dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
     checked = dpicl("check", "noisy_vote.py", "--json")
     assert checked.code == 0, checked.out
     (document,) = checked.json["mechanisms"]
-    assert document["tasks"] == {"demonstrations": ["agnews", "mit_g", "wikimovies"], "answers": ["agnews"]}[kind]
+    assert document["tasks"] == (["agnews", "mit_g", "wikimovies"] if kind == "demonstrations" else ["agnews"])
 
 
-@pytest.mark.parametrize("kind", ["demonstrations", "answers"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_new_mechanism_runs_at_its_proved_epsilon_and_is_on_the_board(dpicl, sim_suite, kind):
     dpicl("new", "mechanism", "noisy_vote", "--kind", kind)
     flags = ["--plugin", "noisy_vote.py"]
@@ -57,7 +59,7 @@ def test_a_new_mechanism_runs_at_its_proved_epsilon_and_is_on_the_board(dpicl, s
     (row,) = table["rows"]
     assert row["mechanism"] == "noisy_vote"
     assert 0.98 * 2 <= row["proved"] <= 2
-    assert row["queries"] == {"demonstrations": None, "answers": 12}[kind]
+    assert row["queries"] == (12 if kind == "answers" else None)
 
 
 @pytest.mark.parametrize("example", [*MECHANISMS.values(), ATTACK, MODEL, SUITE, TASK], ids=lambda each: each.source)

@@ -75,7 +75,7 @@ def test_a_mechanism_sees_no_private_record_and_no_number_made_of_them(agnews, n
     assert agnews.train[0].text not in str(caught.value)
 
 
-def test_the_public_view_has_everything_but_the_records():
+def test_the_public_view_has_everything_but_the_records_and_the_gold():
     task = Task.load("agnews", "synthetic", limit_train=5, limit_test=4)
     public = task.public_view()
     assert type(public) is PublicTask
@@ -84,9 +84,10 @@ def test_the_public_view_has_everything_but_the_records():
         "fingerprint",
         "dropped",
     }
-    for name in ("train", "fingerprint", "dropped", "size", "sizes"):
+    for name in ("train", "fingerprint", "dropped", "size", "sizes", "documents", "queries"):
         assert not hasattr(public, name)
-    assert public.documents() == task.documents() and public.prompts_hash == task.prompts_hash
+    assert [record.text for record in public.test] == [record.text for record in task.test]
+    assert public.prompts_hash == task.prompts_hash
 
 
 def test_readers_and_skip_get_the_public_view_too(agnews):

@@ -14,6 +14,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
+from dpicl.harness.core.vocabulary import ReleasedPrompt
 from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.harness.mechanism.options import resolve_options
@@ -40,8 +41,8 @@ class Bench(Workbench):
 
     shown: tuple[Sequence[Demonstration], ...] = ()
 
-    def evaluate(self, cell: Cell, demonstrations: Sequence[Demonstration], answers: Any) -> Evaluation:
-        self.shown += (demonstrations,)
+    def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Any) -> Evaluation:
+        self.shown += (prompt.demonstrations,)
         outcomes = [{"acc": 1.0, "acc_calibrated": 0.0}, {"acc": 0.0, "acc_calibrated": 0.0}]
         documents = tuple(DocumentOutcome(f"d{i}", outcome) for i, outcome in enumerate(outcomes))
         return Evaluation({"acc": 0.5, "acc_calibrated": 0.0}, documents, 10, None)

@@ -204,6 +204,12 @@ def test_a_delta_that_is_too_small_for_secure_noise_is_refused(dpicl, tmp_path, 
         accounted_delta(9e-7, "secure")
 
 
+def test_a_run_that_floating_point_may_cost_too_much_is_refused_before_a_record_is_read(world, tmp_path):
+    answer, files = world(rows_of("train", 30), suite(tmp_path, "tang", epsilon="70"))
+    assert answer.code == 2 and "floating point" in answer.err and "1e-07" in answer.err
+    assert files == {}
+
+
 PLUGIN = '''
 import logging, sys, warnings
 import numpy as np

@@ -14,7 +14,10 @@ from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
 from dpicl.harness.privacy import primitives, private_set, release_hooks
 from dpicl.harness.privacy.events import compose
+from dpicl.mechanisms.hot_pate import HotPATE
+from dpicl.mechanisms.invisible_ink import InvisibleInk
 from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
@@ -33,11 +36,15 @@ ANSWERS = {
     "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
     "tang_shared": Tang(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "pta_shared": PTA(slots=3, examples_per_slot=2, tokens=3, top_k=8),
+    "hot_pate": HotPATE(slots=4, tokens=3, top_k=8),
+    "hot_pate_shared": HotPATE(slots=3, examples_per_slot=2, tokens=3, top_k=8),
 }
 ALL = {
     **ANSWERS,
     "prism": Prism(prompts=6, tokens=3),
     "prism_completion": Prism(prompts=6, tokens=3, style="completion"),
+    "invisible_ink": InvisibleInk(prompts=6, tokens=3, top_k=8),
+    "private_prediction": PrivatePrediction(prompts=6, tokens=3, private_tokens=2),
 }
 HOSTILE = st.text(alphabet="ab@#~\"'\n ENDé0", max_size=30)
 
@@ -92,7 +99,7 @@ def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_
     assert set(scales) == {1.0 if ANSWERS[name].examples_per_slot == 1 else math.sqrt(2)}
 
 
-@pytest.mark.parametrize("name", ["tang", "pta"])
+@pytest.mark.parametrize("name", ["tang", "pta", "hot_pate"])
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_with_a_slot_for_each_record_nothing_stands_in_for_the_others(name, count, monkeypatch):
     """The sum is over the sampled records alone: nothing in it depends on how many others might have been sampled."""
@@ -121,7 +128,7 @@ class SharedPrompts(private_set.PrivateSet):
         return super().poisson_slots(expected, int(expected) // 2 if slots is None else slots, **given)
 
 
-@pytest.mark.parametrize("name", ["prism", "prism_completion", "tang", "pta"])
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"tang_shared", "pta_shared", "hot_pate_shared"}))
 def test_two_records_a_slot_are_refused_where_the_bound_is_of_an_added_row(name, monkeypatch):
     """PRISM as a plug-in may write it, with two examples a prompt: a record changes its prompt's scores, so it moves
     them by twice the range of the charged choice. No token comes out."""
@@ -305,7 +312,7 @@ def test_line_breaks_before_the_first_word_end_nothing_and_the_next_one_does():
     assert text.demonstration("a").text == "Hello"
 
 
-@pytest.mark.parametrize("name", ["tang", "pta"])
+@pytest.mark.parametrize("name", ["tang", "pta", "hot_pate"])
 def test_every_token_has_a_sample_of_its_own(name, monkeypatch):
     samples = []
     assign = private_set._assigned

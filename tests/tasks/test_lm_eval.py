@@ -33,7 +33,10 @@ class KeywordLM(LM):
         raise NotImplementedError
 
 
-TASK_NAMES = ("agnews", "chatdoctor", "dbpedia", "enron", "mit_d", "mit_g", "samsum", "trec", "wikimovies", "xsum")
+TASK_NAMES = (
+    *("agnews", "agnews_codes", "chatdoctor", "dbpedia", "dbpedia_codes", "enron", "ginc", "mit_d", "mit_g", "samsum"),
+    *("shared_facts", "trec", "wikimovies", "xsum"),
+)
 
 
 def test_the_folder_holds_exactly_these_tasks(manager):

@@ -3,7 +3,8 @@
 Exactly: with the releases given, the zCDP cost of every release on the worst neighbours found is known in closed form;
 per spent event it must not exceed the event's own. A Gaussian release whose sum moves by D under noise of scale s costs
 D^2/(2 s^2); a choice whose scores move within a range R at temperature t costs (R/t)^2/8 a draw (Cesar & Rogers 2021,
-lemma 3.4). The costs of all noisy releases that were charged to one event add up.
+lemma 3.4). The costs of all noisy releases that were charged to one event add up; of the questions of one round of
+AboveThreshold the one that moves most counts, at range 3R/t.
 
 By experiment: many runs with and without one record, which is in every sample, with the sampling of all others fixed;
 only the noise is fresh in each. So the claim to refute is the composition of the spent events *without* amplification.
@@ -29,6 +30,7 @@ from dpicl.harness.conformance.checks.accounting import charged_rho
 from dpicl.harness.conformance.checks.neighbours import move
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.above_threshold import first_chances
 from dpicl.harness.privacy.events import compose
 
 #: Scores of runs with the record, and of runs without.
@@ -39,6 +41,8 @@ RUNS = 160
 #: The claim is brought below this epsilon, if the knob reaches that far.
 SMALL_CLAIM = 0.5
 _SLACK = 1e-6
+#: ln of probabilities that count as this small: a choice may have no chance at all on one side.
+_RARE = -50.0
 
 
 def audit(evidence: CheckEvidence) -> Verdict:
@@ -80,8 +84,14 @@ def _shares(pair: Pair) -> list[float]:
     for before, after in pair.observed_releases:
         if after.spend is not None and after.shape.scale > 0:
             ratio = move(before, after) / after.shape.scale
-            rho = ratio**2 / 2 if after.shape.kind == "gaussian" else after.shape.count * ratio**2 / 8
-            cost[after.spend] = cost.get(after.spend, 0.0) + rho
+            before_it = cost.get(after.spend, 0.0)
+            match after.shape.kind:
+                case "gaussian":
+                    cost[after.spend] = before_it + ratio**2 / 2
+                case "threshold":
+                    cost[after.spend] = max(before_it, (3 * ratio) ** 2 / 8)
+                case _:
+                    cost[after.spend] = before_it + after.shape.count * ratio**2 / 8
     paid = {at: charged_rho(pair.with_it.spends[at].event) for at in cost}
     return [rho / paid[at] if paid[at] else float("inf") for at, rho in cost.items() if rho > 0]
 
@@ -132,8 +142,12 @@ def _first_release(inside: Sequence[Transcript], outside: Sequence[Transcript]) 
         if observed.shape.kind == "gaussian":
             return float(((after.clean - before.clean) * observed.released).sum())
         scale = observed.shape.scale
-        ratio = log_softmax(after.clean / scale) - log_softmax(before.clean / scale)
-        return float(ratio[int(observed.released[0])])
+        if observed.shape.kind == "threshold":
+            chances = [first_chances(float(clean[0]), scale) for clean in (after.clean, before.clean)]
+            return float(np.log(chances[0] / chances[1])[int(observed.released[0])])
+        chosen = int(observed.released[0])
+        inside, outside = (float(log_softmax(each.clean / scale)[chosen]) for each in (after, before))
+        return max(inside, _RARE) - max(outside, _RARE)
 
     return np.array([score(run.observed_releases[0]) for run in inside]), np.array(
         [score(run.observed_releases[0]) for run in outside]

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import softmax
 
 from dpicl.harness.conformance.checking import CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
+#: What `move` measures.
+_MEASURES = {"gaussian": "L2 norm", "choice": "range", "threshold": "a query, which may only rise"}
 
 
 def move(before: ObservedRelease, after: ObservedRelease) -> float:
-    """How far one record moves the input of a release: in L2, or the range of the moves of all scores (choice)."""
+    """How far one record moves the input of a release: in L2, the range of the moves of all scores (choice), or how far
+    it raises a query (threshold), which is infinity where it lowers it."""
+    if before.shape.kind == "choice":
+        if any(np.isnan(each.clean).any() or np.isposinf(each.clean).any() for each in (before, after)):
+            return float("inf")
+        both = np.isfinite(before.clean) & np.isfinite(after.clean)  # see `betrayed` for the others
+        return float(np.ptp(after.clean[both] - before.clean[both])) if both.any() else 0.0
     difference = after.clean - before.clean
     if not np.isfinite(difference).all():
         return float("inf")
     if before.shape.kind == "gaussian":
         return float(np.linalg.norm(difference))
-    return float(np.ptp(difference)) if difference.size else 0.0
+    return float(difference[0]) if difference[0] >= -_SLACK else float("inf")
+
+
+def betrayed(before: ObservedRelease, after: ObservedRelease) -> float:
+    """The probability, the larger one of both runs, of choosing what the other one cannot choose: a score of -infinity
+    is no candidate (dpicl.harness.privacy.limited_domain)."""
+    if before.shape.kind != "choice" or not before.shape.scale > 0:
+        return 0.0
+    chances = [softmax(each.clean / each.shape.scale) for each in (before, after)]
+    return float(max(chances[0][np.isneginf(after.clean)].sum(), chances[1][np.isneginf(before.clean)].sum()))
 
 
 def sensitivity(evidence: CheckEvidence) -> Verdict:
@@ -32,10 +50,16 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
         for before, after in pair.observed_releases:
             moved, bound = move(before, after), before.shape.bound
             if moved > bound * (1 + _SLACK) + _SLACK:
-                how = "L2 norm" if before.shape.kind == "gaussian" else "range"
+                how = _MEASURES[before.shape.kind]
                 return failed(
                     f"One more record moved a release by {moved:.4g} ({how}), and {bound:.4g} is stated; bound every"
                     " slot's row by itself, before rows meet, and state the largest move of a row."
+                )
+            lost, paid = betrayed(before, after), pair.with_it.paid_delta(after)
+            if lost > paid * (1 + _SLACK):
+                return failed(
+                    f"One more record made possible, or impossible, what is chosen with probability {lost:.2g}, and"
+                    f" delta = {paid:.2g} is charged for that; see dpicl.harness.privacy.limited_domain."
                 )
             compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
     if worst == 0:

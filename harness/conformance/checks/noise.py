@@ -9,6 +9,7 @@ from scipy import stats
 
 from dpicl.harness.conformance.checking import FALSE_ALARM, CheckEvidence, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
+from dpicl.harness.privacy.release_hooks import NoisyRelease, is_above, on_grid
 
 _SOURCE = "let the permit that `sample.spend` gives draw it"
 
@@ -35,8 +36,28 @@ def _problems(run: Transcript, seen: set[bytes]) -> Iterator[str]:
     for spend in run.spends:
         if spend.sample not in drawn_from:
             yield f"{spend.event!r} was spent and nothing was drawn with its permit; release through a primitive."
+    rounds: dict[int | None, np.ndarray] = {}
     for observed in run.observed_releases:
-        yield from _wrong_values(observed, seen)
+        yield from (
+            _wrong_answer(observed, rounds) if observed.shape.kind == "threshold" else _wrong_values(observed, seen)
+        )
+
+
+def _wrong_answer(observed: ObservedRelease, rounds: dict[int | None, np.ndarray]) -> Iterator[str]:
+    """What is wrong with an answer of AboveThreshold unless it is that of fresh noise of the query, and of noise of the
+    threshold that was drawn for the first question of its round. rounds: spend -> noise of its threshold."""
+    *of_threshold, of_query = observed.noise or (np.zeros(0),)
+    if of_threshold:
+        rounds.setdefault(observed.spend, of_threshold[0])
+    explained = len(of_threshold) <= 1 and observed.spend in rounds and of_query.size == 1
+    if not explained or above(observed, rounds[observed.spend], of_query) != bool(observed.released[0]):
+        yield f"A query was compared without fresh noise of its own and of its round's threshold; {_SOURCE}."
+
+
+def above(observed: ObservedRelease, *gumbel: np.ndarray) -> bool:
+    """The answer with this noise."""
+    shape = observed.shape
+    return bool(is_above(NoisyRelease("threshold", observed.clean, shape.bound, shape.scale), *gumbel)[0])
 
 
 def _wrong_values(observed: ObservedRelease, seen: set[bytes]) -> Iterator[str]:
@@ -65,7 +86,8 @@ def _explains(observed: ObservedRelease) -> bool:
     if values.size != observed.clean.size:
         return False
     if observed.shape.kind == "gaussian":
-        return bool(np.array_equal(observed.released, observed.clean + values.reshape(observed.clean.shape)))
+        added = on_grid(values, observed.shape.grid).reshape(observed.clean.shape)
+        return bool(np.array_equal(observed.released, observed.clean + added))
     if observed.shape.scale == 0:
         return False
     order = np.argsort(-(observed.clean / observed.shape.scale + values), kind="stable")
@@ -80,7 +102,7 @@ def _distribution(evidence: CheckEvidence) -> Verdict:
         for observed in observed_releases
         if observed.shape.kind == "gaussian"
     ]
-    draws = [observed.noise[0] for observed in observed_releases if observed.shape.kind == "choice"]
+    draws = [values for observed in observed_releases if observed.shape.kind != "gaussian" for values in observed.noise]
     said = []
     for values, law, name in ((sums, stats.norm, "N(0, 1)"), (draws, stats.gumbel_r, "Gumbel")):
         if not values:

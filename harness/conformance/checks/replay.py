@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dpicl.harness.conformance.adversaries import PLANTED, SCRIPTS, planted, scripted
 from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed, raised
-from dpicl.harness.conformance.transcript import Transcript
+from dpicl.harness.conformance.transcript import INSTRUCTION, Transcript
 
 
 def post_processing(evidence: CheckEvidence) -> Verdict:
@@ -68,7 +68,7 @@ def public_labels(evidence: CheckEvidence) -> Verdict:
                 "A word that only a private record holds was released; release labels, keywords and texts from public"
                 " lists alone."
             )
-        labels = tuple(item[0] for item in released)
+        labels = tuple(item[0] for item in released if item[0] != INSTRUCTION)
         named = bool(bench.task.labels) and not bench.answers
         if named and labels not in ((), bench.shots):
             return failed(

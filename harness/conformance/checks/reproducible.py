@@ -60,5 +60,7 @@ def _clean(observed: ObservedRelease) -> bool:
         return False
     if observed.shape.kind == "gaussian":
         return bool(np.array_equal(observed.released, observed.clean))
+    if observed.shape.kind == "threshold":
+        return bool(observed.released[0]) == bool(observed.clean[0] >= 0)
     best = np.argsort(-observed.clean, kind="stable")[: observed.shape.count]
     return best.tolist() == observed.released.tolist()

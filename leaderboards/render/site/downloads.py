@@ -11,7 +11,7 @@ import io
 import json
 
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.columns import COSTS, SCORES
+from dpicl.leaderboards.model.columns import COSTS, RANKS, SCORES
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import visible
@@ -59,7 +59,9 @@ def _line(section: Section, table: TaskTable, row: Row, addresses: Addresses) ->
         "epsilon": row.epsilon,
         "delta": group.delta,
         **{name: value(row) for name, value in SCORES.items()},
-        "rank": None if place is None else place[0],
+        **{name: value(row) for name, value in RANKS.items()},
+        "mean_rank": None if place is None else place[0].low,
+        "mean_rank_high": None if place is None else place[0].high,
         "ranked_over": "" if place is None else place[1].scope,
         **{name: value(row) for name, value in COSTS.items()},
         "marks": "; ".join(mark.name for mark in row.marks),

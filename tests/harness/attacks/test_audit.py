@@ -26,8 +26,11 @@ from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.primitives import GaussianSum
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.mechanisms.esa import ESA
+from dpicl.mechanisms.hot_pate import HotPATE
+from dpicl.mechanisms.invisible_ink import InvisibleInk
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.sga import SGA
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.voting import Voting
@@ -140,7 +143,13 @@ def test_every_answer_mechanism_can_be_audited(own_cache, news, chats, sim, mech
 @pytest.mark.parametrize("access", ["white-box", "black-box"])
 @pytest.mark.parametrize(
     "mechanism",
-    [Tang(slots=4, tokens=4, top_k=10), Prism(prompts=4, tokens=4)],
+    [
+        Tang(slots=4, tokens=4, top_k=10),
+        HotPATE(slots=4, tokens=4, top_k=10),
+        Prism(prompts=4, tokens=4),
+        InvisibleInk(prompts=4, tokens=4, top_k=10),
+        PrivatePrediction(prompts=4, tokens=4, private_tokens=2),
+    ],
     ids=lambda mechanism: mechanism.name,
 )
 def test_demonstration_mechanisms_can_be_audited(own_cache, news, sim, mechanism, access) -> None:

@@ -18,6 +18,8 @@ ENDS = {
 }
 #: Needs most of a full run's time on tasks of many tokens; the slow test has it.
 LONG = ("audit",)
+#: Every record is in the one sample, so nothing is claimed from sampling.
+ALL_RECORDS = ("private_evolution", "embedding_centroids")
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
@@ -27,7 +29,8 @@ def test_a_built_in_mechanism_passes_on_its_first_task(name):
     verdicts = {check: run(evidence) for check, run in CHECKS.items() if check not in LONG}
     assert {check: v.why for check, v in verdicts.items() if v.status == "failed"} == {}
     if name not in ENDS:
-        assert {v.status for v in verdicts.values()} == {"passed"}
+        unpassed = {check for check, v in verdicts.items() if v.status != "passed"}
+        assert unpassed == ({"sampling"} if name in ALL_RECORDS else set())
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -10,7 +10,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.models.huggingface import HFLM
 
 from dpicl.harness.core.errors import PromptTooLong, UsageError
-from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
+from dpicl.harness.evaluation.prefix_cached_lm import EncodedContext, PrefixCachedLM
 from dpicl.harness.models.transformers import TransformersLM
 
 PREFIX = "Article: The team won the game.\nAnswer: Sports\n\n"
@@ -109,3 +109,26 @@ def test_several_processes_are_refused(tiny: TransformersLM) -> None:
     model._world_size = 2
     with pytest.raises(UsageError, match="one process"):
         model.loglikelihood(loglikelihood_requests())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "short", PREFIX * 3, "a" * 300, PREFIX + "it' (12 " * 30, PREFIX * 3 + "é 🤖 日本" * 9, "<|im_end|>" * 40],
+)
+@pytest.mark.parametrize("ending", [" World", "s", ".", "\n", "7", "|>", "́", "  x", "<|im_end|>", ""])
+def test_a_continuation_is_encoded_as_within_the_whole_text(tiny: TransformersLM, text: str, ending: str) -> None:
+    model = PrefixCachedLM(tiny)
+    context = EncodedContext(text.rstrip(), model.tokenizer, model.tok_encode)
+    assert context.followed_by(ending) == model.tok_encode(text.rstrip() + ending)
+
+
+def test_the_beginning_of_a_long_context_is_encoded_once(tiny: TransformersLM) -> None:
+    encoded: list[str] = []
+
+    def encode(text: str) -> list[int]:
+        encoded.append(text)
+        return tiny.encode(text)
+
+    context = EncodedContext((PREFIX * 3).rstrip(), tiny.tokenizer, encode)
+    assert context.followed_by(" World") == tiny.encode((PREFIX * 3).rstrip() + " World")
+    assert len(encoded) == 1

@@ -60,8 +60,6 @@ def quick_conversion(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path
 
     def convert(source: Path, target: Path) -> None:
         (target / "weights").write_text("weights")
-        files = {"weights": embedded.file_sha256(target / "weights")}
-        (target / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": files}))
 
     monkeypatch.setattr(embedded, "_convert", convert)
     monkeypatch.setattr(embedded, "gguf_path", lambda: Path("model.gguf"))
@@ -129,8 +127,6 @@ def _convert_slowly(pipe: Connection) -> None:
         (target / "weights").write_bytes(b"w" * 3_000_000)
         pipe.send(str(target.parent))
         pipe.recv()
-        files = {"weights": embedded.file_sha256(target / "weights")}
-        (target / "complete.json").write_text(json.dumps({"format": embedded.CACHE_FORMAT, "files": files}))
 
     embedded._convert = convert
     embedded.cached_model()

@@ -20,7 +20,7 @@ from dpicl.harness.models.weights import file_sha256, folder_sha256
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
 def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UsageError, match="embedded, embedded-float32, hf:PATH_OR_ID, sim"):
+    with pytest.raises(UsageError, match="embedded, embedded-float32, ginc, hf:PATH_OR_ID, sim"):
         models.load(name)
 
 
@@ -82,7 +82,7 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 def test_known_models_are_listed() -> None:
     names = [entry["name"].partition(":")[0] for entry in models.known()]
-    assert names == ["embedded", "embedded-float32", "hf", "sim"]
+    assert names == ["embedded", "embedded-float32", "ginc", "hf", "sim"]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:

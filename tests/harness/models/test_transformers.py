@@ -12,6 +12,7 @@ from dpicl.harness import models
 from dpicl.harness.core.errors import ModelError, PromptTooLong
 from dpicl.harness.models import reading
 from dpicl.harness.models.base import ChatPrompt, Prefix
+from dpicl.harness.models.products import by_onednn, linear_layers
 from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.models.tiny import SlowReader, with_passes
 
@@ -265,3 +266,14 @@ def test_identity_pins_the_weights_down(tiny: TransformersLM, tiny_folder: Path)
     assert len(tiny.identity.sha256 or "") == 64
     assert tiny.identity.parameters == sum(p.numel() for p in tiny.model.parameters())
     assert isinstance(tiny.prefix([5]), Prefix)
+
+
+def test_products_are_those_of_onednn_only_while_the_reader_reads(tiny: TransformersLM) -> None:
+    layers = linear_layers(tiny.model)
+    assert layers and not linear_layers(tiny.model.to(torch.bfloat16)) and linear_layers(tiny.model.float()) == layers
+    rows = torch.randn(16, layers[0].in_features)
+    before = layers[0](rows)
+    with by_onednn(layers):
+        assert "forward" in vars(layers[0])
+        torch.testing.assert_close(layers[0](rows), before)
+    assert "forward" not in vars(layers[0])

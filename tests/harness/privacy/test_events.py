@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dpicl.harness.core.errors import UnsupportedEvent
 from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
     BoundedRangeDpEvent,
     EpsilonDeltaDpEvent,
     ParallelDpEvent,
@@ -28,6 +29,7 @@ simple_events = st.one_of(
     st.builds(dp.LaplaceDpEvent, numbers),
     st.builds(dp.ZCDpEvent, numbers),
     st.builds(BoundedRangeDpEvent, numbers),
+    st.builds(AboveThresholdDpEvent, numbers),
     st.builds(EpsilonDeltaDpEvent, numbers, st.floats(0.0, 0.5)),
     st.just(dp.NoOpDpEvent()),
     st.just(dp.NonPrivateDpEvent()),

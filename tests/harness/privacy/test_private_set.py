@@ -51,6 +51,8 @@ def test_revealing_costs_infinity():
 def test_a_sample_over_the_budget_flips_no_coin_and_gives_no_record():
 
     class NoCoins:
+        seeded = True
+
         def uniform(self, size):
             pytest.fail("records were sampled")
 

@@ -14,24 +14,28 @@ from hypothesis import strategies as st
 from dpicl.harness.core.errors import AccountantsDisagree
 from dpicl.harness.privacy import calibration
 from dpicl.harness.privacy.accountants import epsilon
-from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
-from dpicl.harness.privacy.calibration import slack_of
-from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, gaussian, parallel
-from dpicl.harness.privacy.slack import (
+from dpicl.harness.privacy.adversaries import (
     CELLS,
-    LARGEST,
     MOST_CHOICES,
     WorstPair,
-    _hockey,
-    _moment,
     choices_pair,
     composed,
     following_pair,
     gaussian_pair,
-    loose,
-    lower_bound,
-    slack,
+    hockey,
+    moment,
 )
+from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
+from dpicl.harness.privacy.calibration import slack_of
+from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    compose,
+    gaussian,
+    parallel,
+)
+from dpicl.harness.privacy.slack import LARGEST, _epsilon, loose, lower_bound, slack
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
 NOTHING = WorstPair(np.ones(1), np.ones(1))
@@ -94,6 +98,7 @@ def atoms() -> st.SearchStrategy[dp.DpEvent]:
     return st.one_of(
         st.floats(0.6, 20).map(gaussian),
         st.floats(0.02, 2).map(Choice),
+        st.floats(0.02, 1).map(AboveThresholdDpEvent),
         st.floats(0.6, 20).map(dp.LaplaceDpEvent),
         st.floats(0.05, 1.5).map(lambda own: EpsilonDeltaDpEvent(own, 0.0)),
     )
@@ -117,7 +122,7 @@ def test_no_adversary_costs_more_than_what_is_proved(parts: list[tuple[dp.DpEven
         assert lower_bound(event, delta, upper) <= upper
 
 
-@pytest.mark.parametrize("aim", [_hockey(0.8), _hockey(-0.5), _moment(3.0), _moment(-2.0)])
+@pytest.mark.parametrize("aim", [hockey(0.8), hockey(-0.5), moment(3.0), moment(-2.0)])
 @pytest.mark.parametrize(("size", "count"), [(0.7, 1), (0.7, 4), (0.1, 60)])
 def test_an_adversary_is_a_chain_of_choices_of_that_range(size: float, count: int, aim) -> None:
     """Both sides are distributions, and no divergence is above what the exact recursion allows."""
@@ -152,7 +157,7 @@ def test_two_adaptive_choices_are_the_best_of_all(threshold: float) -> None:
         sum(max(reached(after(first, j)) for j in range(CELLS + 1)) for first in outcomes(j)) for j in range(CELLS + 1)
     )
     # Sums over outcomes: the best second choice after each outcome of the first one is taken by itself.
-    found = divergence(choices_pair(size, 2, rate, NOTHING, _hockey(threshold)).sampled(rate), threshold)
+    found = divergence(choices_pair(size, 2, rate, NOTHING, hockey(threshold)).sampled(rate), threshold)
     assert found == pytest.approx(best, abs=1e-12)
 
 
@@ -161,7 +166,7 @@ def test_the_best_adversary_of_one_sample_meets_the_recursion() -> None:
     deltas = choices_delta(size, count, 40)
     for cell in (0, 40, 120):
         x = size * cell / 40
-        found = divergence(choices_pair(size, count, 1.0, NOTHING, _hockey(x)), x)
+        found = divergence(choices_pair(size, count, 1.0, NOTHING, hockey(x)), x)
         assert found <= deltas[len(deltas) // 2 + cell] <= found * 1.01 + 1e-12
 
 
@@ -261,7 +266,7 @@ def test_many_choices_are_as_many_as_were_charged(count: int) -> None:
     event = Repeated(Choice(0.03), count)
     upper = epsilon(event, DELTA).upper
     assert 0.97 * upper <= lower_bound(event, DELTA, upper) <= upper
-    pair = composed({Choice(0.03): count}, 1.0, _moment(2.0))
+    pair = composed({Choice(0.03): count}, 1.0, moment(2.0))
     assert 0.98 < variance(pair) / (count * 0.03**2 / 4) <= 1.0001
 
 
@@ -275,6 +280,31 @@ def test_choices_after_a_gaussian_go_by_what_it_showed() -> None:
     """Counts, splits and sums on one sample (SGA): the bound composes the choices after everything else."""
     event = Sampled(0.02, compose([gaussian(1.5), Repeated(Choice(0.8), 2)]))
     assert slack_at(event) < 1.01
+
+
+def list_pair(raised: int, words: int, size: float, count: int) -> WorstPair:
+    """The first ``count`` of equally good words by Gumbel noise, where a record raises some of them by ``size``
+    temperatures against the rest: exact, by which of the words in order were raised."""
+    present, absent = [], []
+    for order in itertools.product((0, 1), repeat=count):
+        left, with_it, without = [words - raised, raised], 1.0, 1.0
+        for kind in order:
+            weights = left[0], left[1] * math.exp(size)
+            with_it *= weights[kind] / sum(weights)
+            without *= left[kind] / sum(left)
+            left[kind] -= 1
+        present.append(with_it)
+        absent.append(without)
+    return WorstPair(np.array(present), np.array(absent))
+
+
+def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one():
+    """KSA's row: no bound for the joint list can be below this."""
+    rate, queries, size = 24 / 1287, 20, 2 / 2.946
+    upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
+    pair = list_pair(950, 4000, size, 10).sampled(rate)
+    assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
+    assert 0.9 * upper < _epsilon([(pair, queries)], DELTA, upper) < upper
 
 
 @pytest.mark.parametrize("way", [1, -1])

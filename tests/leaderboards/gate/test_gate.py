@@ -193,7 +193,7 @@ BROKEN = {
     "other weights": (edited_in("model", sha256="0" * 64), "data", "differ in model weights"),
     "invented metric": (edited(aggregates={"best": 1.0}, higher_is_better=None), "data", "set of metrics"),
     "turned metric": (
-        edited(higher_is_better={"acc": False, "acc_calibrated": False}),
+        lambda world: world.edit(lambda data: data.update(higher_is_better=dict.fromkeys(data["scores"], False))),
         "data",
         "directions of the metrics",
     ),

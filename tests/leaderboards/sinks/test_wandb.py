@@ -34,6 +34,11 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
 
 
+def written(folder: Path) -> dict[Path, int]:
+    """Every file with the time of its last change, but the log that wandb's own process may still write."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
+
+
 def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
     results: list[Result], runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,9 +69,9 @@ def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
             assert not re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)", content), name
     assert not [*runs_folder.rglob("wandb-metadata.json"), *runs_folder.rglob("requirements.txt")]
 
-    before = {path: path.stat().st_mtime_ns for path in runs_folder.rglob("*") if path.is_file()}
+    before = written(runs_folder)
     assert send(plan(results[::-1]), runs_folder) == {"unchanged": 4}
-    assert {path: path.stat().st_mtime_ns for path in runs_folder.rglob("*") if path.is_file()} == before
+    assert written(runs_folder) == before
 
 
 def test_offline_what_is_new_or_was_cut_off_is_written(

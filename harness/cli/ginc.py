@@ -1,0 +1,58 @@
+"""`dpicl ginc`: `prepare` trains the model of the task ginc; `shots` shows how its accuracy rises with the number of
+real demonstrations (where it does not, the model is too small)."""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from dpicl.harness import models
+from dpicl.harness.cli import output
+from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.data.task import Task
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.models.ginc import SIZES, prepared
+from dpicl.harness.models.weights import file_sha256
+
+_STEPS = ("prepare", "shots")
+#: Numbers of demonstrations that `shots` looks at.
+SHOTS = (0, 1, 2, 4, 8)
+
+
+def add(subparsers: Subparsers) -> None:
+    parser = add_command(subparsers, "ginc", "dpicl ginc prepare --size small", _ginc)
+    parser.choice("step", _STEPS, "train the model, or measure it", kind="step")
+    parser.choice("--size", tuple(SIZES), "of the model (default: small)", default="small")
+    parser.add_argument("--device", metavar="D", help="cpu, cuda or cuda:N (default: the GPU where there is one)")
+    parser.count("--test-records", "N", "test records that `shots` asks for (default: all)")
+    parser.count("--draws", "N", "draws of the demonstrations (default: 5)", default=5)
+
+
+def _ginc(arguments: argparse.Namespace) -> int:
+    return _prepare(arguments) if arguments.step == "prepare" else _shots(arguments)
+
+
+def _prepare(arguments: argparse.Namespace) -> int:
+    folder = prepared(arguments.size, models.device_of(arguments.device), train=True)
+    digest = file_sha256(folder / "model.safetensors")
+    document = {"size": arguments.size, "folder": folder, "sha256": digest}
+    output.answer(arguments, document, lambda: output.emit(f"{folder}\nsha256 {digest}"))
+    return 0
+
+
+def _shots(arguments: argparse.Namespace) -> int:
+    size = "" if arguments.size == "small" else f":{arguments.size}"
+    model = models.load(f"ginc{size}", device=arguments.device)
+    task = Task.load("ginc", "synthetic", limit_test=arguments.test_records)
+    rows = []
+    for shots in SHOTS:
+        scores = []
+        for draw in range(arguments.draws if shots else 1):
+            chosen = streams(draw).stream("ginc shots").choice(len(task.train), size=shots, replace=False)
+            scores.append(evaluate(task, model, [task.train[i] for i in chosen]).scores["acc"])
+        rows.append({"shots": shots, "accuracy": float(np.mean(scores)), "deviation": float(np.std(scores))})
+    table = [[str(r["shots"]), f"{r['accuracy']:.3f}", f"{r['deviation']:.3f}"] for r in rows]
+    output.answer(arguments, rows, lambda: output.emit_table(["shots", "accuracy", "std over draws"], table))
+    return 0

@@ -1,0 +1,134 @@
+"""Class means of public sentence embeddings with noise: a control without a language model.
+
+Who knows private linear models asks for it first: what does a method for large language models add to a few noisy
+vectors? With ``head: centroid``:
+
+1. embed every private record with a public embedding model: a vector of length 1;
+2. sum the vectors of each class; + N(0, sigma^2) on every coordinate; this is all that is released;
+3. the answer to a query is the class whose noisy sum has the largest cosine with the query's embedding. So the answer
+   needs no class size, and of two equal classes it is the first.
+
+With ``head: logistic`` step 2 is full-batch gradient descent for a multinomial logistic model of the embeddings (Abadi
+et al. 2016, without sampling), and the answer is the class with the largest score:
+
+2. W = 0; in each of T steps every record's gradient (softmax(scale W x) - y) x^T is clipped to ``clip`` in Frobenius
+   norm; the sum over all records + N(0, (clip sigma)^2) on every coordinate is released, divided by n, and W moves
+   against it.
+
+Privacy (unit: one record; neighbours: add/remove; proved mode). Every record is in the one sample (rate 1) with a slot
+of its own. Centroid: a record has one class and adds one vector, which `NoisySum` scales into the unit ball: the sum of
+its class moves by at most 1 in L2 and no other class's sum moves. So each class is one Gaussian(sigma) of its own
+records, and classes compose in parallel: sigma = 3.73 at epsilon = 1, delta = 1e-5, whatever the number of classes,
+records and queries. Logistic: given what was released before, W is fixed and a record adds one matrix of Frobenius norm
+at most ``clip``. It touches the rows of all classes, so nothing is parallel: all records are one group, and the run
+costs T x Gaussian(sigma), which is one Gaussian of sigma / sqrt(T). The embedding of a record is a function of this
+record alone (each text is embedded by itself), class names, n and all options are public, and every answer is computed
+from what was released and from the query: any number of queries is covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from scipy.special import softmax
+
+from dpicl.harness.core.vocabulary import Knob, Query, Sizes
+from dpicl.harness.data.task import PublicTask
+from dpicl.harness.mechanism.bases import PreparedContext, PreparedMechanism, Reader
+from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.models.embeddings import check_name
+from dpicl.harness.privacy.events import parallel
+from dpicl.harness.privacy.primitives import NoisySum
+from dpicl.harness.privacy.private_set import PrivateSet, Sample
+
+
+@dataclass(frozen=True)
+class EmbeddingCentroids(PreparedMechanism):
+    """head: 'centroid' or 'logistic'. embedding: name of the embedding model. Of the logistic head: steps T, clip,
+    learning rate, and the scale of the embeddings."""
+
+    name = "embedding_centroids"
+    knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    source = "a control; private class means are folklore, the logistic head is Abadi et al. 2016, arXiv 1607.00133"
+
+    head: Literal["centroid", "logistic"] = "centroid"
+    embedding: str = "embedded"
+    steps: int = 30
+    clip: float = 0.5
+    learning_rate: float = 2.0
+    scale: float = 10.0
+
+    def __post_init__(self) -> None:
+        check_name(self.embedding)
+        check_positive(clip=self.clip, learning_rate=self.learning_rate, scale=self.scale)
+        self.require_at_least(steps=1)
+
+    @property
+    def by_label(self) -> bool:
+        """A gradient moves the rows of all classes, a vector the sum of one."""
+        return self.head == "centroid"
+
+    def skip(self, task: PublicTask) -> str | None:
+        if task.kind != "classification":
+            return "it answers with the class of the nearest centroid, and this task has no classes"
+        if task.shown_by is not None:
+            return "it answers the task's own question alone, whatever else is asked"
+        return None
+
+    def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
+        return parallel(dict.fromkeys(sizes.records, self._releases(knob)))
+
+    def prepare(self, private: PrivateSet, context: PreparedContext) -> Linear:
+        reader, knob = context.reader, context.knob
+        samples = {group: self._all_records(private, group, knob) for group in private.groups}
+        if self.head == "logistic":
+            weights = self._logistic(samples[None], private.size(None), context)
+            return Linear(weights, context.task.labels, reader, self.embedding)
+        sums = [self._noisy_sum(knob).release(self._embedded(each, reader), each)[0] for each in samples.values()]
+        lengths = np.linalg.norm(sums, axis=1, keepdims=True)
+        centroids = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
+        return Linear(centroids, [str(group) for group in samples], reader, self.embedding)
+
+    def _releases(self, knob: float) -> dp.DpEvent:
+        """Everything that is released from the one sample of a group."""
+        return dp.SelfComposedDpEvent(self._noisy_sum(knob).event, 1 if self.head == "centroid" else self.steps)
+
+    def _noisy_sum(self, knob: float) -> NoisySum:
+        return NoisySum(knob, 1.0 if self.head == "centroid" else self.clip)
+
+    def _all_records(self, private: PrivateSet, group: str | None, knob: float) -> Sample:
+        size = private.size(group)
+        return private.poisson_slots(size, None, partition=group, releases=self._releases(knob)).draw()
+
+    def _embedded(self, sample: Sample, reader: Reader) -> np.ndarray:
+        return reader.embed([record.text for (record,) in sample.slots], self.embedding)
+
+    def _logistic(self, sample: Sample, size: int, context: PreparedContext) -> np.ndarray:
+        """float64[L, d]: the weights after the last step."""
+        vectors, labels = self._embedded(sample, context.reader), context.task.labels
+        truth = np.array([[record.label == label for label in labels] for (record,) in sample.slots], dtype=np.float64)
+        truth = truth.reshape(len(vectors), len(labels))
+        weights = np.zeros((len(labels), vectors.shape[1]))
+        for _ in range(self.steps):
+            residuals = softmax(self.scale * vectors @ weights.T, axis=1) - truth
+            noisy = self._noisy_sum(context.knob).release(vectors, sample, residuals)
+            weights = weights - self.learning_rate * noisy / size
+        return weights
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Released vectors, one a class: the answer is the class whose vector has the largest inner product."""
+
+    vectors: np.ndarray
+    labels: Sequence[str]
+    reader: Reader
+    embedding: str
+
+    def answer(self, query: Query) -> str:
+        scores = self.vectors @ self.reader.embed([query.text], self.embedding)[0]
+        return self.labels[int(scores.argmax())]

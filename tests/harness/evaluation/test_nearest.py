@@ -1,0 +1,128 @@
+"""`acc_nearest`: a query gets the label of the nearest released demonstration; a metric of classification tasks."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpicl.harness.core.errors import ModelError, PluginError
+from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
+from dpicl.harness.data.config import NEAREST, higher_is_better
+from dpicl.harness.data.task import TASKS, Task, load_config
+from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.evaluation.nearest import evaluate_answers, nearest_answers
+from dpicl.harness.models import embeddings
+from dpicl.harness.run import reader, workbench
+from dpicl.harness.run.pipeline import run_cell
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.workbench import Workbench
+from dpicl.leaderboards.model.comparability import REFERENCE, differing
+from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
+
+TEXT = (TASKS / "agnews" / "task.yaml").read_text("utf-8")
+OTHER = TEXT.replace("main_metric: acc_calibrated", "main_metric: acc_nearest\n  reader: embedding")
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=20, limit_test=8)
+
+
+@pytest.fixture
+def read_by_embedding(agnews):
+    config = {**agnews.config, "metadata": {**agnews.config["metadata"], "main_metric": NEAREST, "reader": "embedding"}}
+    return replace(agnews, config=config)
+
+
+def plain(texts):
+    """Length and first letter, so that a reader sees which one is nearest."""
+    rows = np.array([[len(text), 10.0 * text.startswith("x")] for text in texts]).reshape(len(texts), 2)
+    return np.divide(rows, np.linalg.norm(rows, axis=1, keepdims=True), where=rows.any(axis=1)[:, None], out=rows * 0)
+
+
+def test_the_nearest_with_text_wins_and_of_equal_ones_the_first(agnews):
+    shown = [
+        Demonstration(" \n", "Business"),
+        Demonstration("plain", "Sports"),
+        Demonstration("other", "World"),
+        Demonstration("x", "Technology"),
+    ]
+    assert set(nearest_answers(agnews, shown, plain).values()) == {"Sports"}
+    assert set(nearest_answers(agnews, shown[2:], plain).values()) == {"World"}
+    assert set(nearest_answers(agnews, shown[3:], plain).values()) == {"Technology"}
+    for none in ([], shown[:1]):
+        assert set(nearest_answers(agnews, none, plain).values()) == {agnews.labels[0]}
+
+
+def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
+    bench = Workbench(MECHANISMS)
+    cell = make_cell("public_demonstrations", shots=4)
+    result = run_cell(cell, SUITE, bench)
+    task, sim = bench.task(cell), embeddings.load_embeddings("sim")
+    shown = sim.encode([each.text for each in result.released])
+    labels = [result.released[at].label for at in (sim.encode([r.text for r in task.test]) @ shown.T).argmax(axis=1)]
+    by_hand = [float(said == record.label) for said, record in zip(labels, task.test, strict=True)]
+    assert result.documents[NEAREST].outcomes == by_hand and 0 < result.scores[NEAREST].value == np.mean(by_hand)
+    assert result.documents[NEAREST].ids == result.documents["acc"].ids
+    assert result.main_metric == "acc_calibrated" and result.higher_is_better[NEAREST]
+    assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
+
+
+def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own_cache):
+    bench = Workbench(MECHANISMS)
+    result = run_cell(make_cell("zero_shot"), SUITE, bench)
+    assert NEAREST not in result.scores and result.manifest.embedding is None
+    voted = run_cell(make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench)
+    assert set(voted.scores) == {"acc", "acc_calibrated"}
+    new = run_cell(make_cell("public_demonstrations"), SUITE, bench)
+    parts = ("scores", "documents", "higher_is_better")
+    old = new.model_copy(update={part: {k: v for k, v in getattr(new, part).items() if k != NEAREST} for part in parts})
+    assert NEAREST in new.scores and not differing(new, old, REFERENCE)
+
+
+def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read_by_embedding, monkeypatch):
+    bench, task = Workbench(MECHANISMS), read_by_embedding
+    monkeypatch.setattr(bench, "task", lambda cell: task)
+    answers = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
+    right = evaluate_answers(task, answers)
+    assert right.scores == {"acc": 1.0, "acc_calibrated": 1.0, NEAREST: 1.0}
+    nothing = bench.evaluate(make_cell("zero_shot"), ReleasedPrompt("Only an instruction.\n"), None)
+    first = np.mean([record.label == task.labels[0] for record in task.test])
+    assert nothing.scores[NEAREST] == first
+
+
+def test_test_records_are_embedded_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    asked, encode = [], embeddings.SimulatedEmbeddings.encode
+    monkeypatch.setattr(
+        embeddings.SimulatedEmbeddings, "encode", lambda self, texts: asked.extend(texts) or encode(self, texts)
+    )
+    cells = [make_cell("public_demonstrations", seed=seed) for seed in (0, 1)]
+    for cell in cells:
+        run_cell(cell, SUITE, Workbench(MECHANISMS))
+    tests = {record.text for record in Workbench(MECHANISMS).task(cells[0]).test}
+    assert len(tests) == 10 and sum(text in tests for text in asked) == 10
+
+
+def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_cache, monkeypatch):
+    def gone(*given):
+        raise ModelError("There is no embedding model; install one.")
+
+    monkeypatch.setattr(workbench, "embedded", gone)
+    assert workbench.embedded is not reader.embedded
+    result = run_cell(make_cell("public_demonstrations"), SUITE, Workbench(MECHANISMS))
+    assert NEAREST not in result.scores and set(result.skipped_metrics) == {NEAREST}
+
+
+def test_a_task_file_says_who_reads():
+    read = read_task_file(OTHER, "task.yaml", "agnews", built_in=False)
+    assert read["metadata"]["reader"] == "embedding" and higher_is_better(read)[NEAREST]
+    assert higher_is_better(load_config("agnews"))[NEAREST] and NEAREST not in higher_is_better(load_config("samsum"))
+    wrong = (
+        TEXT.replace("main_metric: acc_calibrated", "main_metric: acc_nearest"),
+        OTHER.replace("main_metric: acc_nearest", "main_metric: acc"),
+        OTHER.replace("reader: embedding", "reader: somebody"),
+    )
+    for text in wrong:
+        with pytest.raises(PluginError):
+            read_task_file(text, "task.yaml", "agnews", built_in=False)

@@ -1,0 +1,213 @@
+"""The model of the task ginc: training to the bit, the cache, and which tasks it goes with."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from dataclasses import replace
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpicl.cli import main
+from dpicl.harness import models
+from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.models import ginc
+from dpicl.harness.models.base import ChatPrompt
+from dpicl.harness.models.ginc_corpus import language
+from dpicl.harness.models.transformers import TransformersLM
+from dpicl.harness.models.weights import file_sha256
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.selection import task_facts
+from dpicl.harness.run.suite import Suite
+
+TINY = ginc.Size(1, 16, 2, 64, documents=12, length=63, batch=4, rate=1e-2, warm_up=1, on_use=True)
+MECHANISMS = load_mechanisms()
+
+
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, and sizes that take no time."""
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    monkeypatch.setattr(ginc, "SIZES", {"small": TINY, "4": replace(TINY, on_use=False, seed=1)})
+    return tmp_path
+
+
+def weights(folder: Path) -> str:
+    return file_sha256(folder / "model.safetensors")
+
+
+def test_a_training_is_the_same_to_the_bit_whatever_else_is_random(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in "abc"]
+    for folder in folders:
+        folder.mkdir()
+    before = torch.get_rng_state()
+    ginc.pretrain(TINY, "small", folders[0])
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(5)
+    torch.set_num_threads(2)
+    np.random.default_rng().random(3)
+    ginc.pretrain(TINY, "small", folders[1])
+    assert torch.get_num_threads() == 2
+    assert not torch.are_deterministic_algorithms_enabled()
+    torch.set_num_threads(1)
+    ginc.pretrain(replace(TINY, seed=1), "small", folders[2])
+    first, second, other = map(weights, folders)
+    assert first == second != other
+    assert ginc.folder_name(TINY) != ginc.folder_name(replace(TINY, seed=1))
+
+
+def test_every_block_begins_with_the_end_of_text_and_is_read_in_every_epoch() -> None:
+    size = replace(TINY, epochs=2, documents=3, length=130, batch=2)
+    blocks = list(ginc.batches(size))
+    assert len(blocks) == size.steps == 6
+    assert {tuple(block.shape) for block in blocks} == {(2, 64)}
+    rows = [tuple(row) for block in blocks for row in block.tolist()]
+    assert {row[0] for row in rows} == {150}
+    assert sorted(rows[:6]) == sorted(rows[6:]) != rows[:6]
+
+
+def test_it_is_trained_when_first_used_and_read_in_packed_rows(empty_cache: Path, capsys) -> None:
+    model = models.load("ginc", device="cpu")
+    assert "once" in capsys.readouterr().err
+    assert isinstance(model, TransformersLM)
+    assert model.identity.rows_alone is not None
+    assert (model.identity.name, model.identity.dtype, len(model.identity.sha256 or "")) == ("ginc", "float32", 64)
+    assert models.load("ginc", device="cpu").identity == model.identity
+    assert capsys.readouterr().err == ""
+    text = " ".join(language().words[:4])
+    assert model.encode(text) == [0, 1, 2, 3]
+    assert model.encode(ChatPrompt(text, " ac")) == [0, 1, 2, 3, 3]
+    assert model.decode([1, 150, 2]) == " ".join(language().words[1:3])
+    assert model.encode("what is this") == [151] * 3
+    assert (model.lead_tokens, model.eos_token_id, model.vocab_size, model.max_length) == (1, 150, 152, 64)
+    # A text begins as documents did in training.
+    alone = model.model(torch.tensor([[150, 3, 4]])).logits[0, -1].log_softmax(-1)
+    assert model.next_token_log_probs([[3, 4]])[0].numpy() == pytest.approx(alone.detach().numpy(), abs=1e-4)
+
+
+def test_training_lowers_the_loss(tmp_path: Path) -> None:
+    size = replace(TINY, documents=300)
+    assert ginc.pretrain(size, "small", tmp_path) < ginc.pretrain(replace(size, rate=1e-9), "small", tmp_path) - 0.5
+
+
+@pytest.mark.parametrize("damage", ["model.safetensors", "complete.json", "config.json"])
+def test_damaged_weights_are_trained_again(empty_cache: Path, damage: str) -> None:
+    folder = ginc.prepared("small")
+    before = weights(folder)
+    with (folder / damage).open("r+b") as file:
+        file.seek(20)
+        file.write(b"\0")
+    assert weights(ginc.prepared("small")) == before
+    assert ginc.intact(folder, ginc.FORMAT)
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt, RuntimeError])
+def test_a_training_that_ends_early_leaves_nothing(empty_cache: Path, monkeypatch, ending: type[BaseException]) -> None:
+    def loss(*given: object) -> torch.Tensor:
+        raise ending
+
+    monkeypatch.setattr(ginc, "_loss", loss)
+    with pytest.raises(ending):
+        ginc.prepared("small")
+    assert [path.name for path in (empty_cache / "models").iterdir() if not path.name.endswith(".lock")] == []
+    monkeypatch.undo()
+
+
+def _train_slowly(pipe: Connection) -> None:
+    def pretrain(size: ginc.Size, name: str, target: Path, device: str) -> None:
+        (target / "model.safetensors").write_text("half")
+        pipe.send("begun")
+        pipe.recv()
+
+    ginc.pretrain = pretrain  # type: ignore[assignment]
+    ginc.prepared("small")
+
+
+def test_others_wait_for_the_one_that_trains_and_take_over_when_it_is_killed(empty_cache: Path) -> None:
+    here, there = multiprocessing.Pipe()
+    fork = multiprocessing.get_context("fork")
+    training = fork.Process(target=_train_slowly, args=(there,))
+    training.start()
+    assert here.recv() == "begun"
+    waiting = fork.Process(target=ginc.prepared, args=("small",))
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    os.kill(training.pid or 0, signal.SIGKILL)
+    waiting.join(30)
+    training.join()
+    assert waiting.exitcode == 0
+    assert [path.name for path in (empty_cache / "models").iterdir() if path.is_dir()] == [ginc.folder_name(TINY)]
+
+
+def test_the_sizes_of_the_paper_are_prepared_by_a_command(empty_cache: Path, capsys) -> None:
+    with pytest.raises(ModelError, match="dpicl ginc prepare --size 4"):
+        models.load("ginc:4", device="cpu")
+    with pytest.raises(UsageError, match="size"):
+        models.load("ginc:5", device="cpu")
+    assert main(["ginc", "prepare", "--size", "4", "--device", "cpu", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["sha256"] == weights(Path(said["folder"]))
+    assert models.load("ginc:4", device="cpu").identity.name == "ginc:4"
+
+
+def test_the_sizes_of_the_paper_are_the_papers() -> None:
+    model = ginc.SIZES["12"]
+    assert (model.layers, model.heads, model.context, model.epochs, model.rate) == (12, 12, 1024, 5, 8e-4)
+    assert (model.documents, model.length, model.warm_up) == (1000, 10_240, 1000)
+    assert {size.layers for name, size in ginc.SIZES.items() if name != "small"} == {4, 12, 16}
+
+
+def test_shots_measures_every_number_of_demonstrations(empty_cache: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("dpicl.harness.cli.ginc.SHOTS", (0, 1))
+    assert main(["ginc", "shots", "--draws", "2", "--test-records", "5", "--json", "--device", "cpu"]) == 0
+    assert [row["shots"] for row in json.loads(capsys.readouterr().out)] == [0, 1]
+
+
+def suite(**changes: object) -> Suite:
+    settings = {"name": "s", "version": 1, "models": ["embedded"], "seeds": [0], "epsilons": [1]}
+    return Suite.model_validate({**settings, "tasks": ["trec", "ginc"], "mechanisms": [{"name": "tang"}], **changes})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "read"),
+    [
+        (["embedded"], {("trec", "embedded"), ("ginc", "ginc")}),
+        (["sim"], {("trec", "sim"), ("ginc", "sim")}),
+        (["embedded", "hf:x"], {("trec", "embedded"), ("trec", "hf:x"), ("ginc", "ginc")}),
+        (["embedded", "ginc:12"], {("trec", "embedded"), ("ginc", "ginc:12")}),
+    ],
+)
+def test_a_suite_reads_the_task_with_its_own_model(wanted: list[str], read: set[tuple[str, str]]) -> None:
+    cells = expand(suite(models=wanted), MECHANISMS, task_facts())
+    assert {(cell.task, cell.model) for cell in cells} == read
+    assert len(cells) == len(read)
+
+
+def test_it_reads_no_other_task() -> None:
+    with pytest.raises(UsageError, match="trec"):
+        expand(suite(models=["ginc"]), MECHANISMS, task_facts())
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_accuracy_rises_with_the_number_of_real_demonstrations(own_cache: Path) -> None:
+    """The model as it ships: trains it, for minutes, where the session's cache does not hold it."""
+    model, task = models.load("ginc", device="cpu"), Task.load("ginc")
+
+    def accuracy(shots: int, draws: int) -> float:
+        shown = [task.train[at : at + shots] for at in range(0, 8 * draws, 8)]
+        return float(np.mean([evaluate(task, model, records).scores["acc"] for records in shown]))
+
+    none, one, four, eight = accuracy(0, 1), accuracy(1, 6), accuracy(4, 6), accuracy(8, 3)
+    assert none + 0.1 < one < four + 0.02
+    assert none + 0.15 < min(four, eight)

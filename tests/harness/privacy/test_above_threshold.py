@@ -1,0 +1,275 @@
+"""AboveThreshold: its theorem against exact computation, the primitive against a slow one, and planted faults.
+
+With w = e^(-rho/b), uniform on (0, 1), a query is above with probability min(1, w e^((h - t)/b)). So what a round
+answers has piecewise polynomial integrals, which Gauss-Legendre quadrature computes exactly.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.harness.privacy.above_threshold import AboveThreshold, first_chances
+from dpicl.harness.privacy.accountants import epsilon
+from dpicl.harness.privacy.bounded_range import round_pair
+from dpicl.harness.privacy.decomposition import components
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, above_threshold, gaussian
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.harness.privacy.release_hooks import Permit
+from dpicl.harness.privacy.sampled_composites import composed
+from dpicl.harness.privacy.slack import QUESTIONS, round_adversary
+from tests.harness.privacy.makers import WILD, Recorder, seeded
+
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
+
+
+def exact(queries):
+    """float64[n + 1]: chances that the first "above" is at each of n queries, (h - t)/b, and that there is none."""
+    levels = np.exp(np.asarray(queries, dtype=float))
+    cuts = [0.0, *sorted(1 / level for level in levels if level > 1), 1.0]
+    chances = np.zeros(len(levels) + 1)
+    for low, high in itertools.pairwise(cuts):
+        w, weights = (low + high) / 2 + (high - low) / 2 * NODES, WEIGHTS * (high - low) / 2
+        alive = np.ones_like(w)
+        for at, level in enumerate(levels):
+            above = np.minimum(1.0, w * level)
+            chances[at] += weights @ (alive * above)
+            alive = alive * (1 - above)
+        chances[-1] += weights @ alive
+    return chances
+
+
+def delta(present, absent, x):
+    """The hockey-stick divergence at e^x, of removal and of addition of the record."""
+    one = np.maximum(present - math.exp(x) * absent, 0.0).sum()
+    return one, np.maximum(absent - math.exp(x) * present, 0.0).sum()
+
+
+QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
+
+
+@given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.05, 0.5, 2.0]))
+@settings(max_examples=300, deadline=None)
+def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares, size):
+    raised = [h + size * share for h, share in zip(queries, shares, strict=False)]
+    present, absent = exact(raised), exact(queries)
+    assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
+    some = (present > 1e-12) & (absent > 1e-12)
+    loss = np.log(present[some] / absent[some])
+    assert loss.max() <= size + 1e-6 and loss.min() >= -2 * size - 1e-6
+
+
+@given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.2, 1.0]), st.floats(-2, 2))
+@settings(max_examples=200, deadline=None)
+def test_no_divergence_of_a_round_is_above_that_of_its_two_outcomes(queries, shares, size, x):
+    present, absent = exact([h + size * s for h, s in zip(queries, shares, strict=False)]), exact(queries)
+    for found, bound in zip(delta(present, absent, x), delta(*round_pair(size), x), strict=True):
+        assert found <= bound + 1e-9
+
+
+def test_both_ends_of_the_interval_are_reached_by_unlikely_answers():
+    """The first query far below the threshold and raised; many raised ones, then one far below that is not."""
+    assert np.log(exact([-3.0])[0] / exact([-3.5])[0]) == pytest.approx(0.5)
+    present, absent = exact([*[2.5] * 9, -9.0]), exact([*[2.0] * 9, -9.0])
+    assert np.log(present[-2] / absent[-2]) < -2 * 0.5 * 0.8
+
+
+def test_queries_that_fall_as_well_are_caught():
+    """A record that moves queries both ways by the same bound leaves the interval: the threshold would have to pay."""
+    size = 0.5
+    present, absent = exact([*[-1.0 - size] * 12, -5.0 + size]), exact([*[-1.0] * 12, -5.0])
+    assert np.log(present / absent).max() > size * 1.5
+    worst = max(delta(present, absent, x)[0] - delta(*round_pair(size), x)[0] for x in np.linspace(0, 1, 21))
+    assert worst > 1e-4
+
+
+def rounds(size, number, raise_first):
+    """(present, absent) of adaptive rounds: the queries of a round depend on where the last one ended."""
+    pairs = [(1.0, 1.0, 0)]
+    for _ in range(number):
+        after = []
+        for with_it, without, state in pairs:
+            queries = [*[-0.5, -1.5, 0.3][state:], 0.0]
+            raised = [h + size * (at < raise_first[state]) for at, h in enumerate(queries)]
+            chances = zip(exact(raised), exact(queries), strict=True)
+            after += [(with_it * p, without * q, min(at, 2)) for at, (p, q) in enumerate(chances)]
+        pairs = after
+    return np.array([p for p, _, _ in pairs]), np.array([q for _, q, _ in pairs])
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2])
+@pytest.mark.parametrize("plan", [(1, 1, 1), (9, 9, 9), (1, 9, 2), (0, 9, 1)])
+def test_adaptive_rounds_stay_below_the_composed_bound_in_both_directions(plan, rate):
+    size, number = 0.4, 4
+    present, absent = rounds(size, number, plan)
+    assert present.sum() == pytest.approx(1) and absent.sum() == pytest.approx(1)
+    present = (1 - rate) * absent + rate * present
+    event = dp.PoissonSampledDpEvent(rate, dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number))
+    total = composed(components(event, None), 64)
+    for x in np.linspace(0, 1.5, 7):
+        assert max(delta(present, absent, x)) <= total.get_delta_for_epsilon(x) + 1e-9
+
+
+def test_a_threshold_that_is_not_redrawn_is_caught():
+    """All rounds end at once far more often, and with the largest loss, where they share the noise of a threshold."""
+    size, number = 0.3, 30
+    fresh = [exact([level])[0] ** number for level in (0.0, -size)]
+    shared = [math.exp(level * number) / (number + 1) for level in (0.0, -size)]  # integral of (w e^level)^number
+    total = composed({AboveThresholdDpEvent(size): number}, 64)
+    for x in (0.9 * number * size, 0.95 * number * size):
+        bound = total.get_delta_for_epsilon(x)
+        assert fresh[0] - math.exp(x) * fresh[1] <= bound < shared[0] - math.exp(x) * shared[1]
+
+
+def test_with_choices_on_one_sample_the_composite_is_that_of_enumerated_mechanisms():
+    """A round, then a choice of two at one end of its range, twice; both directions, with and without sampling."""
+    size, own, rate = 0.3, 0.5, 0.1
+    first = np.stack([exact([0.0, 0.5]), exact([-size, 0.5])])
+    t = 0.7 * own
+    high = math.expm1(t - own) / math.expm1(-own)
+    choice = np.array([[high, 1 - high], [high * math.exp(-t), (1 - high) * math.exp(own - t)]])
+    once = [np.outer(a, b).ravel() for a, b in zip(first, choice, strict=True)]
+    present, absent = (np.outer(side, side).ravel() for side in once)
+    assert present.sum() == pytest.approx(1, abs=1e-9) and absent.sum() == pytest.approx(1)
+    inside = dp.SelfComposedDpEvent(dp.ComposedDpEvent((AboveThresholdDpEvent(size), BoundedRangeDpEvent(own))), 2)
+    for q in (1.0, rate):
+        total = composed(components(dp.PoissonSampledDpEvent(q, inside), None), 64)
+        for x in (0.0, 0.1, 0.4, 0.9):
+            found = max(delta((1 - q) * absent + q * present, absent, x))
+            assert found <= total.get_delta_for_epsilon(x) + 1e-9
+
+
+def test_two_outcomes_compose_as_binomials():
+    """The accounting of rounds alone, against the exact sum."""
+    size, number = 0.3, 12
+    present, absent = round_pair(size)
+    np.testing.assert_allclose(np.log(present / absent), [size, -2 * size])
+    k = np.arange(number + 1)
+    ways = np.array([math.comb(number, int(each)) for each in k], dtype=float)
+    both = [ways * side[0] ** k * side[1] ** (number - k) for side in (present, absent)]
+    event = dp.SelfComposedDpEvent(AboveThresholdDpEvent(size), number)
+    upper = epsilon(event, 1e-5).upper
+    assert max(delta(*both, upper)) <= 1e-5 < max(delta(*both, 0.99 * upper))
+
+
+def test_the_adversary_of_the_slack_is_a_round():
+    pair = round_adversary(0.4)
+    np.testing.assert_allclose(pair.present, exact([0.0] * (QUESTIONS + 1)), atol=1e-12)
+    np.testing.assert_allclose(pair.absent, exact([-0.4] + [0.0] * QUESTIONS), atol=1e-12)
+
+
+def slow_round(queries, scale, generator):
+    """Number of the first query above, or n: the obvious code, with Exp noise of another source. (h - t)/b."""
+    rho = generator.exponential(scale)
+    for at, query in enumerate(queries):
+        if query + generator.exponential(scale) >= rho:
+            return at
+    return len(queries)
+
+
+def sample(primitive, noise, slots=1, times=1):
+    return Sample(((),) * slots, dp.SelfComposedDpEvent(primitive.event, times), noise, own_slots=True)
+
+
+def test_the_primitive_answers_as_the_slow_code_and_the_exact_chances_say():
+    queries, draws = [-1.2, 0.4, -0.3], 4000
+    primitive, noise, generator = AboveThreshold(0.5, 1, 8.0), seeded(3), np.random.default_rng(4)
+    scale = primitive.scale
+    assert scale == 1 / 8
+    drawn = {"primitive": [], "slow": []}
+    for _ in range(draws):
+        ask, at = primitive.start(sample(primitive, noise)), 0
+        while at < len(queries) and not ask(np.array([0.5 + scale * queries[at]])):
+            at += 1
+        drawn["primitive"].append(at)
+        drawn["slow"].append(slow_round(np.array(queries) * scale, scale, generator))
+    for found in drawn.values():
+        assert stats.chisquare(np.bincount(found, minlength=4), draws * exact(queries)).pvalue > 1e-4
+
+
+def test_the_threshold_is_drawn_once_a_round_and_every_query_afresh():
+    primitive, noise = AboveThreshold(0.5, 1, 1.0), Recorder()  # zeros: threshold and queries have the same noise
+    one = sample(primitive, noise, times=2)
+    for number in (1, 2):
+        ask = primitive.start(one)
+        assert [ask(np.array([h])) for h in (0.4, 0.49, 0.5)] == [False, False, True]
+        assert noise.asked == [("gumbel", 1.0, 1)] * (4 * number)
+
+
+def test_a_round_ends_with_its_first_yes_and_with_its_sample():
+    primitive = AboveThreshold(0.5, 1, 1.0)
+    one = sample(primitive, Recorder())
+    ask = primitive.start(one)
+    assert ask(np.array([1.0]))
+    with pytest.raises(BudgetExceeded, match="second charge"):
+        ask(np.array([0.0]))
+    with pytest.raises(BudgetExceeded, match="was not charged"):
+        primitive.start(one)
+    other = sample(primitive, Recorder())
+    ask = primitive.start(other)
+    other.close()
+    with pytest.raises(PluginError, match="closed"):
+        ask(np.array([0.0]))
+
+
+@given(st.lists(WILD, max_size=5), WILD)
+@settings(max_examples=200, deadline=None)
+def test_one_more_value_raises_the_query_by_at_most_its_bound_and_never_lowers_it(values, value):
+    primitive, seen = AboveThreshold(0.5, 3, 1.0), []
+
+    class Watching(Recorder):
+        def gumbel(self, size):
+            return np.zeros(size)
+
+    def query(rows):
+        permit_round = Permit.threshold_round
+        try:
+            Permit.threshold_round = lambda self, threshold, bound: lambda h: seen.append(h) or True
+            primitive.start(sample(primitive, Watching(), slots=len(rows)))(np.array(rows, dtype=float))
+        finally:
+            Permit.threshold_round = permit_round
+        return seen[-1]
+
+    move = query([*values, value]) - query(values)
+    assert -1e-12 <= move <= primitive.bound + 1e-12
+    assert query([]) == 0
+
+
+def test_shared_slots_and_missing_rows_are_refused():
+    primitive = AboveThreshold(0.5, 3, 1.0)
+    shared = Sample(((), ()), primitive.event, Recorder())
+    with pytest.raises(PluginError, match="slot of its own"):
+        primitive.start(shared)(np.zeros(2))
+    with pytest.raises(PluginError, match="one row a slot"):
+        primitive.start(sample(primitive, Recorder(), slots=2))(np.zeros(3))
+
+
+def test_events_and_permits_of_rounds():
+    assert above_threshold(0.0) == dp.NoOpDpEvent()
+    assert AboveThreshold(0.5, 3, math.inf).event == dp.NonPrivateDpEvent()
+    for event in (gaussian(1.0), BoundedRangeDpEvent(1.0), dp.SelfComposedDpEvent(AboveThresholdDpEvent(1.0), 2)):
+        with pytest.raises(UnsupportedEvent):
+            Permit(event, Recorder(allowed=False)).threshold_round(0.5, 1.0)
+    with pytest.raises(UnsupportedEvent):
+        Permit(AboveThresholdDpEvent(1.0), Recorder(allowed=False)).noisy_choice(np.zeros(2), 1.0)
+    with pytest.raises(PluginError, match="above 0"):
+        Permit(AboveThresholdDpEvent(1.0), Recorder(allowed=False)).threshold_round(0.5, 0.0)
+
+
+def test_without_noise_the_comparison_is_exact():
+    primitive = AboveThreshold(0.5, 2, math.inf)
+    ask = primitive.start(Sample(((), ()), primitive.event, Recorder(allowed=False), own_slots=True))
+    assert not ask(np.array([0.5, 0.4]))
+    assert ask(np.array([0.5, 0.5]))
+
+
+@pytest.mark.parametrize("distance", [-0.7, 0.0, 0.2])
+def test_the_chance_of_a_first_yes_is_that_of_a_laplace_distribution(distance):
+    np.testing.assert_allclose(first_chances(distance, 0.3), exact([distance / 0.3])[::-1], atol=1e-9)
+    assert first_chances(distance, 0.0).tolist() == [float(distance < 0), float(distance >= 0)]

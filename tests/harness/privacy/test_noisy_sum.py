@@ -1,0 +1,90 @@
+"""`NoisySum`: one record moves the sum by at most its radius, exactly; what is released lies on a public grid."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.privacy.primitives import NoisySum
+from dpicl.harness.privacy.private_set import Sample
+from dpicl.harness.privacy.release_hooks import observing
+
+ANYTHING = st.floats(width=64) | st.sampled_from([np.inf, -np.inf, np.nan, 1e308, 5e-324, 0.1])
+
+
+def records(number):
+    return [Record(f"text {n}", "World") for n in range(number)]
+
+
+class Clean:
+    """Keeps what goes into a release, and releases it without noise."""
+
+    def passes(self, noisy_release, draw):
+        self.release = noisy_release
+        return noisy_release.clean
+
+
+def summed(vectors, weights, noisy):
+    seen = Clean()
+    sample = Sample([[each] for each in records(len(vectors))], noisy.event, streams(0).source("noise"), own_slots=True)
+    with observing(seen):
+        noisy.release(np.asarray(vectors, dtype=np.float64), sample, weights)
+    return seen.release
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    arrays(np.float64, (4, 3), elements=ANYTHING),
+    arrays(np.float64, (4, 2), elements=ANYTHING),
+    st.sampled_from([0.3, 1.0, 1.5]),
+)
+def test_an_added_row_moves_the_sum_by_at_most_the_radius_and_others_by_no_bit(vectors, weights, radius):
+    noisy = NoisySum(1.0, radius)
+    without, with_it = (summed(vectors[:n], weights[:n], noisy) for n in (3, 4))
+    moved = with_it.clean - without.clean
+    step = with_it.grid
+    whole = [int(value) for value in (moved / step).ravel()]  # exact: both sums are whole multiples of a power of 2
+    assert np.array_equal(moved / step, np.reshape(whole, moved.shape))
+    assert sum(value**2 for value in whole) <= (radius / step) ** 2
+    assert np.array_equal(moved, summed(vectors[3:], weights[3:], noisy).clean)
+    other_order = [2, 0, 1]
+    assert np.array_equal(without.clean, summed(vectors[other_order], weights[other_order], noisy).clean)
+
+
+def test_what_is_released_is_the_sum_plus_noise_that_no_record_changes():
+    """The lowest bits of a plain float sum tell which sum the noise was added to; here both share one grid."""
+    vectors = np.random.default_rng(0).normal(size=(50, 8))
+    noisy = NoisySum(0.7)
+
+    def released(rows):
+        sample = Sample([[r] for r in records(len(rows))], noisy.event, streams(5).source("noise"), own_slots=True)
+        return noisy.release(rows, sample)
+
+    full, fewer = released(vectors), released(vectors[:-1])
+    clean = summed(vectors, None, noisy)
+    assert math.frexp(clean.grid)[0] == 0.5  # a power of 2
+    assert np.array_equal(full - clean.clean, fewer - summed(vectors[:-1], None, noisy).clean)
+    for values in (full, fewer):
+        assert np.array_equal(values / clean.grid, np.rint(values / clean.grid))
+    assert np.abs(full - clean.clean).max() > 0.1
+
+
+def test_close_to_the_plain_sum():
+    vectors = np.random.default_rng(0).normal(size=(200, 16))
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    weights = np.random.default_rng(1).normal(size=(200, 3)) / 10
+    assert summed(vectors, None, NoisySum(1.0)).clean == pytest.approx(vectors.sum(axis=0)[None], abs=1e-3)
+    assert summed(vectors, weights, NoisySum(1.0)).clean == pytest.approx(weights.T @ vectors, abs=0.05)
+
+
+def test_shared_slots_are_refused():
+    noisy = NoisySum(1.0)
+    sample = Sample([records(2)], noisy.event, streams(0).source("noise"))
+    with pytest.raises(PluginError):
+        noisy.release(np.ones((1, 2)), sample)

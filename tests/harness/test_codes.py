@@ -1,0 +1,241 @@
+"""Tasks of codes: what a mechanism sees does not depend on the map, so that all that is above chance is private."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.core.seeds import streams
+from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data.codes import code_map
+from dpicl.harness.data.config import load_config
+from dpicl.harness.data.task import PublicTask, Record, Task
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.bases import AnswerContext, Context
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.run.pipeline import run_cell
+from dpicl.harness.run.releasing import release
+from dpicl.harness.run.workbench import Workbench
+from dpicl.leaderboards.model.comparability import PAIR, REFERENCE, TASK, differing
+from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
+from dpicl.mechanisms.tang import Tang
+from dpicl.mechanisms.voting import Voting
+from dpicl.mechanisms.zero_shot import ZeroShot
+from tests.harness.helpers import refuse, write
+from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
+
+BASES = {"agnews_codes": "agnews", "dbpedia_codes": "dbpedia"}
+
+
+def load(name: str = "agnews_codes", code_seed: int = 0, **limits: int) -> Task:
+    return Task.load(name, "synthetic", code_seed=code_seed, **{"limit_train": 6, "limit_test": 40, **limits})
+
+
+def seen(view: PublicTask) -> dict[str, object]:
+    """Everything that a public view holds, and what it says when it is asked."""
+    held = {each.name: getattr(view, each.name) for each in fields(PublicTask)}
+    shown = [Demonstration("a text", label) for label in view.labels]
+    said = [view.icl_prefix(shown), view.prompts_hash, view.version, view.has_public_part, view.stop_strings]
+    said += [view.generation_prompt(label, [], style) for label in view.labels for style in ("completion", "chat")]
+    return {**held, "said": said}
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_records_are_those_of_the_base_task_with_codewords_for_labels(name):
+    base = Task.load(BASES[name], "synthetic", limit_train=6, limit_test=40)
+    for seed in range(3):
+        task, codes = load(name, seed), code_map(base.labels, load_config(name)["doc_to_choice"], seed)
+        for ours, theirs in ((task.train, base.train), (task.test, base.test)):
+            assert [(r.text, r.label) for r in ours] == [(r.text, codes[r.label]) for r in theirs]
+        assert task.fingerprint == base.fingerprint and sorted(codes.values()) == sorted(task.labels)
+
+
+def test_every_map_is_drawn_and_none_more_often_than_chance():
+    words = tuple("abcd")
+    drawn = Counter(tuple(code_map(range(4), words, seed).values()) for seed in range(2400))  # type: ignore[arg-type]
+    assert len(drawn) == 24
+    assert stats.chisquare(list(drawn.values())).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_public_view_is_the_same_bit_for_bit_whatever_the_map(name):
+    first, second = load(name, 0), load(name, 1)
+    assert [r.label for r in first.train] != [r.label for r in second.train]
+    assert seen(first.public_view()) == seen(second.public_view())
+    assert first.group_sizes == second.group_sizes and first.sizes(first.labels) == second.sizes(first.labels)
+    assert first.queries() == second.queries() and first.fingerprint == second.fingerprint
+    for seed in range(3):
+        plan = [task.plan_shots(6, streams(seed).stream("shots")) for task in (first, second)]
+        assert plan[0] == plan[1]
+
+
+def test_what_a_mechanism_is_handed_is_the_same_whatever_the_map():
+    """The context of a release at one seed, from the calibrated knob to the reader's prompts, with two maps."""
+    told: list[object] = []
+
+    class Looks(Tang):
+        def release(self, private, context: Context):
+            told.append((seen(context.task), context.shots, context.knob, private.size(context.shots[0])))
+            told.append(context.streams.stream("anything").random(4).tolist())
+            return super().release(private, context)
+
+    class Asks(Voting):
+        def answer(self, query, sample, context: AnswerContext):
+            told.append((seen(context.task), context.knob, query))
+            return super().answer(query, sample, context)
+
+    for mechanism in (Looks(slots=4, examples_per_slot=1, tokens=2), Asks(slots=2, examples_per_slot=1)):
+        both = []
+        for seed in (0, 1):
+            task = load(code_seed=seed, limit_train=20, limit_test=3)
+            release(mechanism, task, SimulatedLM(), ReleaseConfig(epsilon=4, delta=1e-3))
+            both.append(list(told))
+            told.clear()
+        assert both[0] and both[0] == both[1]
+
+
+def test_classes_of_different_sizes_have_one_public_size(tmp_path, monkeypatch):
+    """Else the calibrated noise, and n_y itself, would say which codeword is the large class."""
+    counts = {"World": 9, "Sports": 4, "Business": 2, "Technology": 2}
+    rows = [{"text": f"{label} {i}", "label": label} for label, n in counts.items() for i in range(n)]
+    write(tmp_path, "agnews", "train", rows)
+    write(tmp_path, "agnews", "test", [{"text": "exam", "label": "World"}])
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    task = Task.load("agnews_codes")
+    assert task.source == "local"  # the base task's file
+    assert dict(task.group_sizes) == dict.fromkeys(task.labels, 5)
+    assert sorted(Counter(r.label for r in task.train).values()) == [2, 2, 4, 9]
+    declared = Task.load("agnews_codes", sizes=dict.fromkeys(task.labels, 7))
+    assert dict(declared.group_sizes) == dict.fromkeys(task.labels, 7)
+
+
+@pytest.mark.parametrize("name", [*BASES, "agnews", "mit_g", "samsum"])
+def test_what_a_mechanism_sees_has_no_gold(name):
+    task = Task.load(name, "synthetic", limit_train=6, limit_test=5)
+    view = task.public_view()
+    assert view.test == tuple(Record(r.text, "") for r in task.test) and all(r.label for r in task.test)
+    assert not hasattr(view, "documents") and not hasattr(view, "queries")
+
+
+@pytest.mark.parametrize("name", BASES)
+def test_the_id_of_a_query_says_nothing_of_its_label(name):
+    """A hash of text and label could be tried for every label."""
+    tasks = [load(name, seed) for seed in range(4)]
+    assert len({tuple(q.id for q in task.queries()) for task in tasks}) == 1
+    assert [d["gold"] for d in tasks[0].documents()] != [d["gold"] for d in tasks[1].documents()]
+
+
+def test_a_mechanism_cannot_draw_the_stream_of_the_map():
+    with pytest.raises(PluginError, match="codes"):
+        streams(0).public.stream("codes")
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("mechanism", [ZeroShot(), PublicDemonstrations(tokens=4)], ids=lambda m: m.name)
+def test_without_private_records_the_score_is_chance(name, mechanism):
+    """What is released without records is the same under every map (above), so a document is right under exactly one
+    in k of the maps that shift the codewords, and over seeds as often as chance has it."""
+    sizes = {"limit_train": 2, "limit_test": 8}
+    base = Task.load(BASES[name], "synthetic", **sizes)
+    task, other = load(name, **sizes), load(name, 1, **sizes)
+    config = ReleaseConfig(epsilon=0.0, delta=1e-5)
+    released, again = (release(mechanism, one, SimulatedLM(), config).demonstrations for one in (task, other))
+    assert released == again
+    classes = len(task.labels)
+    of = [base.labels.index(record.label) for record in base.test]
+    right = np.zeros((classes, len(of)))  # [codeword of the document's class, document]
+    for shift in range(classes):
+        words = [(at + shift) % classes for at in of]
+        test = tuple(Record(r.text, task.labels[at]) for r, at in zip(base.test, words, strict=True))
+        scored = evaluate(replace(task, test=test), SimulatedLM(), released)
+        right[words, range(len(of))] = [document.outcome["acc_calibrated"] for document in scored.documents]
+    assert (right.sum(axis=0) == 1).all()
+    maps = [code_map(base.labels, task.labels, seed) for seed in range(400)]
+    hits = sum(right[[task.labels.index(codes[r.label]) for r in base.test], range(len(of))] for codes in maps)
+    limits = stats.binom.ppf([1e-6, 1 - 1e-6], len(maps), 1 / classes)
+    assert (hits >= limits[0]).all() and (hits <= limits[1]).all()
+
+
+def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
+    """And what is kept between cells, records and the zero-shot score, is not taken from another seed."""
+    bench = Workbench(MECHANISMS)
+    cells = [make_cell("zero_shot", task="agnews_codes", seed=seed) for seed in range(6)]
+    results = [run_cell(cell, SUITE, bench) for cell in cells]
+    for cell, result in zip(cells, results, strict=True):
+        task = load(code_seed=cell.seed, limit_train=60, limit_test=10)
+        assert bench.task(cell).train == task.train
+        alone = evaluate(task, SimulatedLM(), [])
+        first = np.mean([record.label == task.labels[0] for record in task.test])  # nothing was released
+        found = {metric: score.value for metric, score in result.scores.items()}
+        assert found == pytest.approx({**alone.scores, "acc_nearest": first})
+        assert result.main_metric == "acc_nearest"
+    assert len({result.scores["acc"].value for result in results}) > 1
+    assert len({result.manifest.data.fingerprint for result in results}) == 1
+    assert not any(differing(results[0], result, (*TASK, *PAIR, *REFERENCE)) for result in results)
+
+
+def test_only_real_records_beat_chance_by_the_nearest_demonstration(own_cache):
+    """The bag of words alone tells the topics apart once the codewords of a few records are known."""
+    bench = Workbench(MECHANISMS)
+    scores = []
+    for seed in range(8):
+        cell = make_cell("real_demonstrations", task="agnews_codes", seed=seed, shots=16, test_records=40)
+        scores.append(run_cell(cell, SUITE, bench).scores["acc_nearest"].value)
+    assert np.mean(scores) > 0.25 + 4 * np.std(scores) / math.sqrt(len(scores))
+
+
+def test_answers_are_scored_by_the_same_main_metric(own_cache):
+    result = run_cell(make_cell("voting", task="agnews_codes", epsilon=8.0), SUITE, Workbench(MECHANISMS))
+    assert result.main_metric == "acc_nearest"
+    right = {d["id"]: d["label"] for d in load(limit_test=10).documents() if not d["content_free"]}
+    outcome = dict(zip(result.documents["acc_nearest"].ids, result.documents["acc_nearest"].outcomes, strict=True))
+    assert outcome == {answer.id: float(answer.text == right[answer.id]) for answer in result.answers}
+
+
+OWN = "data: {local: {missing: x}, hub: {missing: x}, synthetic: {missing: x}}"
+WRONG = {
+    "another number of codewords": ("[Red, Blue, Green, Yellow]", "[Red, Blue]", "4 labels"),
+    "a base that is not there": ("codes: agnews ", "codes: agnew ", "Unknown task"),
+    "a base of another kind": ("codes: agnews ", "codes: samsum ", "no labels"),
+    "a base of codes": ("codes: agnews ", "codes: dbpedia_codes ", "no labels"),
+    "data of its own as well": ("  codes:", f"  {OWN}\n  codes:", "`codes`"),
+    "no records at all": ("  codes: agnews ", "  restricted: false ", "`codes`"),
+}
+
+
+@pytest.mark.usefixtures("no_plugins_before")
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_task_of_codes_is_one_sentence(dpicl, tmp_path, what):
+    old, new, words = WRONG[what]
+    text = (task_config.TASKS / "agnews_codes" / "task.yaml").read_text()
+    assert text.count(old) == 1
+    folder = tmp_path / "mine_codes"
+    folder.mkdir()
+    (folder / "task.yaml").write_text(text.replace(old, new).replace("agnews_codes", "mine_codes"))
+    answer = dpicl("plan", "quick", "--task", "mine_codes", "--plugin", folder, "--model", "sim")
+    refuse(answer, words)
+
+
+@pytest.mark.usefixtures("no_plugins_before")
+def test_public_records_of_the_base_would_tell_the_map(dpicl, tmp_path):
+    for name, old, new in (
+        ("agnews", "  data:\n", "  data:\n    public: {local: 5, hub: 5, synthetic: 5}\n"),
+        ("agnews_codes", "codes: agnews ", "codes: open_agnews "),
+    ):
+        text = (task_config.TASKS / name / "task.yaml").read_text()
+        assert text.count(old) == 1
+        (tmp_path / f"open_{name}").mkdir()
+        text = text.replace(f"dpicl_{name}\n", f"dpicl_open_{name}\n").replace(
+            f"name: {name}\n", f"name: open_{name}\n"
+        )
+        (tmp_path / f"open_{name}" / "task.yaml").write_text(text.replace(old, new))
+    answer = dpicl("plan", "quick", "--task", "open_agnews_codes", "--plugin", tmp_path, "--model", "sim")
+    refuse(answer, "open_agnews", "public")

@@ -1,0 +1,202 @@
+"""A prepared mechanism everywhere: its release, its cells, lm-eval, targets of attacks, audits, the gate's recount."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+import dpicl
+from dpicl.harness import models
+from dpicl.harness.attacks.audit import AuditJob, audit, check
+from dpicl.harness.attacks.audit_settings import AuditSettings
+from dpicl.harness.attacks.membership import cannot_answer
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.attacks.views import yes_or_no
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.errors import BudgetExceeded, Concealed, PluginError, UsageError
+from dpicl.harness.core.vocabulary import FinalPrompt, Query
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run import lm_eval_model
+from dpicl.harness.run.lm_eval_model import MechanismRun, lm_of
+from dpicl.harness.run.pipeline import run_cell
+from dpicl.harness.run.releasing import release
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.workbench import Workbench
+from dpicl.leaderboards.gate.ledgers import events_of, unpaid
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS, marks_of
+from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+from tests.harness.test_pipeline import SUITE, make_cell
+
+SIM = EmbeddingCentroids(embedding="sim")
+LOGISTIC = replace(SIM, head="logistic", steps=2)
+CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5)
+MECHANISMS = load_mechanisms()
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=30, limit_test=6)
+
+
+@dataclass(frozen=True)
+class Keeps(EmbeddingCentroids):
+    """Answers with a record of a sample that it kept."""
+
+    name = "keeps"
+    embedding: str = "sim"
+
+    def prepare(self, private, context):
+        super().prepare(private, context)
+        slots = private.poisson_slots(30, None, partition="World", releases=self._releases(context.knob)).draw().slots
+
+        class Reads:
+            def answer(self, query: Query) -> str:
+                return slots[0][0].text
+
+        return Reads()
+
+
+class TwoForOne(Keeps):
+    """Declares the second sample of one class that it draws."""
+
+    name = "two_for_one"
+
+    def events(self, knob, sizes):
+        one = self._releases(knob)
+        return dpicl.parallel({label: dpicl.compose([one] * (1 + (label == "World"))) for label in sizes.records})
+
+
+@pytest.mark.parametrize("noise", ["seeded", "secure"])
+def test_no_record_can_be_read_after_the_preparation(agnews, noise):
+    task = replace(agnews, declared=dict.fromkeys(agnews.labels, 30))
+    with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
+        release(TwoForOne(), task, models.load("sim"), CONFIG.model_copy(update={"noise": noise}))
+    assert agnews.train[0].text not in str(caught.value)
+
+
+def test_a_sample_that_was_not_declared_is_refused(agnews):
+    with pytest.raises(BudgetExceeded):
+        release(Keeps(), agnews, models.load("sim"), CONFIG)
+
+
+class Prompts(EmbeddingCentroids):
+    """Lets the model write the answer."""
+
+    name = "prompts"
+
+    def prepare(self, private, context):
+        made = super().prepare(private, context)
+
+        class Asks:
+            def answer(self, query: Query) -> FinalPrompt:
+                return FinalPrompt(context.task.icl_prefix(()) + made.answer(query))
+
+        return Asks()
+
+
+class Silent(EmbeddingCentroids):
+    """Draws no noise."""
+
+    name = "silent"
+
+    def prepare(self, private, context):
+        class World:
+            def answer(self, query: Query) -> str:
+                return "World"
+
+        return World()
+
+
+class Odd(EmbeddingCentroids):
+    name = "odd"
+
+    def prepare(self, private, context):
+        return "no answers"
+
+
+def test_answers_may_be_written_by_the_model_and_need_noise(agnews):
+    model = models.load("sim")
+    made = release(Prompts(embedding="sim"), agnews, model, CONFIG)
+    assert set(made.answers) == {query.id for query in agnews.queries()} and all(
+        isinstance(text, str) for text in made.answers.values()
+    )
+    for wrong in (Silent(embedding="sim"), Odd(embedding="sim")):
+        with pytest.raises(PluginError):
+            release(wrong, agnews, model, CONFIG)
+
+
+@pytest.mark.parametrize("options", [{}, {"head": "logistic", "steps": 2}])
+@pytest.mark.parametrize("epsilon", [2.0, math.inf])
+def test_a_cell_says_what_it_is_and_its_ledger_adds_up(own_cache, options, epsilon):
+    cell = make_cell("embedding_centroids", epsilon=epsilon, options={"embedding": "sim", **options})
+    result = run_cell(cell, SUITE, Workbench(MECHANISMS))
+    assert (result.kind, result.privacy.queries, result.privacy.epsilon_per_query) == ("prepared", None, None)
+    assert len(result.answers) == (10 if epsilon == 2 else 0) and result.released_count == 10
+    assert set(result.scores) == {"acc", "acc_calibrated"} and result.manifest.embedding.name == "sim"
+    assert from_text(to_text(result)) == result and marks_of([result]) == (BY_EMBEDDINGS,)
+    assert not unpaid(result) and events_of([result], ()) == [result.privacy.event]
+    with pytest.raises(ValueError, match="number of queries"):
+        type(result).model_validate({**result.model_dump(), "privacy": {**result.privacy.model_dump(), "queries": 10}})
+
+
+def test_a_result_that_only_says_so_does_not_get_around_its_queries(own_cache):
+    cell = make_cell("voting", options={"slots": 4, "examples_per_slot": 1})
+    result = run_cell(cell, SUITE, Workbench(MECHANISMS))
+    privacy = result.privacy.model_copy(update={"queries": None})
+    with pytest.raises(UsageError):
+        events_of([result.model_copy(update={"prepared": True, "privacy": privacy})], ())
+
+
+def test_attackers_ask_one_release_any_number_of_times(agnews):
+    target = Target(SIM, agnews, models.load("sim"), CONFIG)
+    queries = [Query(f"{n}", query.text) for n, query in enumerate(agnews.queries())]
+    first = target.answers(lambda task: task, queries)
+    assert target.answers(lambda task: task, queries[::-1]) == first and len(target.releases) == 1
+    assert cannot_answer(SIM, agnews, yes_or_no(agnews)) and cannot_answer(SIM, agnews) is None
+    with pytest.raises(UsageError):
+        target.demonstrations()
+
+
+def test_lm_eval_gets_its_answers(own_cache, agnews, monkeypatch):
+    monkeypatch.setattr(lm_eval_model, "load_task", lambda *given, **more: agnews)
+    run = MechanismRun(EmbeddingCentroids, models.load("sim"), CONFIG, "synthetic", {"embedding": "sim"})
+    queries = [Query("0", "a match of two teams"), Query("1", "shares fall")]
+    assert set(run.respond("dpicl_agnews", queries)) == {"0", "1"}
+    assert type(lm_of(run)).__name__ == "MechanismLM"
+
+
+@pytest.mark.parametrize("mechanism", [SIM, pytest.param(LOGISTIC, marks=pytest.mark.slow)])
+def test_a_white_box_audit_comes_to_the_proved_epsilon(mechanism, agnews):
+    check(mechanism, agnews)
+    job = AuditJob(mechanism, agnews, "sim", AuditSettings(runs=16), {})
+    (result,) = audit(job, models.load("sim"), [4.0])
+    exact, bound = result.details["exact"]["epsilon"], result.bound.epsilon
+    assert 0 <= bound <= exact <= result.privacy.epsilon_proved * 1.001
+    if mechanism is SIM:  # of gradient descent the auditor sees the first of two steps
+        assert exact > 0.99 * result.privacy.epsilon_proved
+
+
+def test_a_black_box_audit_asks_about_the_canary(agnews):
+    settings = AuditSettings("black-box", runs=8, redraws=2, records=12)
+    (result,) = audit(AuditJob(SIM, agnews, "sim", settings, {}), models.load("sim"), [8.0])
+    assert result.bound.epsilon <= result.privacy.epsilon_proved and "question" not in result.settings
+
+
+def test_the_python_interface_takes_one(own_cache):
+    found = dpicl.evaluate(
+        SIM, task="agnews", model="sim", source="synthetic", epsilon=1, test_records=6, train_records=40, progress=False
+    )
+    assert found.to_frame().queries.isna().all() and np.isfinite(found.to_frame().score).all()
+    noise = {
+        head: dpicl.calibrate(replace(SIM, head=head), task="agnews", epsilon=1, size=99)
+        for head in ("centroid", "logistic")
+    }
+    assert set(noise["centroid"]["sizes"]) == set(Task.without_records("agnews").labels)
+    assert noise["logistic"]["sizes"] == {"": 99} and noise["centroid"]["noise"] == pytest.approx(3.73, abs=0.01)
+    with pytest.raises(UsageError):
+        dpicl.calibrate(SIM, task="agnews", epsilon=1, queries=5)
+    assert {row["name"]: row["kind"] for row in dpicl.list_mechanisms()}["embedding_centroids"] == "prepared"

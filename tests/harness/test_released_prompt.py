@@ -1,0 +1,119 @@
+"""A released instruction takes the place of the task's own wherever a prompt is made, and is released text."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+
+from dpicl.harness import models
+from dpicl.harness.attacks.pii import Pii
+from dpicl.harness.attacks.targets import Target
+from dpicl.harness.conformance.bench import Run, set_up
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt
+from dpicl.harness.data.task import Task
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.outputs import checked_prompt
+from dpicl.harness.run.lm_eval_model import MechanismRun, lm_of
+from dpicl.harness.run.pipeline import run_cell
+from dpicl.harness.run.releasing import release
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.workbench import Workbench
+from tests.harness.test_outputs import OneDraw
+from tests.harness.test_pipeline import SUITE, make_cell
+
+OWN = "Sort the {{ news }} well.\n\n"
+
+
+@dataclass(frozen=True)
+class Instructs(OneDraw):
+    """Releases an instruction, and the demonstrations of the plan where `shown`."""
+
+    name = "instructs"
+    shown: bool = False
+
+    def release(self, private, context):
+        made = super().release(private, context)
+        return ReleasedPrompt(OWN, made if self.shown else ())
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    return Task.load("agnews", "synthetic", limit_train=60, limit_test=4)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return models.load("sim")
+
+
+CONFIG = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=2)
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_the_instruction_is_read_in_the_place_of_the_tasks_own(agnews, model, shown):
+    made = release(Instructs(shown=shown), agnews, model, CONFIG)
+    assert made.prompt.instruction == OWN and len(made.demonstrations) == 2 * shown
+    prefix = agnews.icl_prefix(made.demonstrations, made.prompt.instruction)
+    assert prefix == OWN + agnews.icl_prefix(made.demonstrations).removeprefix(agnews.config["description"])
+    scored = evaluate(agnews, model, made.demonstrations, instruction=made.prompt.instruction)
+    assert scored.prefix_tokens == len(model.encode(prefix))
+    assert scored.p_cf != evaluate(agnews, model, made.demonstrations).p_cf
+
+
+def test_attackers_ask_after_the_released_instruction(agnews, model, monkeypatch):
+    target = Target(Instructs(), agnews, model, CONFIG)
+    asked = []
+    score = type(model).score
+    monkeypatch.setattr(type(model), "score", lambda *given: asked.extend(given[1]) or score(*given))
+    target.answers(lambda task: task, [Query("0", "one"), Query("1", "two")])
+    assert [tokens for tokens, _ in asked] == [model.encode(OWN + agnews.query(text)) for text in ("one", "two")]
+    assert target.demonstrations() == [] and len(target.releases) == 1
+
+
+def test_lm_eval_reads_it_too(model, monkeypatch):
+    run = MechanismRun(Instructs, model, CONFIG, source="synthetic", size=None)
+    assert run.prefix("dpicl_agnews") == OWN
+    assert lm_of(run)._prefix("dpicl_agnews") == OWN
+
+
+def test_a_result_holds_it_and_counts_it_as_released(own_cache):
+    bench = Workbench({"instructs": Registered(Instructs, "a test", None)})
+    result = run_cell(make_cell("instructs", bench.mechanisms), SUITE, bench)
+    assert (result.instruction, result.released, result.released_count) == (OWN, [], 1)
+    assert result.texts == [OWN]
+    again = from_text(to_text(result))
+    assert again == result
+    hidden = run_cell(make_cell("instructs", bench.mechanisms, epsilon=math.inf), SUITE, bench)
+    assert hidden.instruction is None and hidden.released_count == 1
+    assert '"instruction"' not in to_text(hidden)
+
+
+def test_what_is_no_prompt_is_refused(model):
+    one = Demonstration("a text", "World")
+    for given in (
+        ReleasedPrompt(3),
+        ReleasedPrompt(OWN, "text"),
+        ReleasedPrompt(OWN, [OWN]),
+        ReleasedPrompt(OWN, [one]),
+        ReleasedPrompt(None),
+        OWN,
+    ):
+        with pytest.raises(PluginError):
+            checked_prompt(Instructs(), given, ("World", "Sports"), model)
+    assert checked_prompt(Instructs(), ReleasedPrompt("\ud800"), ("World",), model).instruction == "?"
+    assert checked_prompt(Instructs(), ReleasedPrompt(OWN, [one]), ("World",), model).demonstrations[0].tokens > 0
+
+
+def test_the_conformance_kit_compares_instructions():
+    bench = set_up(Instructs, "agnews", {}, 0)
+    first, second = bench.run(), bench.run(Run(noise=1))
+    assert first.refused is None and first.error is None
+    assert first.released == second.released and [item[1] for item in first.released] == [OWN]
+
+
+def test_personal_data_is_looked_for_in_the_instruction_and_after_it(agnews, model):
+    said = Pii()._written(Target(Instructs(), agnews, model, CONFIG))
+    assert said[0] == OWN and len(said) == 4

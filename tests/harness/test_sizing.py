@@ -1,0 +1,76 @@
+"""How many seeds and documents find a difference: `dpicl plan --detect`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.components import Components
+from dpicl.harness.run import sizing
+from tests.harness.helpers import refuse
+from tests.leaderboards.factory import make_result
+
+RESULTS = Path(__file__).parents[2] / "results"
+VARIANCES = Components(by_seed=0.078**2, by_document=0.117**2, rest=0.378**2)
+
+
+def results(seeds: int = 4) -> list:
+    return [
+        make_result(name, score, seed=seed, documents=100)
+        for name, score in (("tang", 0.6), ("pta", 0.5))
+        for seed in range(seeds)
+    ]
+
+
+def test_what_a_size_finds_is_found_with_the_stated_power() -> None:
+    """Two rows whose true difference is what 10 seeds x 100 documents are said to find; 400 experiments."""
+    seeds, documents = 10, 100
+    gap = sizing.detectable(VARIANCES, 2, seeds, documents, 0.8)
+    generator = np.random.default_rng(0)
+    shape = (400, seeds, documents)
+    differences = (
+        gap
+        + 0.078 * generator.standard_normal((400, seeds, 1))
+        + 0.117 * generator.standard_normal((400, 1, documents))
+        + 0.378 * generator.standard_normal(shape)
+    )
+    error = VARIANCES.error(seeds, documents)
+    critical = gap - 0.8416 * error
+    assert (differences.mean(axis=(1, 2)) > critical).mean() == pytest.approx(0.8, abs=0.07)
+
+
+def test_more_rows_seeds_and_documents_do_what_they_must() -> None:
+    def finds(rows: int, seeds: int, documents: int) -> float:
+        return sizing.detectable(VARIANCES, rows, seeds, documents, 0.8)
+
+    assert finds(12, 20, 100) > finds(2, 20, 100) > finds(2, 40, 100) > finds(2, 40, 1000)
+
+
+def test_the_size_of_least_cost_finds_what_was_asked() -> None:
+    (table,) = sizing.tables(results(), detect=0.2, power=0.8)
+    assert (table.task, table.rows, table.now.seeds, table.now.documents) == ("agnews", 2, 4, 100)
+    assert table.needed is not None and table.needed.detects <= 0.2
+
+
+def test_one_row_or_one_seed_tells_nothing() -> None:
+    with pytest.raises(UsageError, match="seeds"):
+        sizing.tables(results(seeds=1), detect=0.1, power=0.8)
+    with pytest.raises(UsageError, match="mechanisms"):
+        sizing.tables(results()[:4], detect=0.1, power=0.8)
+
+
+@pytest.mark.parametrize("flags", [["--detect", "3"], ["--detect", "0.1", "--power", "1"], ["--power", "0.9"]])
+def test_bad_numbers_are_refused(flags: list[str], dpicl) -> None:
+    refuse(dpicl("plan", "classification", "--results", RESULTS, *flags), "detect")
+
+
+def test_the_command_says_it_for_committed_results(dpicl) -> None:
+    words = ("--detect", "0.1", "--task", "trec")
+    said = dpicl("plan", "classification", "--results", RESULTS, *words, "--json").json
+    assert {table["task"] for table in said["tables"]} == {"trec"}
+    assert all(table["now"]["seeds"] == 3 for table in said["tables"])
+    shown = dpicl("plan", "classification", "--results", RESULTS, *words)
+    assert shown.code == 0 and "3 × 150" in shown.out

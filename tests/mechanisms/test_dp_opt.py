@@ -1,0 +1,138 @@
+"""DP-OPT: what a record moves, that every try and the holdout are charged, and what the student is shown."""
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.attacks.observers import Recording
+from dpicl.harness.conformance.bench import set_up
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
+from dpicl.harness.conformance.checks.neighbours import sensitivity
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.core.vocabulary import Record, Sizes
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Context
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, compose, flatten
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.limited_domain import LimitedDomain
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.reaccounting.published import dp_opt_epsilon
+from dpicl.mechanisms.dp_opt import WISHES, DPOpt, MetaPrompts, Student
+from tests.mechanisms.adversarial import StableSampling
+
+SMALL = DPOpt(slots=8, instructions=2, tokens=6, retries=2, least=2)
+
+
+@pytest.fixture(scope="module")
+def task():
+    return Task.load("agnews", "synthetic", limit_train=10, limit_test=5)
+
+
+def release(task, mechanism=SMALL, records=None, knob=0.2, seed=0, model=None):
+    """(prompt, ledger, noisy releases)."""
+    ledger, streams, recording = Ledger(None, float("inf")), Streams(seed), Recording()
+    records = list(task.train if records is None else records)
+    private = PrivateSet(
+        records, ledger, sizes={None: 40}, sampling=StableSampling(seed), noise=streams.source("noise")
+    )
+    context = Context(task.public_view(), model or SimulatedLM(), ("World",), knob, streams.public)
+    with observing(recording):
+        made = mechanism.release(private, context)
+    return made, ledger, [observation.noisy_release for observation in recording.observed_releases]
+
+
+def test_every_try_and_the_holdout_are_charged_at_their_own_rates(task):
+    mechanism = DPOpt(slots=8, instructions=3, tokens=6, retries=2, holdout=20)
+    event = mechanism.events(0.5, Sizes({None: 40}, {None: 4}))
+    choice = BoundedRangeDpEvent(2.0)
+    token = dp.PoissonSampledDpEvent(0.2, compose([choice, EpsilonDeltaDpEvent(0.0, mechanism.failure)]))
+    assert flatten(event) == {token: 3 * (6 + 2), dp.PoissonSampledDpEvent(0.5, choice): 1}
+    _, ledger, _ = release(task, mechanism, knob=0.5)
+    assert compose([ledger.event()]) == compose([event])
+
+
+def test_failures_are_charged_as_well_where_nothing_is_ever_released(task):
+    """No record, no vote: every try fails, the task's own instruction stays."""
+    made, ledger, releases = release(task, records=[], knob=0.0)
+    assert made.instruction == task.config["description"] and not made.demonstrations
+    assert len(releases) == SMALL.instructions * (SMALL.retries + 1) + 1
+    assert compose([ledger.event()]) == compose([SMALL.events(0.0, Sizes({None: 40}, {None: 1}))])
+
+
+def test_without_noise_the_instruction_is_written_by_votes_and_ends_as_the_tasks_own(task):
+    made, *_ = release(task, DPOpt(slots=40, instructions=1, tokens=6), knob=0.0)
+    own = task.config["description"]
+    assert made.instruction.endswith(own[len(own.rstrip()) :])
+    again, *_ = release(task, DPOpt(slots=40, instructions=1, tokens=6), knob=0.0)
+    assert again == made
+
+
+def test_one_more_record_adds_one_vote_and_one_answer(task):
+    """Every record is in every sample; the counts of votes and of right answers are compared."""
+    mechanism = DPOpt(slots=40, instructions=1, tokens=1, retries=0, least=0, domain=SimulatedLM().vocab_size - 1)
+    base = list(task.train)
+    for text, label in (("a new law of the united government", "World"), ("", "Sports"), ("x" * 5000, "World")):
+        sets = (base, [*base, Record(text, label)])
+        before, after = (release(task, mechanism, records)[2][0].clean for records in sets)
+        both = np.isfinite(before) & np.isfinite(after)
+        move = after[both] - before[both]
+        assert set(move.tolist()) <= {0.0, 1.0} and move.sum() <= 1
+
+
+def test_the_student_is_shown_as_right_or_wrong_with_both_answers(task):
+    streams, model = Streams(0), SimulatedLM()
+    student = Student(Context(task.public_view(), model, ("World",), 1.0, streams.public), None)
+    records = list(task.train[:6])
+    said = student.answers(task.config["description"], records)
+    slow = []
+    for record in records:
+        prompt = model.encode(task.icl_prefix(()) + task.query(record.text))
+        rows = model.score([(prompt, [model.encode(" " + label) for label in task.labels])])
+        slow.append(task.labels[int(np.argmax(rows[0]))])
+    assert said == slow
+    for record, prompt, answer in zip(records, MetaPrompts(student, WISHES[0], 6).of(records), said, strict=True):
+        shown = model.decode(prompt)
+        assert record.text in shown and f" {record.label}" in shown and WISHES[0] in shown
+        assert ("The right answer is" in shown) == (answer != record.label)
+
+
+def test_a_public_prompt_that_is_too_long_or_breaks_the_model_is_one_clear_error(task):
+    short = SimulatedLM()
+    short.max_length = 60
+    with pytest.raises(PromptTooLong):
+        release(task, model=short)
+    with pytest.raises(ModelError):
+        release(task, model=SimulatedLM(broken=float("nan")))
+
+
+def test_the_published_epsilon_is_that_of_all_tries():
+    sizes = Sizes({None: 66676}, {None: 4})
+    mechanism = DPOpt(slots=1025, instructions=8, tokens=20, retries=5, failure=5e-7)
+    found = mechanism.paper_epsilon(1 / 1.8, sizes, 2.0373e-6)
+    assert found == pytest.approx(dp_opt_epsilon(1.8, 5e-7, 1025 / 66676, 200, 2.0373e-6))
+    assert found == pytest.approx(3.38, abs=0.01)
+    assert mechanism.paper_epsilon(1 / 1.8, sizes, 1e-9) == mechanism.paper_epsilon(0.0, sizes, 1e-5) == float("inf")
+
+
+@pytest.mark.parametrize("options", [{"failure": 0.0}, {"failure": 1.0}, {"slots": 0}, {"retries": -1}, {"holdout": 0}])
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(UsageError):
+        DPOpt(**options)
+
+
+def test_the_kit_refutes_a_limited_domain_whose_failures_are_not_paid(monkeypatch):
+    """delta0 far above what is charged: what is chosen would often be impossible without the record."""
+    scores = LimitedDomain.scores
+
+    def careless(self, counts):
+        found = scores(self, counts)
+        found[-1] -= self.temperature * 16
+        return found
+
+    monkeypatch.setattr(LimitedDomain, "scores", careless)
+    evidence = CheckEvidence(set_up(DPOpt, "agnews", {}, seed=0), QUICK)
+    verdict = sensitivity(evidence)
+    assert verdict.status == "failed" and "delta" in verdict.why

@@ -1,0 +1,113 @@
+"""Embedding centroids: what one record moves, what a release costs, and what is answered from it."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpicl.harness import models
+from dpicl.harness.attacks.observers import Recording
+from dpicl.harness.attacks.views import yes_or_no
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.vocabulary import Query, Record, Sizes
+from dpicl.harness.data.task import Task
+from dpicl.harness.models.embeddings import load_embeddings
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.privacy.slack import LARGEST, slack
+from dpicl.harness.run.releasing import calibrated, release
+from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids
+
+SIM = EmbeddingCentroids(embedding="sim")
+LOGISTIC = replace(SIM, head="logistic", steps=3)
+
+
+@pytest.fixture(scope="module")
+def agnews():
+    task = Task.load("agnews", "synthetic", limit_train=30, limit_test=12)
+    return replace(task, declared=dict.fromkeys(task.labels, 30))
+
+
+def released(mechanism, task, epsilon=1.0, seed=0):
+    """The release, and every noisy sum that was made."""
+    seen, config = Recording(), ReleaseConfig(epsilon=epsilon, delta=1e-5, seed=seed)
+    with observing(seen):
+        made = release(mechanism, task, models.load("sim"), config)
+    return made, seen.observed_releases
+
+
+def accuracy(made, task):
+    gold = {query.id: record.label for query, record in zip(task.queries(), task.test, strict=True)}
+    return np.mean([made.answers[key] == label for key, label in gold.items()])
+
+
+def test_one_more_record_adds_one_vector_to_one_class_and_changes_no_other(agnews):
+    more = Record("a text about football and a match", "Sports")
+    _, without = released(SIM, agnews)
+    _, with_it = released(SIM, replace(agnews, train=(*agnews.train, more)))
+    moved = [b.noisy_release.clean - a.noisy_release.clean for a, b in zip(without, with_it, strict=True)]
+    at = list(agnews.group_sizes).index("Sports")
+    assert [bool(each.any()) for each in moved] == [label == "Sports" for label in agnews.group_sizes]
+    assert moved[at][0] == pytest.approx(load_embeddings("sim").encode([more.text])[0], abs=1e-5)
+    assert 0.999 < np.linalg.norm(moved[at]) <= 1 == without[at].noisy_release.bound
+
+
+def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
+    more = Record("a text about football and a match", "Sports")
+    _, without = released(LOGISTIC, agnews)
+    _, with_it = released(LOGISTIC, replace(agnews, train=(*agnews.train, more)))
+    first = with_it[0].noisy_release.clean - without[0].noisy_release.clean  # later steps follow from released noise
+    assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].noisy_release.bound
+    assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
+
+
+@pytest.mark.parametrize("mechanism", [SIM, LOGISTIC, EmbeddingCentroids(head="logistic")])
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon):
+    sizes = Sizes({None: 500} if mechanism.head == "logistic" else {"a": 10, "b": 99}, {})
+    found = calibrated(mechanism, sizes, epsilon, 1e-5, cache=None)
+    steps = 1 if mechanism.head == "centroid" else mechanism.steps
+    expected = {1.0: 3.7304, 8.0: 0.60024}[epsilon]  # the exact Gaussian curve (Balle & Wang 2018) at delta = 1e-5
+    assert found.knob == pytest.approx(expected * math.sqrt(steps), rel=1e-3)
+    assert 0.98 * epsilon <= found.bounds.upper <= epsilon
+    loose = slack(found.event, 1e-5, found.bounds.upper)
+    assert loose is None or loose <= LARGEST
+
+
+@pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
+def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
+    made, noisy = released(mechanism, agnews)
+    assert made.sizes.queries is None and made.stated.per_query is None
+    before = len(noisy)
+    again = made.more([Query(f"{n}", query.text) for n, query in enumerate(agnews.queries() * 5)])
+    assert list(again.values()) == list(made.answers.values()) * 5 and len(noisy) == before
+    assert accountants.epsilon(made.ledger.event(), 1e-5).upper == made.bounds.upper <= 1
+    assert set(made.answers.values()) <= set(agnews.labels)
+
+
+@pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
+def test_same_seeds_same_release_and_no_noise_at_infinity(agnews, mechanism):
+    sums = [[one.released for one in released(mechanism, agnews, seed=seed)[1]] for seed in (0, 0, 1)]
+    assert all(map(np.array_equal, sums[0], sums[1])) and not np.array_equal(sums[0][0], sums[2][0])
+    made, clean = released(mechanism, agnews, math.inf)
+    assert all(np.array_equal(one.released, one.noisy_release.clean) for one in clean)
+    assert accuracy(made, agnews) > 0.7
+
+
+def test_the_nearest_centroid_by_cosine_as_computed_by_hand(agnews):
+    made, noisy = released(SIM, agnews)
+    rows = {label: one.released[0] for label, one in zip(agnews.group_sizes, noisy, strict=True)}
+    for query in agnews.queries():
+        vector = load_embeddings("sim").encode([query.text])[0]
+        cosines = {label: row @ vector / np.linalg.norm(row) for label, row in rows.items()}
+        assert made.answers[query.id] == max(cosines, key=cosines.get)
+
+
+def test_it_says_what_it_cannot_do(agnews):
+    assert SIM.skip(agnews.public_view()) is None
+    assert SIM.skip(yes_or_no(agnews)) and SIM.skip(Task.without_records("samsum"))
+    for wrong in ({"embedding": "no such"}, {"steps": 0}, {"clip": 0.0}, {"scale": -1.0}):
+        with pytest.raises(UsageError):
+            EmbeddingCentroids(**wrong)

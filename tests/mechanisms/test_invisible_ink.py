@@ -1,0 +1,117 @@
+"""InvisibleInk: how far one record moves the scores, what may be drawn, and what it draws without noise."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+
+from dpicl.harness.data.task import Record
+from dpicl.harness.privacy.events import BoundedRangeDpEvent
+from dpicl.harness.privacy.primitives import DifferenceChoice
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
+from tests.harness.privacy.makers import WILD, Recorder, paid
+from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
+
+
+class Seeing:
+    """Keeps the input of every noisy release."""
+
+    def __init__(self):
+        self.releases = []
+
+    def passes(self, noisy_release, draw):
+        self.releases.append(noisy_release)
+        return draw()
+
+
+def scores(choice, rows, public):
+    """The scores that the primitive draws from."""
+    seeing = Seeing()
+    with observing(seeing):
+        choice.choose(rows, public, paid(choice, Recorder(), own_slots=len(rows)))
+    (release,) = seeing.releases
+    assert (release.bound, release.scale) == (choice.width, choice.temperature)
+    return release.clean
+
+
+ROWS = st.lists(st.lists(WILD, min_size=4, max_size=4), min_size=0, max_size=4)
+
+
+@given(ROWS, st.lists(WILD, min_size=4, max_size=4), st.sampled_from([0.3, 5.0]))
+@settings(max_examples=150, deadline=None)
+def test_one_more_record_moves_every_score_by_at_most_c_over_s(rows, record, clip):
+    choice, public = DifferenceChoice(clip, divisor=3, temperature=0.7), np.log([0.4, 0.3, 0.2, 0.1])
+    before = scores(choice, np.array(rows).reshape(-1, 4), public)
+    move = scores(choice, np.array([*rows, record]).reshape(-1, 4), public) - before
+    assert np.abs(move).max() <= clip / 3 + 1e-9
+    assert np.ptp(move) <= choice.width * (1 + 1e-9)
+
+
+def test_the_worst_neighbours_lose_a_range_of_exactly_epsilon():
+    """By enumeration of the tokens: an extreme record and a tiny one, with others in the sample."""
+    choice = DifferenceChoice(clip=2.0, divisor=3, temperature=0.9)
+    assert choice.event == BoundedRangeDpEvent(2 * 2.0 / (3 * 0.9))
+    public, others = np.log([0.05, 0.6, 0.35]), np.log([[0.1, 0.1, 0.8]])
+    before = log_softmax(scores(choice, others, public) / 0.9)
+    extreme = log_softmax(scores(choice, np.append(others, [[0, -50, -50]], axis=0), public) / 0.9)
+    assert np.ptp(extreme - before) == pytest.approx(choice.range_epsilon)
+    mild = log_softmax(scores(choice, np.append(others, [public + 0.1 * np.arange(3)], axis=0), public) / 0.9)
+    assert np.ptp(mild - before) == pytest.approx(0.2 / 3 / 0.9)
+
+
+def test_no_record_gives_the_public_distribution():
+    choice, public = DifferenceChoice(2.0, 3, 0.9), np.log([0.5, 0.3, 0.2])
+    np.testing.assert_array_equal(scores(choice, np.zeros((0, 3)), public), public)
+    np.testing.assert_array_equal(scores(choice, np.full((2, 3), np.nan), public), public)
+
+
+def test_what_may_be_drawn_is_the_public_top_k_and_what_one_record_could_lift_into_it():
+    public = np.array([-4.0, -1.0, -np.inf, -2.0, -2.5, -9.0])
+    assert candidates(public, 2, 0.0).tolist() == [1, 3]
+    assert candidates(public, 2, 0.5).tolist() == [1, 3, 4]
+    assert candidates(public, 2, 2.0).tolist() == [0, 1, 3, 4]
+    assert candidates(public, 50, 0.1).tolist() == [0, 1, 3, 4, 5]
+    assert candidates(public, 1, 1e9).tolist() == [0, 1, 3, 4, 5]
+
+
+@given(st.lists(st.floats(-9, 0), min_size=5, max_size=5), st.lists(WILD, min_size=5, max_size=5), st.integers(1, 5))
+@settings(max_examples=150, deadline=None)
+def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, record, top_k):
+    public, choice = np.array(public), DifferenceChoice(3.0, 4, 1.0)
+    lifted = np.argsort(-scores(choice, np.array([record]), public), kind="stable")[:top_k]
+    kth = np.sort(scores(choice, np.array([record]), public))[-top_k]
+    sure = [v for v in lifted if scores(choice, np.array([record]), public)[v] > kth + 1e-9]
+    assert set(sure) <= set(candidates(public, top_k, choice.width).tolist())
+
+
+def test_what_may_be_drawn_does_not_depend_on_records():
+    sizes = []
+    for texts in (["one record"] * 6, ["@"] * 6, ["another", "#", "~"]):
+        seeing = Seeing()
+        with observing(seeing):
+            run(InvisibleInk(prompts=2, tokens=1, top_k=5), texts, knob=0.5)
+        sizes.append(seeing.releases[0].clean.size)
+    assert len(set(sizes)) == 1
+    assert 5 <= sizes[0] < AdversarialModel().vocab_size
+
+
+@pytest.mark.parametrize("knob", [0.0, 1e-3])
+def test_where_nothing_is_clipped_the_scores_are_the_means_of_log_probabilities(knob):
+    mechanism, model, seeing = InvisibleInk(prompts=1, tokens=1, style="completion"), AdversarialModel(False), Seeing()
+    with observing(seeing):
+        demonstrations, _, _ = run(mechanism, ["only record"], knob=knob, model=model)
+    private = model.log_probs_after(model.encode(TinyTask().generation_prompt("a", [Record("only record", "a")])))
+    np.testing.assert_allclose(seeing.releases[0].clean, private, rtol=1e-5)
+    if knob == 0:
+        assert demonstrations[0].text == model.decode([int(np.argmax(private))]).strip().strip('"').strip()
+
+
+def test_the_papers_epsilon_is_zcdp_without_sampling():
+    mechanism = InvisibleInk(prompts=7, tokens=200, temperature=1.2)
+    rho = 200 * 0.5**2 / (2 * 7**2 * 1.2**2)
+    claimed = mechanism.paper_epsilon(1 / 0.5, None, 1e-5)
+    assert rho + math.sqrt(2 * rho * math.log(1e5)) < claimed < rho + 2 * math.sqrt(rho * math.log(1e5))

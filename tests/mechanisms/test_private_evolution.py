@@ -1,0 +1,134 @@
+"""Private evolution: what a record moves, what is charged, and without noise the obvious slow answer."""
+
+from dataclasses import replace
+
+import pytest
+
+from dpicl.harness.attacks.observers import Recording
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import Streams
+from dpicl.harness.core.vocabulary import Demonstration, Record, Sizes
+from dpicl.harness.mechanism.bases import Context
+from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import compose
+from dpicl.harness.privacy.gaussians import exact_epsilon
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.mechanisms.private_evolution import PrivateEvolution, different
+from tests.mechanisms.adversarial import StableSampling, TinyTask
+
+SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
+TEXTS = [f"the {word} of the year" for word in ("company", "river", "company", "team", "law", "company")]
+
+
+class Run:
+    """One release: made, ledger, counts (clean, of every histogram), embedded (the texts of every call)."""
+
+    def __init__(self, mechanism, texts, knob=1.0, shots=("a",), seed=0, grouped=True, sizes=None, model=None):
+        self.ledger, streams, recording = Ledger(None, float("inf")), Streams(seed), Recording()
+        self.embedded = []
+        private = PrivateSet(
+            [Record(text, "a") for text in texts],
+            self.ledger,
+            sizes=sizes or {"a" if grouped else None: max(1, len(texts))},
+            sampling=StableSampling(seed),
+            noise=streams.source("noise"),
+        )
+        context = Context(TinyTask(), model or SimulatedLM(), shots, knob, streams.public, embed=self.embed)
+        with observing(recording):
+            self.made = mechanism.release(private, context)
+        self.counts = [observation.noisy_release.clean for observation in recording.observed_releases]
+
+    def embed(self, texts, name):
+        self.embedded.append(list(texts))
+        return embed_alone(texts, name)
+
+
+def test_every_record_votes_once_in_every_round_and_a_blank_one_never():
+    counts = Run(SMALL, [*TEXTS, "", " \n"]).counts
+    assert [clean.sum() for clean in counts] == [len(TEXTS)] * SMALL.rounds
+
+
+def test_without_noise_every_generation_is_that_of_a_slow_vote():
+    run = Run(SMALL, TEXTS, knob=0.0)
+    records, *generations = run.embedded
+    assert records == TEXTS and len(generations) == SMALL.rounds
+    points = embed_alone(TEXTS, "sim")
+    for number, texts in enumerate(generations):
+        public = embed_alone(texts, "sim")
+        votes = [min(range(len(texts)), key=lambda at: ((point - public[at]) ** 2).sum()) for point in points]
+        assert run.counts[number].tolist() == [votes.count(at) for at in range(len(texts))]
+        best = sorted(range(len(texts)), key=lambda at: -votes.count(at))[: SMALL.candidates]
+        if number + 1 < SMALL.rounds:
+            assert generations[number + 1][: SMALL.candidates] == [texts[at] for at in best]
+            assert len(generations[number + 1]) <= SMALL.candidates * (1 + SMALL.variations)
+        else:
+            assert [demonstration.text for demonstration in run.made] == [texts[best[0]]]
+
+
+def test_without_noise_drawn_parents_are_those_that_got_votes():
+    run = Run(replace(SMALL, selection="draw"), TEXTS, knob=0.0)
+    _, first, second, _ = run.embedded
+    voted = {text for text, count in zip(first, run.counts[0], strict=True) if count}
+    assert set(second[: len(voted)]) & voted
+    assert set(first).intersection(second) <= voted
+
+
+def test_the_ledger_is_what_events_promised_whatever_the_shots_and_the_sizes():
+    for shots, size in ((("a",), 6), (("a",) * 4, 1000)):
+        run = Run(SMALL, TEXTS, shots=shots, sizes={"a": size})
+        assert len(run.made) == len(shots) and len(run.counts) == SMALL.rounds
+        assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))])
+
+
+def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
+    event = PrivateEvolution(rounds=9).events(6.0, Sizes({"a": 50, "b": 900}, {"a": 1, "b": 3}))
+    assert accountants.epsilon(event, 1e-5).upper == pytest.approx(exact_epsilon(6.0 / 3, 1e-5), rel=1e-9)
+
+
+def test_shots_of_a_label_share_one_evolution_and_differ():
+    made = Run(SMALL, TEXTS, shots=("a",) * 3).made
+    assert len({demonstration.text for demonstration in made}) == 3
+
+
+def test_without_groups_all_labels_stand_in_one_histogram():
+    run = Run(SMALL, TEXTS, shots=("a", "b"), grouped=False)
+    assert [demonstration.label for demonstration in run.made] == ["a", "b"]
+    assert len(run.counts) == SMALL.rounds
+    assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({None: 6}, {None: 2}))])
+
+
+def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
+    a, again, empty = Demonstration("x", "a"), Demonstration("x", "a", tokens=3), Demonstration("", "a")
+    assert [text.text for text in different([empty, a, again], ["a"])] == ["x"]
+    assert different([a], ["a", "b"])[1:] == [Demonstration("", "b")]
+
+
+@pytest.mark.parametrize(
+    "options", [{"rounds": 0}, {"candidates": 0}, {"threshold": -1.0}, {"temperature": 0.0}, {"embedding": "x"}]
+)
+def test_options_that_make_no_sense_are_refused(options):
+    with pytest.raises(UsageError):
+        PrivateEvolution(**options)
+
+
+def test_a_private_record_is_embedded_and_never_read_by_the_model():
+    class Listening(SimulatedLM):
+        heard = ""
+
+        def log_probs_after(self, prompt):
+            Listening.heard += self.decode(prompt)
+            return super().log_probs_after(prompt)
+
+    run = Run(SMALL, ["zqxjk"], model=Listening())
+    assert sum(texts.count("zqxjk") for texts in run.embedded) == 1
+    assert Listening.heard and "zqxjk" not in Listening.heard
+
+
+def test_candidates_of_the_first_round_follow_from_the_public_seed_alone():
+    first, *others = [Run(SMALL, texts, seed=4).embedded[1] for texts in (TEXTS, ["other"], [])]
+    assert others == [first, first]
+    assert Run(SMALL, TEXTS, seed=5).embedded[1] != first

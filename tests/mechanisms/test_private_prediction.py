@@ -1,0 +1,143 @@
+"""Private prediction: what it asks, when it pays, which tokens are public, and what it costs."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.conformance.bench import set_up
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
+from dpicl.harness.conformance.kit import CHECKS
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Record
+from dpicl.harness.mechanism.bases import Sizes
+from dpicl.harness.privacy.above_threshold import AboveThreshold
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.mechanisms.private_prediction import PrivatePrediction, distances
+from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
+
+RECORDS = [f"record number {i}" for i in range(12)]
+
+
+class Answering:
+    """Keeps every noisy release, and gives these answers to the questions of rounds; choices are drawn."""
+
+    def __init__(self, answers):
+        self.answers, self.seen = list(answers), []
+
+    def passes(self, noisy_release, draw):
+        self.seen.append(noisy_release)
+        if noisy_release.kind == "threshold":
+            return np.array([self.answers.pop(0)])
+        return draw()
+
+    @property
+    def kinds(self):
+        return "".join(release.kind[0] for release in self.seen)
+
+
+def answered(mechanism, answers, texts=RECORDS, **given):
+    observer = Answering(answers)
+    with observing(observer):
+        demonstrations, ledger, _ = run(mechanism, texts, model=AdversarialModel(poison=False), **given)
+    return observer, demonstrations, ledger
+
+
+class NoEnd(TinyTask):
+    stop_strings = ()
+
+
+@pytest.mark.parametrize(
+    ("answers", "kinds"),
+    [([1, 1, 1, 1], "tctc"), ([0, 1, 0, 1], "ttcttc"), ([0] * 5, "ttttt"), ([0, 0, 0, 1, 0], "ttttct")],
+)
+def test_a_private_token_follows_each_yes_and_after_r_of_them_nothing_is_asked(answers, kinds):
+    mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
+    observer, _, ledger = answered(mechanism, answers, task=NoEnd())
+    assert observer.kinds == kinds
+    again = answered(mechanism, [0] * 5, task=NoEnd())
+    assert again[2].event() == ledger.event()  # the whole of it, used or not
+
+
+def test_public_tokens_depend_on_no_record_and_on_public_randomness_alone():
+    mechanism = PrivatePrediction(prompts=6, tokens=5, private_tokens=2)
+    texts = [answered(mechanism, [0] * 5, texts, knob=knob)[1] for texts, knob in ((RECORDS, 1.0), (["x"] * 12, 9.0))]
+    assert texts[0] == texts[1]
+    twice = answered(mechanism, [0] * 10, shots=("a", "a"))[1]
+    assert twice[0] != twice[1]
+    assert answered(mechanism, [0] * 5, seed=1)[1] != texts[0]
+
+
+def test_the_query_is_the_mean_distance_of_the_slots_from_the_public_prompt():
+    model, task = AdversarialModel(poison=False), TinyTask()
+    mechanism = PrivatePrediction(prompts=1, tokens=1, private_tokens=1, threshold=0.3, style="completion")
+    observer, _, _ = answered(mechanism, [1], ["only record"], knob=2.0)
+    private, public = (
+        np.exp(model.log_probs_after(model.encode(task.generation_prompt("a", examples))))
+        for examples in ([Record("only record", "a")], [])
+    )
+    asked, chosen = observer.seen
+    assert asked.clean[0] == pytest.approx(np.abs(private - public).sum() / 2 - 0.3, abs=1e-5)
+    assert asked.bound == 1
+    assert chosen.scale == 2.0 and chosen.bound == 2 * mechanism.clip
+    np.testing.assert_allclose(chosen.clean, np.maximum(-10, np.log(private / private.max()) + 10), atol=1e-4)
+
+
+def test_without_records_the_query_is_0_and_hostile_rows_count_as_the_public_one():
+    public = np.log(np.array([0.5, 0.3, 0.2]))
+    rows = np.array([public, [0.0, -np.inf, -np.inf], [np.nan] * 3, [np.inf, 0, 0]])
+    found = distances(rows, public)
+    assert found[0] == pytest.approx(0, abs=1e-12) and found[1] == pytest.approx(0.5)
+    assert not np.isfinite(found[2:]).any()
+    assert distances(np.zeros((0, 3)), public).shape == (0,)
+
+
+def test_the_budget_is_split_by_the_public_share_and_one_knob_scales_both():
+    for share in (0.2, 0.5, 0.9):
+        mechanism = PrivatePrediction(prompts=20, tokens=9, private_tokens=4, threshold_share=share)
+        (sampled,) = flatten(mechanism.events(0.5, Sizes({"a": 100}, {"a": 1})).branches[0][1])
+        parts = {type(event): (event.epsilon, count) for event, count in flatten(sampled.event).items()}
+        own, count = parts[BoundedRangeDpEvent]
+        size, rounds = parts[AboveThresholdDpEvent]
+        assert count == rounds == 4 and own == pytest.approx(2 * 10 / (20 * 0.5))
+        assert 2 * size**2 / (2 * size**2 + own**2 / 4) == pytest.approx(share)
+        assert set(flatten(mechanism.text_event(0.0))) == {dp.NonPrivateDpEvent()}
+    assert PrivatePrediction(tokens=3, private_tokens=7).rounds == 3
+
+
+def test_the_papers_epsilon_is_zcdp_of_rounds_and_tokens():
+    mechanism = PrivatePrediction(prompts=250, tokens=100, private_tokens=50)
+    sigma = mechanism._noisy_threshold(2.0).scale
+    rho = 50 * ((10 / (250 * 2.0)) ** 2 / 2 + 2 / (250 * sigma) ** 2)
+    claimed = mechanism.paper_epsilon(2.0, None, 1e-5)
+    assert rho + math.sqrt(2 * rho * math.log(1e5)) < claimed < rho + 2 * math.sqrt(rho * math.log(1e5))
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -2.0])
+def test_a_share_outside_of_its_range_is_refused(share):
+    with pytest.raises(UsageError, match="threshold_share"):
+        PrivatePrediction(threshold_share=share)
+
+
+class MeanOfThoseThatCame(AboveThreshold):
+    """Divides by the number of rows: one more record may lower the query."""
+
+    def start(self, sample):
+        above = sample.spend(self.event).threshold_round(self.threshold, self.bound)
+        return lambda values: above(float(np.nan_to_num(values).mean()) if len(values) else 0.0)
+
+
+class NotMonotone(PrivatePrediction):
+    name = "not_monotone"
+
+    def _noisy_threshold(self, temperature):
+        sound = super()._noisy_threshold(temperature)
+        return MeanOfThoseThatCame(sound.threshold, sound.divisor, sound.epsilon)
+
+
+def test_the_kit_catches_a_query_that_a_record_may_lower():
+    evidence = CheckEvidence(set_up(NotMonotone, "agnews", {}, seed=0), QUICK)
+    verdict = CHECKS["sensitivity"](evidence)
+    assert verdict.status == "failed" and "only rise" in verdict.why

@@ -1,0 +1,208 @@
+"""The task ginc: its language against enumeration, its records, prompts, distinguishable texts and mechanisms."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.core.vocabulary import Demonstration
+from dpicl.harness.data.config import TASKS
+from dpicl.harness.data.task import NEUTRAL_LABEL, Task
+from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.evaluation.lm_eval_bridge import evaluate
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.models import ginc_corpus
+from dpicl.harness.models.ginc_corpus import HMM, VOCABULARY, language
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.run.releasing import release
+from dpicl.mechanisms.voting import Voting
+from dpicl.tasks import sequences
+from dpicl.tasks.synthetic import ginc
+
+MECHANISMS = load_mechanisms()
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    return Task.load("ginc", limit_train=60, limit_test=6)
+
+
+def tiny(seed: int) -> HMM:
+    """Four states, three symbols, some moves that never happen."""
+    generator = np.random.default_rng(seed)
+    moves = generator.random((4, 4)) * (generator.random((4, 4)) < 0.6) + np.eye(4) * 0.1
+    start = generator.random(4) * np.array([1, 1, 1, 0])
+    return HMM(start / start.sum(), moves / moves.sum(axis=1, keepdims=True), np.array([0, 1, 2, 1]))
+
+
+def enumerated(hmm: HMM, symbols: tuple[int, ...]) -> float:
+    """p(symbols), path by path."""
+    total = 0.0
+    for path in itertools.product(range(len(hmm.start)), repeat=len(symbols)):
+        if all(hmm.emission[state] == symbol for state, symbol in zip(path, symbols, strict=True)):
+            total += hmm.start[path[0]] * np.prod([hmm.transition[a, b] for a, b in itertools.pairwise(path)])
+    return float(total)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_forward_algorithm_is_the_sum_over_all_hidden_paths(seed):
+    hmm, whole = tiny(seed), 0.0
+    for symbols in itertools.product(range(3), repeat=4):
+        p = enumerated(hmm, symbols)
+        assert np.exp(hmm.log_likelihood(symbols)) == pytest.approx(p, rel=1e-12, abs=1e-300)
+        whole += p
+        if p:
+            expected = [enumerated(hmm, (*symbols, following)) / p for following in range(3)]
+            assert hmm.next_symbol(symbols, 3) == pytest.approx(expected, rel=1e-9)
+        else:
+            with pytest.raises(ValueError):
+                hmm.next_symbol(symbols, 3)
+    assert whole == pytest.approx(1.0)
+    assert hmm.log_likelihood(()) == 0.0
+
+
+def test_a_long_text_does_not_underflow():
+    concept = language().concepts[0]
+    symbols = concept.sample(3000, np.random.default_rng(0)).tolist()
+    assert np.isfinite(concept.log_likelihood(symbols)) and concept.log_likelihood(symbols) < -1000
+
+
+def test_samples_have_the_frequencies_of_the_model():
+    hmm, generator = tiny(1), np.random.default_rng(0)
+    drawn = [tuple(hmm.sample(2, generator).tolist()) for _ in range(4000)]
+    for symbols in itertools.product(range(3), repeat=2):
+        p = enumerated(hmm, symbols)
+        assert abs(drawn.count(symbols) / 4000 - p) <= 5 * np.sqrt(p * (1 - p) / 4000)
+
+
+def test_the_language_is_a_mixture_of_factorial_models_as_the_paper_says():
+    own = language()
+    assert (own.words[0], len(own.words), len(set(own.words)), len(own.concepts)) == ("/", 150, 150, 10)
+    entity = [np.kron(np.ones((10, 10)), each) for each in own.properties]
+    for concept, move, share in zip(own.concepts, own.properties, entity, strict=True):
+        for each in (concept.start[None], concept.transition, move, move.T):  # mixes of permutations
+            assert each.sum(axis=1) == pytest.approx(1.0)
+        blocks = np.divide(concept.transition, share, out=np.zeros_like(share), where=share > 0)
+        shown = blocks.reshape(10, 10, 10, 10).max(axis=(1, 3))
+        assert (np.diag(shown) >= 0.9).all() and shown.sum(axis=1) == pytest.approx(1.0)
+        assert concept.start.max() / concept.start.min() < np.exp(0.1)
+        assert (concept.emission.reshape(10, 10)[:, 0] == 0).all()
+        assert (concept.emission.reshape(10, 10)[:, 1:] > 0).all()
+        assert (concept.emission == own.concepts[0].emission).all()
+    assert not np.array_equal(own.properties[0], own.properties[1])
+
+
+def test_one_seed_is_one_language_and_documents_are_of_pretraining_concepts():
+    again = ginc_corpus.language.__wrapped__()
+    assert np.array_equal(again.concepts[3].transition, language().concepts[3].transition)
+    assert not np.array_equal(language(1).concepts[0].transition, again.concepts[0].transition)
+    documents = again.documents(30, 40, np.random.default_rng(0))
+    likely = np.array([[each.log_likelihood(row) for each in again.concepts] for row in documents.tolist()])
+    assert documents.shape == (30, 40)
+    assert set(likely.argmax(axis=1)) == set(range(5))
+
+
+def test_records_are_texts_of_one_concept_with_its_most_likely_next_symbol(task):
+    concept, words = language().concepts[ginc.CONCEPT], language().words
+    starts = set(concept.emission[ginc.START :: ginc_corpus.PROPERTIES].tolist())
+    for part, size in ((task.train, ginc.LENGTH - 1), (task.test, ginc.SHOWN)):
+        for record in part:
+            symbols = language().symbols(record.text)
+            assert (len(symbols), 0 in symbols) == (size, False)
+            assert symbols[0] in starts
+            assert words[concept.next_symbol(symbols, VOCABULARY).argmax()] == record.label
+    again = Task.load("ginc", limit_train=60, limit_test=6)
+    assert again.fingerprint == task.fingerprint
+    assert Task.load("ginc", limit_train=60, limit_test=6, seed=1).fingerprint != task.fingerprint
+
+
+def test_all_records_are_one_group_and_there_are_as_many_as_the_paper_has():
+    whole = Task.load("ginc")
+    assert (len(whole.train), len(whole.test)) == (1600, 200)
+    assert dict(whole.sizes(whole.plan_shots(4, np.random.default_rng(0))).records) == {None: 1600}
+
+
+def test_the_task_file_says_what_the_language_says(task):
+    assert task.labels == language().said
+    public = task.config["metadata"]["prompts"]["completion"]["instruction"].removesuffix(" / ")
+    text, label = next(ginc.records(None, "public", 0))
+    assert public == f"{text} {label}"
+    assert all(len(language().symbols(blank)) == ginc.LENGTH - 1 for blank in task.content_free)
+    assert [each["text"] for each in task.documents()[:3]] == list(task.content_free)
+
+
+def test_a_prompt_is_texts_between_delimiters(task):
+    first, second = task.train[:2]
+    written = Demonstration("aa ac", NEUTRAL_LABEL, tokens=2)
+    shown = f"{first.text} {first.label} / {second.text} {second.label} / "
+    assert task.icl_prefix([first, second]) == shown
+    assert task.icl_prefix([written]) == "aa ac / "
+    assert task.generation_prompt(NEUTRAL_LABEL, [first, second]).endswith(f" / {shown}")
+
+
+def test_texts_of_the_concept_are_distinguishable_and_others_are_not(task):
+    queries = [record.text for record in task.test]
+    concept = language().concepts[ginc.CONCEPT]
+    other = language().text(language().concepts[1].sample(10, np.random.default_rng(0)).tolist())
+    assert not np.isfinite(concept.log_likelihood(language().symbols(other)))
+    assert sequences.distinguishable([other, "", "no words of it"], queries) == 0.0
+    real = [f"{record.text} {record.label}" for record in task.train]
+    assert 0.3 < sequences.distinguishable(real, queries) < 1.0
+    short = [text[:8] for text in real]
+    assert sequences.distinguishable(short, queries) < sequences.distinguishable(real, queries)
+
+
+def test_what_delimiters_may_cost_is_the_spread_of_moves_to_and_from_them():
+    moves = [language().properties[concept] for concept in (0, 1)]
+    to = [p for move in moves for p in move[1:, 0] if p]
+    away = [p for move in moves for p in move[0, 1:] if p]
+    expected = 2 * np.log(max(to) / min(to)) + np.log(max(away) / min(away))
+    assert sequences.delimiter_cost(0, 1) == pytest.approx(expected) == pytest.approx(sequences.delimiter_cost(1, 0))
+
+
+@pytest.mark.parametrize("name", ["tang", "pta", "prism", "public_demonstrations", "real_demonstrations", "zero_shot"])
+def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
+    cls = MECHANISMS[name].cls
+    options = {"tang": {"slots": 2}, "pta": {"slots": 2}, "prism": {"prompts": 4, "style": "completion"}}
+    small = {"tokens": 3} if name not in ("real_demonstrations", "zero_shot") else {}
+    config = ReleaseConfig(epsilon=float("inf") if name == "real_demonstrations" else 8, delta=1e-5)
+    made = release(cls(**options.get(name, {}), **small), task, SimulatedLM(), config)
+    evaluation = evaluate(task, SimulatedLM(), made.demonstrations)
+    assert set(evaluation.scores) == {"acc", "acc_calibrated"}
+    assert set(evaluation.aggregates) == (set() if name == "zero_shot" else {"distinguishable"})
+    if name == "real_demonstrations":
+        assert {each.label for each in made.demonstrations} <= set(task.labels)
+    elif name != "zero_shot":
+        assert {each.label for each in made.demonstrations} == {NEUTRAL_LABEL}
+
+
+def test_voting_chooses_among_the_symbols(task):
+    made = release(Voting(slots=2, examples_per_slot=2), task, SimulatedLM(), ReleaseConfig(epsilon=8, delta=1e-5))
+    assert set((made.answers or {}).values()) <= set(task.labels)
+    assert len(made.answers or {}) == 6
+
+
+def test_only_its_own_model_reads_it(task):
+    model = SimulatedLM()
+    model.identity = type(model.identity)(**{**model.identity.__dict__, "name": "embedded"})
+    with pytest.raises(UsageError, match="ginc"):
+        release(Voting(), task, model, ReleaseConfig(epsilon=8, delta=1e-5))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("kind: continuation", "kind: generation", "doc_to_choice"),
+        ("output_type: multiple_choice", "output_type: generate_until", "multiple_choice"),
+        ('    - "fk', '    - !function "fk', "content_free"),
+    ],
+)
+def test_a_task_file_that_contradicts_itself_is_refused(old, new, word):
+    text = (TASKS / "ginc" / "task.yaml").read_text("utf-8")
+    assert old in text
+    with pytest.raises(PluginError, match=word):
+        read_task_file(text.replace(old, new), "task.yaml", "ginc", built_in=False)
