@@ -57,7 +57,7 @@ class ProductOfExperts(AnswerMechanism):
         check_positive(clip=self.clip)
 
     def skip(self, task: PublicTask) -> str | None:
-        if task.kind == "classification":
+        if task.chooses:
             return None
         return "its experts give probabilities to a few public labels, and this task has none"
 

@@ -235,7 +235,7 @@ def calibrate(
         "epsilon_per_query": per_query_epsilon(built, found.knob, sizes, found.delta),
         "delta": delta,
         "accounted_delta": found.delta,
-        "neighbours": "add/remove one record",
+        "neighbours": cls.notion.neighbours,
         "mode": found.mode,
         "sizes": {name or "": n for name, n in sizes.records.items()},
         "shots": {name or "": n for name, n in sizes.shots.items()},

@@ -35,7 +35,7 @@ from dpicl.harness.attacks.prepared_evidence import PreparedEvidence
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import ReleasedPrompt, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, Sizes, silent
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import AnswerMechanism, DemonstrationMechanism, Mechanism, PreparedMechanism
 from dpicl.harness.mechanism.outputs import skip_reason
@@ -56,6 +56,11 @@ def check(mechanism: Mechanism, task: PublicTask) -> None:
     """Raises UsageError where there is nothing to audit. ``task`` needs no records."""
     if mechanism.knob is None:
         raise UsageError(f"{mechanism.name} adds no noise whatever epsilon is, so an audit has nothing to test.")
+    if mechanism.notion == LABEL_LOCAL:
+        raise UsageError(
+            f"The epsilon of {mechanism.name} is exact by its formula, ln(P(own label) / P(another one)), so there is"
+            " nothing to bound from below; `dpicl check` compares the code with it."
+        )
     asked_itself = mechanism.kind != "answers" or task.kind == "generation"
     if asked_itself and (reason := skip_reason(mechanism, task)):
         raise UsageError(f"{mechanism.name} cannot do {task.name}: {reason}.")

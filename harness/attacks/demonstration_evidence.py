@@ -101,7 +101,8 @@ class DemonstrationEvidence:
         context = Context(self._task, self._model, (self._setup.label,), knob, randomness.public)
         with observing(observer):
             given = self._mechanism.release(private, context)
-        return "\n".join(checked_prompt(self._mechanism, given, context.shots, self._model).texts)
+        labels = context.task.labels
+        return "\n".join(checked_prompt(self._mechanism, given, context.shots, self._model, labels).texts)
 
     def _worst_case(self, knob: float) -> Record:
         """The canary; `_indices` is then what each noisy release was made to release.

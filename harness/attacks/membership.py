@@ -16,7 +16,7 @@ from dpicl.harness.attacks.results import LowerBound
 from dpicl.harness.attacks.targets import QueryView, Target
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.core.seeds import streams
-from dpicl.harness.core.vocabulary import Partition, Query, Record
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Partition, Query, Record
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import fixed_epsilon
@@ -189,7 +189,10 @@ def _resampled(setup: AttackSetup, number: int) -> AttackSetup:
 
 
 def shows_records(mechanism: Mechanism) -> bool:
-    """Whether a mechanism releases records as they are: it has no noise and its epsilon is infinite."""
+    """Whether a mechanism releases the texts of records as they are: by its notion of privacy, or since it has no noise
+    and its epsilon is infinite."""
+    if mechanism.notion == LABEL_LOCAL:
+        return True
     return mechanism.kind == "demonstrations" and fixed_epsilon(mechanism) == math.inf
 
 

@@ -37,7 +37,7 @@ def _show(answer: dict[str, Any]) -> None:
     output.emit(
         f"{answer['mechanism']} on {answer['task']}: {answer['knob']} = {answer['noise']:.6g}"
         f" for epsilon = {answer['epsilon']:g} at delta = {answer['delta']:.3g}"
-        f" ({proved}: {answer['epsilon_upper']:.4f}, neighbours: add or remove one record)"
+        f" ({proved}: {answer['epsilon_upper']:.4f}, neighbours: {answer['neighbours'].replace('/', ' or ')})"
     )
     output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
     smallest = min(answer["sizes"].values())

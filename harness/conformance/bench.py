@@ -34,7 +34,7 @@ from dpicl.harness.conformance.observed import (
 from dpicl.harness.conformance.transcript import INSTRUCTION, Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import Query, Record, ReleasedPrompt, Sizes
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, ReleasedPrompt, Sizes
 from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import (
@@ -132,6 +132,12 @@ class Bench:
         return self._knobs[single]
 
     @property
+    def labels_only(self) -> bool:
+        """Whether its notion of privacy protects labels alone: then neighbours differ in one label, and texts are
+        public."""
+        return self.mechanism.notion == LABEL_LOCAL
+
+    @property
     def fixed(self) -> str | None:
         """Why a mechanism without a knob has no noise to check; None with a knob."""
         if self.mechanism.knob is not None:
@@ -197,7 +203,7 @@ class Bench:
         shots = self.shots[:1] if single else self.shots
         given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
         try:
-            checked_prompt(mechanism, given, shots, self.model)
+            checked_prompt(mechanism, given, shots, self.model, task.labels)
         except PluginError as error:
             transcript.refused = str(error)
         prompt = given if isinstance(given, ReleasedPrompt) else ReleasedPrompt(None, given)

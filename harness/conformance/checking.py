@@ -10,7 +10,15 @@ from typing import Literal
 
 import numpy as np
 
-from dpicl.harness.conformance.adversaries import SCRIPTS, additions, echoes, few_texts, other_sets, scripted
+from dpicl.harness.conformance.adversaries import (
+    SCRIPTS,
+    additions,
+    echoes,
+    few_texts,
+    other_sets,
+    relabelled,
+    scripted,
+)
 from dpicl.harness.conformance.bench import Bench, Run, other_corpus
 from dpicl.harness.conformance.observed import Presence
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
@@ -110,7 +118,9 @@ class CheckEvidence:
 
     @cached_property
     def sets(self) -> dict[str, list[Record]]:
-        """Private sets that share nothing with the bench's own; name -> records."""
+        """Private sets that share nothing with the bench's own (but texts that are public); name -> records."""
+        if self.bench.labels_only:
+            return relabelled(self.bench.task.train, self.bench.task.labels)
         return other_sets(self.bench.task, self.other_records, self.words, " ".join(self.bench.words))
 
     @cached_property
@@ -123,7 +133,8 @@ class CheckEvidence:
         for at, (name, records) in enumerate(self.sets.items()):
             times = self.effort.scripts if at < THOROUGH else 1
             found += [(name, SCRIPTS[(at + more) % len(SCRIPTS)], records) for more in range(times)]
-        found += [(name, kind, records) for kind in SCRIPTS for name, records in echoed[kind].items()]
+        if not bench.labels_only:
+            found += [(name, kind, records) for kind in SCRIPTS for name, records in echoed[kind].items()]
         return [
             Replay(name, kind, expected[kind], bench.run(Run(records, script=scripts[kind], sampling=10 + at)))
             for at, (name, kind, records) in enumerate(found)
@@ -163,6 +174,8 @@ class CheckEvidence:
         """One base set and all additions to it. Of four bases one is nearly empty, so most slots are too, and two hold
         the same few texts many times."""
         bench = self.bench
+        if bench.labels_only:
+            return self._one_label_changed(number)
         generator = np.random.default_rng((bench.seed, number))
         base = list(bench.task.train)
         base = (base, few_texts(base), base[:3], few_texts(base))[number % 4]
@@ -177,6 +190,18 @@ class CheckEvidence:
             with_it = bench.run(replace(how, records=records, presence=presence))
             pairs.append(Pair(how, records, presence, without, with_it))
         return pairs
+
+    def _one_label_changed(self, number: int) -> list[Pair]:
+        """The last record of a small set, all of which is shown, gets every other label."""
+        bench, labels = self.bench, self.bench.task.labels
+        base = list(bench.task.train[number : number + len(bench.shots)])
+        how = Run(records=base, script=scripted(("random", "whole")[number % 2], number), unseeded=number % 8 > 3)
+        without = bench.run(how)
+        changed = [(*base[:-1], replace(base[-1], label=label)) for label in labels if label != base[-1].label]
+        return [
+            Pair(how, records, lambda at: True, without, bench.run(replace(how, records=records)))
+            for records in changed
+        ]
 
 
 def _texts(run: Transcript) -> list[str]:

@@ -75,6 +75,11 @@ class PublicTask:
         config = load_config(name)
         return PublicTask(**_told(config), source="none", test=())
 
+    @property
+    def restricted(self) -> bool:
+        """Whether texts of its records, or texts that may retell them, are not to be published."""
+        return self.source != "synthetic" and bool(self.config["metadata"].get("restricted", False))
+
     def public_records(self, kind: str = "in") -> tuple[Record, ...]:
         """Records that everybody knows: 'in' are of the same data set as the private ones (`public`), 'out' as many of
         another data set (`metadata.data.out_of_distribution` of task.yaml), cut and written like this task's.

@@ -28,7 +28,16 @@ from dp_accounting import DpEvent
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.seeds import PublicStreams, shot_streams
 from dpicl.harness.core.together import active, together
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Knob, Query, ReleasedPrompt, Sizes
+from dpicl.harness.core.vocabulary import (
+    RECORD_CENTRAL,
+    Demonstration,
+    FinalPrompt,
+    Knob,
+    Notion,
+    Query,
+    ReleasedPrompt,
+    Sizes,
+)
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
@@ -93,6 +102,8 @@ class Mechanism(Pluggable):
     knob: ClassVar[Knob | None]
     #: The hyperparameters of the paper, by task: option name -> value. Used before the suite's own options.
     published: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    #: What its epsilon protects. Only results of one notion are compared.
+    notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
 

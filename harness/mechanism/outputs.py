@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, told
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, ReleasedPrompt
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.mechanism.bases import AnswerContext, Context, Mechanism, Prepared, PreparedContext
 from dpicl.harness.models.base import LanguageModel
@@ -27,12 +27,14 @@ _INSTEAD = {
 }
 
 
-def checked_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel) -> ReleasedPrompt:
+def checked_prompt(
+    mechanism: Mechanism, given: object, shots: Sequence[str], model: LanguageModel, labels: Sequence[str] = ()
+) -> ReleasedPrompt:
     """What a demonstration mechanism returns, as it is published.
 
-    A mechanism with a knob returns one demonstration for each of ``shots``, with its label; none, where it releases an
-    instruction. One without a knob (epsilon 0 or infinite) may return none, or other labels. tokens: counted here, of
-    the text that is released. Raises PluginError.
+    A mechanism with a knob returns one demonstration for each of ``shots``, with its label (one that randomises labels:
+    with any of the task's ``labels``); none, where it releases an instruction. One without a knob (epsilon 0 or
+    infinite) may return none, or other labels. tokens: counted here, of the text that is released. Raises PluginError.
     """
     told: object = given.instruction if isinstance(given, ReleasedPrompt) else None
     shown: object = given.demonstrations if isinstance(given, ReleasedPrompt) else given
@@ -43,7 +45,11 @@ def checked_prompt(mechanism: Mechanism, given: object, shots: Sequence[str], mo
     instruction = None if told is None else plain_text(told, mechanism)
     texts = [(plain_text(each.text, mechanism), plain_text(each.label, mechanism)) for each in shown]
     alone = instruction is not None and not texts
-    if mechanism.knob is not None and not alone and [label for _, label in texts] != list(shots):
+    said = [label for _, label in texts]
+    if mechanism.notion == LABEL_LOCAL:
+        if alone or len(said) != len(shots) or not set(said) <= set(labels):
+            raise _wrong(mechanism, "returns other labels than those of the task", "return what `label_responses` gave")
+    elif mechanism.knob is not None and not alone and said != list(shots):
         raise _wrong(
             mechanism,
             f"returns {len(texts)} demonstrations whose labels are not the {len(shots)} of the plan",

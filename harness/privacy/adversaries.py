@@ -26,7 +26,12 @@ from scipy.special import beta, ndtr
 from scipy.stats import laplace
 
 from dpicl.harness.privacy.decomposition import components, gaussian_multiplier
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, EpsilonDeltaDpEvent
+from dpicl.harness.privacy.events import (
+    AboveThresholdDpEvent,
+    BoundedRangeDpEvent,
+    EpsilonDeltaDpEvent,
+    LabelResponseDpEvent,
+)
 
 #: Ranges of a choice that its adversary chooses among, less one.
 CELLS = 24
@@ -236,6 +241,9 @@ def _one(component: dp.DpEvent, count: int) -> WorstPair:
             ends = np.concatenate([[-np.inf], np.linspace(0, 1, MOST_OUTCOMES), [np.inf]])
             scale = component.noise_multiplier
             one = WorstPair(np.diff(laplace.cdf(ends, 1, scale)), np.diff(laplace.cdf(ends, 0, scale)))
+        case LabelResponseDpEvent():  # of two labels
+            likely = 1 / (1 + math.exp(-component.epsilon))
+            one = WorstPair(np.array([likely, 1 - likely]), np.array([1 - likely, likely]))
         case EpsilonDeltaDpEvent():
             likely = (1 - component.delta) / (1 + math.exp(-component.epsilon))
             rest = 1 - component.delta - likely

@@ -8,6 +8,7 @@ is in the samples of at most r queries that are like it. `reveal` is every other
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from dpicl.harness.core.seeds import NoiseSource, SamplingRandomness
 from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import flatten
 from dpicl.harness.privacy.joining import Joining
-from dpicl.harness.privacy.ledger import JOINED, SAMPLED, Ledger
+from dpicl.harness.privacy.ledger import JOINED, RANDOMISED, SAMPLED, Ledger
 from dpicl.harness.privacy.release_hooks import Permit
 from dpicl.harness.privacy.secure_release import require_few_rows
 
@@ -293,6 +294,24 @@ class PrivateSet:
             samplers.append(SlotSampler(next_sample, times))
             return samplers[-1]
 
+        def respond(count: int, labels: Sequence[str], response: dp.DpEvent, salt: str) -> list[tuple[str, str]]:
+            nonlocal drawn
+            if len(records) < count:
+                raise DataError(f"There are {len(records)} private records and {count} are to be shown; lower shots.")
+            ledger.charge(response, None, note=RANDOMISED)
+            with nullcontext() if observer is None else observer.looking():
+                shown = sorted(groups[None], key=lambda record: text_priority(record.text, salt))[:count]
+            if observer is not None:
+                observer.drawn(Assigned(None, 1.0, None, len(records), tuple((record,) for record in shown), uses=1))
+            number, drawn, said = drawn, drawn + 1, []
+            for record in shown:
+                permit = Permit(response, noise, used)
+                if observer is not None:
+                    observer.spent(response, permit, number)
+                own = np.array([float(label == record.label) for label in labels])
+                said.append((record.text, labels[permit.noisy_choice(own, width=2.0)[0]]))
+            return said
+
         def reveal(note: str) -> list[PrivateRecord]:
             ledger.charge(dp.NonPrivateDpEvent(), None, note)
             if observer is not None:
@@ -305,7 +324,8 @@ class PrivateSet:
             groups.clear()
             return permits
 
-        self._sampler, self._joiner, self._reveal, self._close = sampler, joiner, reveal, close
+        self._sampler, self._joiner, self._respond = sampler, joiner, respond
+        self._reveal, self._close = reveal, close
 
     @property
     def groups(self) -> tuple[Partition, ...]:
@@ -364,6 +384,20 @@ class PrivateSet:
         _require_count("queries that a record joins", uses)
         return self._joiner(slots, threshold, uses, embedding, releases, times)
 
+    def label_responses(
+        self, count: int, labels: Sequence[str], *, response: dp.DpEvent, salt: str
+    ) -> list[tuple[str, str]]:
+        """Texts of ``count`` records as they are, each with its own label after randomised response among ``labels``.
+
+        Another notion of privacy: the label of each record is protected (pure epsilon-local DP), its text is not. The
+        own label is kept with probability e^epsilon / (e^epsilon + L - 1), each other one comes with 1 / (e^epsilon + L
+        - 1); a label that is none of them is answered at random. Which records are shown, and in which order, follows
+        from a hash of their texts and the public ``salt``: from no label.
+        response: `label_response(epsilon)`, charged once: every record answers for its own label, once.
+        Raises DataError where there are fewer records, and BudgetExceeded before a label is read.
+        """
+        return self._respond(count, labels, response, salt)
+
     def reveal(self, note: str = "records read without a mechanism") -> list[PrivateRecord]:
         """All records, at the price of epsilon = infinity."""
         return self._reveal(note)
@@ -371,6 +405,11 @@ class PrivateSet:
     def close(self) -> int:
         """Ends the run: closes every sample, and no other is drawn from records. Returns how many permits were used."""
         return self._close()
+
+
+def text_priority(text: str, salt: str) -> bytes:
+    """A public hash, by which records are put in order."""
+    return hashlib.sha256(f"{salt}:{text}".encode("utf-8", "surrogatepass")).digest()
 
 
 def _require_count(what: str, number: int) -> None:

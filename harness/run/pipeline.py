@@ -138,8 +138,7 @@ def _result(
     evaluation: Evaluation,
     cost: Cost,
 ) -> Result:
-    restricted = task.source != "synthetic" and bool(task.config["metadata"].get("restricted", False))
-    publishable = math.isfinite(made.bounds.upper) and not restricted
+    publishable = math.isfinite(made.bounds.upper) and not task.restricted
     answers = made.answers or {}
     shown = made.prompt if publishable else ReleasedPrompt(None)
     said = higher_is_better(task.config)
@@ -179,6 +178,8 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         epsilon_claimed=made.stated.claimed,
         epsilon_proved=made.bounds.upper,
         delta=config.delta,
+        notion=mechanism.notion.name,
+        neighbours=mechanism.notion.neighbours,
         knob=None if knob is None else KnobValue(name=knob.name, value=made.calibration.knob),
         queries=made.sizes.queries,
         epsilon_per_query=made.stated.per_query,

@@ -18,7 +18,16 @@ import numpy as np
 from dpicl.harness.core.cell import ReleaseConfig, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, PublicStreams, Streams, streams
-from dpicl.harness.core.vocabulary import Demonstration, FinalPrompt, Query, ReleasedPrompt, Report, Sizes, silent
+from dpicl.harness.core.vocabulary import (
+    RECORD_CENTRAL,
+    Demonstration,
+    FinalPrompt,
+    Query,
+    ReleasedPrompt,
+    Report,
+    Sizes,
+    silent,
+)
 from dpicl.harness.data.concealed import concealed
 from dpicl.harness.data.task import PublicTask, Task
 from dpicl.harness.mechanism.bases import (
@@ -45,6 +54,7 @@ from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.privacy import accountants, calibration_cache
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.calibration import Calibration, calibrate
+from dpicl.harness.privacy.events import notion_of
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import Embed, PrivateSet
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
@@ -170,6 +180,9 @@ def release(
         report = silent  # how far a release is may depend on the records
         if task.declared is None:
             raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
+    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
+        why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
+        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.kind == "demonstrations":
@@ -178,6 +191,8 @@ def release(
         asked = task.queries() if queries is None else list(queries)
     sizes = sizes_of(mechanism, task, shots, config.queries or len(asked))
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
+    if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
+        raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
     ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     kept = cache(lambda: OutputCache(None) if config.secure else outputs())
@@ -247,7 +262,8 @@ class _Work:
             self.report(done, len(self.shots), "demonstrations")
 
         context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
-        prompt = checked_prompt(mechanism, mechanism.release(self.private, context), self.shots, self.model)
+        given = mechanism.release(self.private, context)
+        prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
 

@@ -20,7 +20,8 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import PluginError, UnsupportedEvent
 from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.harness.core.json_text import plain as finite
-from dpicl.harness.privacy.events import from_json
+from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
+from dpicl.harness.privacy.events import from_json, notion_of
 
 SCHEMA_VERSION: Final = 1
 #: Difference between a score and the mean of its outcomes that rounding explains.
@@ -124,6 +125,7 @@ class LedgerRow(Part):
 class Privacy(Part):
     """What the release cost.
 
+    notion: what epsilon protects (`dpicl.harness.core.vocabulary.NOTIONS`); the usual one in files from before it.
     epsilon_target: of the calibration. epsilon_claimed: by the authors' own formula for this noise, None without one.
     epsilon_proved: the accountants' upper bound for what the ledger holds. queries: None means unlimited.
     epsilon_per_query: what one answer alone costs at this noise, as many papers report it; None for demonstrations.
@@ -136,7 +138,8 @@ class Privacy(Part):
     epsilon_proved: Epsilon
     delta: Delta
     knob: KnobValue | None
-    neighbours: Literal["add/remove one record"] = "add/remove one record"
+    notion: str = Field(default=RECORD_CENTRAL.name, exclude_if=lambda value: value == RECORD_CENTRAL.name)
+    neighbours: str = RECORD_CENTRAL.neighbours
     queries: Count | None
     epsilon_per_query: Epsilon | None = None
     slack: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = Field(
@@ -147,6 +150,15 @@ class Privacy(Part):
     event: Event
     accountants: Free
     notes: list[str] = []
+
+    @model_validator(mode="after")
+    def _of_one_notion(self) -> Privacy:
+        if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
+            raise ValueError("the notion of privacy is not a known one with its neighbours")
+        events = [from_json(one) for one in (self.event, *(row.event for row in self.ledger))]
+        if 0 < self.epsilon_proved < math.inf and any(notion_of(one).name != self.notion for one in events):
+            raise ValueError(f"its events are not of the notion of privacy that it states ({self.notion})")
+        return self
 
 
 class Released(Part):

@@ -15,10 +15,11 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD, Result
-from dpicl.leaderboards.model.comparability import ROW, TASK, Group, differing, group_of, values_of
+from dpicl.leaderboards.model.comparability import BASELINES, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
@@ -82,12 +83,16 @@ def build_board(
     for result in submitted:
         if group_of(result, asked) in groups:
             groups[group_of(result, asked)].append(result)
+    for group in [group for group in groups if group.notion != RECORD_CENTRAL.name]:
+        usual = groups.get(replace(group, notion=RECORD_CENTRAL.name), [])
+        groups[group] += [result for result in usual if result.cell.mechanism in BASELINES]
     real = {group: own for group, own in groups.items() if not group.simulated}
     if real and len(real) < len(groups):
         count = counted(sum(len(own) for group, own in groups.items() if group.simulated))
         notes.append(f"Left out: {count} of a simulated model, which never stand on a board with real ones.")
         groups = defaultdict(list, real)
     newest = sorted(groups, key=lambda group: max(result.created for result in groups[group]), reverse=True)
+    newest.sort(key=lambda group: group.notion != RECORD_CENTRAL.name)  # the usual notion first
     if len(newest) > 1:
         notes.append(_several(newest))
     sections = tuple(_section(group, groups[group], evidence, owners) for group in newest)
@@ -110,6 +115,8 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
             " private records is not checked here"
         )
         notes.append(Note(Weight.DOUBT, "", said))
+    if said := NOTIONS[group.notion].said:
+        notes.append(Note(Weight.MODEL, "", f"{said}. These rows are compared with no others"))
     if group.up_to_rounding:
         said = "On the device of these rows a record may change how others are rounded: they are proved up to rounding"
         notes.append(Note(Weight.DOUBT, "", said))
@@ -180,7 +187,7 @@ def _left_out(results: Sequence[Result], kept: Result, names: Sequence[str]) -> 
 def _several(groups: Sequence[Group]) -> str:
     first = groups[0]
     names = {"suite": "suite", "version": "suite version", "suite_hash": "suite content", "model": "model"}
-    names |= {"weights": "model weights", "source": "source of records", "delta": "δ"}
+    names |= {"notion": "notion of privacy", "weights": "model weights", "source": "source of records", "delta": "δ"}
     differs = [name for key, name in names.items() if any(vars(group)[key] != vars(first)[key] for group in groups)]
     return (
         f"{len(groups)} separate sections: the results differ in {', '.join(differs)} and are not compared"

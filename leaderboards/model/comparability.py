@@ -13,6 +13,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.results import AttackResult
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.data.config import NEAREST
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
@@ -51,6 +52,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "accounting": lambda r: r.cell.mode,
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
+    "notion of privacy": lambda r: r.privacy.notion,
     "rows read alone": lambda r: r.manifest.model.rows_alone,
 }
 #: The same for conditions on the metric that is looked at.
@@ -76,7 +78,7 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("source of records", "records"), _DATA),
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
-    **dict.fromkeys(("records a class", "declared sizes", "kind of noise"), _SUITE),
+    **dict.fromkeys(("records a class", "declared sizes", "kind of noise", "notion of privacy"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
 
@@ -91,6 +93,7 @@ def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
 class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
 
+    notion: name of the notion of privacy, of which a section has one; the reference baselines are in all of them.
     up_to_rounding: whether a row of the model may change how another is rounded; such results are not ranked beside
     those that are proved to the last bit.
     asked: the suite as a command names it: its name, or the path of its file.
@@ -105,6 +108,7 @@ class Group:
     delta: float
     up_to_rounding: bool
     asked: str
+    notion: str = RECORD_CENTRAL.name
 
     @property
     def simulated(self) -> bool:
@@ -129,6 +133,7 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         delta=result.cell.delta,
         up_to_rounding=result.manifest.model.rows_alone is False,
         asked=asked or result.suite.name,
+        notion=result.privacy.notion,
     )
 
 

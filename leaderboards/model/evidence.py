@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.leaderboards.model.attacks import against_row, differing_options
 from dpicl.leaderboards.model.audits import audit_of
@@ -68,7 +69,8 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         cell = row.results[0].cell
         done = any(one.attack == "audit" for one in audit.attacks)
         # An audit draws seeded noise and publishes what it finds: never advise one on records that must stay private.
-        wanted = 0 < row.epsilon < math.inf and not done and not cell.secure
+        exact = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound from below
+        wanted = 0 < row.epsilon < math.inf and not (done or cell.secure or exact)
         command = _audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 

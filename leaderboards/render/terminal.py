@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.core.vocabulary import NOTIONS
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
     AttackTable,
@@ -73,7 +74,7 @@ def _section(console: Console, section: Section) -> None:
     group = section.group
     console.print(Text(f"{visible(group.suite)}, version {visible(group.version)}", style="bold"))
     facts = f"model {visible(group.model)}, {group.source} records, δ = {group.delta:g}"
-    console.print(Text(f"{facts}, neighbours: add or remove one record"))
+    console.print(Text(f"{facts}, neighbours: {NOTIONS[group.notion].words}"))
     for table in section.tables:
         _task(console, table, explain=table is first_per_query(section.tables))
     for ranking in section.rankings:

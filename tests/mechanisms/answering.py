@@ -55,6 +55,10 @@ class TinyTask:
         self.has_public_part = public > 0
         self.public = tuple(Record(f"public {i}", f"answer {i}") for i in range(public))
 
+    @property
+    def chooses(self):
+        return self.kind == "classification"
+
     def public_records(self, kind):
         return self.public if kind == "in" else tuple(Record(r.text.upper(), r.label.upper()) for r in self.public)
 

@@ -10,7 +10,7 @@ from dpicl.harness.conformance.bench import DELTA, EPSILON
 from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, passed
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
-from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, flatten
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
 from dpicl.harness.run.releasing import release
 
 
@@ -55,6 +55,8 @@ def charged_rho(event: dp.DpEvent) -> float:
                 total += count / (2 * component.noise_multiplier**2)
             case BoundedRangeDpEvent():
                 total += count * component.epsilon**2 / 8
+            case LabelResponseDpEvent():  # pure
+                total += count * component.epsilon**2 / 2
             case AboveThresholdDpEvent():
                 total += count * (3 * component.epsilon) ** 2 / 8
             case dp.ZCDpEvent(xi=0.0):

@@ -59,7 +59,8 @@ def _joined(runs: Sequence[Transcript]) -> Verdict:
         used = samples_used(run)
         uses = max(sample.uses or 0 for sample in used)
         joined = Counter(member for sample in used for member in sample.members)
-        places = {place for sample in used for place in zip(sample.members, sample.slots, strict=True)}
+        slotted = [sample for sample in used if sample.slots]
+        places = {place for sample in slotted for place in zip(sample.members, sample.slots, strict=True)}
         if any(often > uses for often in joined.values()):
             return failed(
                 f"A record is behind {max(joined.values())} releases and {uses} were charged; use each sample once."

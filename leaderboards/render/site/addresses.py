@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 
@@ -38,7 +39,8 @@ def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
-    key = short_hash(*parts, row.task, row.label, row.mode, row.epsilon)
+    notion = () if group.notion == RECORD_CENTRAL.name else (group.notion,)
+    key = short_hash(*parts, *notion, row.task, row.label, row.mode, row.epsilon)
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 
