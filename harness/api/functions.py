@@ -50,7 +50,7 @@ from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
-from dpicl.harness.mechanism.outputs import skip_reason
+from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
@@ -220,7 +220,7 @@ def calibrate(
             "Secure noise needs a declared size, since counts of private records are private; give a size."
         )
     sizes = _sizes(built, task, size, shots, queries, source)
-    found = calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode)
+    found = named_failure(built, lambda: calibrated(built, sizes, epsilon, accounted_delta(delta, noise), mode))
     slack = slack_of(found.event, found.delta, found.bounds.upper) if mode == "proved" else None
     return {
         "mechanism": cls.name,

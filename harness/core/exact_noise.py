@@ -7,8 +7,9 @@ where n is a Gaussian of deviation r, rounded down. So on an input of whole step
 output is rounded, which is post-processing, and the float sum of input and noise is a function of their exact sum.
 
 1. A cell of 2^43 values of |n| is chosen by its mass: a table of whole numbers up to 2^128, made with whole numbers.
-2. A value in the cell is drawn uniformly and kept with probability exp(-a), a its loss against the cell's first one.
-   The comparison is made in floats; where these are closer to each other than `DOUBT`, in whole numbers of 256 bits.
+2. A value in the cell is drawn uniformly and kept with probability exp(-a), a its loss against the cell's first one;
+   else another value of the same cell is drawn, so that the cell's mass stays what it is. The comparison is made in
+   floats; where these are closer to each other than `DOUBT`, in whole numbers of 256 bits.
 
 Per coordinate, the distribution differs from that of the rounded Gaussian by
 
@@ -59,11 +60,11 @@ def gaussian(scale: float, size: int, words: Words) -> np.ndarray:
     """float64[size]: Gaussian noise of deviation ``scale`` > 0 in steps (see above)."""
     step = step_of(scale)
     ratio = scale / step  # exact
-    table, drawn, left = _table(ratio), np.empty(size), np.arange(size)
+    drawn, left = np.empty(size), np.arange(size)
+    cells = _cells(_table(ratio), *words(2 * size).reshape(2, size))  # once: less is kept of a steeper cell
     while left.size:
-        high, low, coin, place = words(4 * left.size).reshape(4, left.size)
-        cell = _cells(table, high, low)
-        inside = (place >> np.uint64(64 - CELL_BITS)).astype(np.int64)
+        coin, place = words(2 * left.size).reshape(2, left.size)
+        cell, inside = cells[left], (place >> np.uint64(64 - CELL_BITS)).astype(np.int64)
         sign = np.where(place & np.uint64(1), 1.0, -1.0)
         kept = _kept(cell, inside, ratio, coin, words)
         drawn[left[kept]] = ((cell * CELL + inside + 0.5) * sign * step)[kept]

@@ -16,6 +16,7 @@ from pydantic import PydanticUserError, TypeAdapter, ValidationError
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Options
 from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
+from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
@@ -89,6 +90,10 @@ def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) ->
             raise UsageError(f"Option {name} of {owner}: {message[0].lower()}{message[1:]}, not {value!r}.") from None
         except PydanticUserError as error:
             raise PluginError(f"Option {name} of {owner} has a type that no suite can write; fix it.") from error
+        if isinstance(values[name], float) and not math.isfinite(values[name]):
+            raise UsageError(f"Option {name} of {owner} must be a finite number, not {values[name]}.")
+        if isinstance(values[name], int) and abs(values[name]) >= WHOLE:
+            raise UsageError(f"Option {name} of {owner} must be a whole number below 2^53 in size.")
     return values
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError
+from dpicl.harness.core.errors import AccountantsDisagree, UnsupportedEvent, UsageError, told
 from dpicl.harness.core.vocabulary import Knob
 from dpicl.harness.privacy import calibration_cache, time_limit
 from dpicl.harness.privacy.accountants import check_delta, check_epsilon, epsilon, rough_epsilon
@@ -71,8 +71,8 @@ def calibrate(
     mode: "proved" bounds the cost by `dpicl.harness.privacy.accountants`; "paper" by ``paper``, the authors' own
     formula (None: there is none). epsilon = inf gives ``knob.non_private``; without a knob the events are as they are.
     name: for messages. cache: folder of stored answers; None stores nothing. Raises UsageError when epsilon or delta
-    make no sense, when there is no paper accounting, and when the target cannot be reached; UnsupportedEvent when the
-    events have no theorem.
+    make no sense, when there is no paper accounting, when the target cannot be reached, and when the events leave the
+    range of numbers; UnsupportedEvent when the events have no theorem.
     """
     if mode not in MODES:
         raise UsageError(f"mode must be 'proved' or 'paper', not {mode!r}.")
@@ -92,7 +92,13 @@ def calibrate(
         if same and (mode == "proved" or paper(value) == bounds.upper):
             return Calibration(value, target, delta, bounds, event, mode)
     search = _Search(events, knob, target, delta, name, Meeting(middle, -1.0))
-    value, bounds = search.by_paper(paper) if mode == "paper" else search.proved()
+    try:
+        value, bounds = search.by_paper(paper) if mode == "paper" else search.proved()
+    except ArithmeticError as error:
+        raise UsageError(
+            f"{name} cannot be calibrated: what it releases leaves the range of numbers ({told(error, 100)}); an option"
+            " is far too large or far too small."
+        ) from error
     event = events(value)
     calibration_cache.write(cache, key, value, bounds, event)
     return Calibration(value, target, delta, bounds, event, mode)

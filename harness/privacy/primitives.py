@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import PluginError
+from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.privacy.events import bounded_range_choice, gaussian
 from dpicl.harness.privacy.private_set import Sample
 
@@ -173,6 +173,13 @@ class NoisySum:
     noise_multiplier: float
     radius: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not _RADII[0] <= self.radius <= _RADII[1]:
+            raise UsageError(
+                f"The radius of a noisy sum must lie between {_RADII[0]:g} and {_RADII[1]:g}, where its products are"
+                f" exact, and is {self.radius:g}; give another bound to clip to."
+            )
+
     @property
     def bound(self) -> float:
         """How far one record moves the sum in L2, at most."""
@@ -195,6 +202,8 @@ class NoisySum:
         return sample.spend(self.event).noisy_sum(total, self.bound, step * _VECTOR_STEP)
 
 
+#: The least and the largest radius of a `NoisySum`: far from where float64 ends, with room for sums and for noise.
+_RADII = (1e-200, 1e200)
 #: The steps of `NoisySum`: of vectors of length 1, and of weights relative to the power of 2 above their radius.
 _VECTOR_STEP, _WEIGHT_STEP = 2.0**-20, 2.0**-13
 #: Vectors are scaled into a ball of this radius: the rest is far more than what the rounding of both norms may be off.

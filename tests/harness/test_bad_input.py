@@ -99,6 +99,25 @@ def test_epsilon_outside_its_range_in_calibrate(dpicl, epsilon):
 
 
 @pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("clip=inf", "must be a finite number"),
+        ("threshold=nan", "must be a finite number"),
+        ("clip=1e300", "far too large"),
+        ("clip=1e-300", "far too small"),
+        ("private_tokens=100000000000000000000", "2^53"),
+    ],
+)
+def test_option_values_far_outside_what_numbers_hold(dpicl, option, said):
+    flags = ("--task", "agnews", "--size", 100, "--epsilon", 1, "--option", "prompts=10", "--option", option)
+    refuse(dpicl("calibrate", "private_prediction", *flags), said)
+
+
+def test_an_option_that_is_no_number_is_named_with_its_line(dpicl, suite):
+    refuse(dpicl("plan", suite("[{name: private_prediction, options: {clip: .inf}}]")), "bad.yaml, line 11", "finite")
+
+
+@pytest.mark.parametrize(
     ("flag", "value"), [("--noise", "0"), ("--noise", "inf"), ("--rate", "0"), ("--rate", "3/2"), ("--steps", "0")]
 )
 def test_numbers_outside_their_range_in_account(dpicl, flag, value):

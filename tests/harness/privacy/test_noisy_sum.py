@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from dpicl.harness.core.errors import PluginError
+from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.privacy.primitives import NoisySum
@@ -88,3 +88,10 @@ def test_shared_slots_are_refused():
     sample = Sample([records(2)], noisy.event, streams(0).source("noise"))
     with pytest.raises(PluginError):
         noisy.release(np.ones((1, 2)), sample)
+
+
+@pytest.mark.parametrize("radius", [5e-324, 1e-310, 1.7e308, math.nan])
+def test_a_radius_at_the_ends_of_float64_is_refused(radius):
+    """There its steps are 0 or infinite, and a sum that holds a record would be NaN."""
+    with pytest.raises(UsageError, match="radius"):
+        NoisySum(1.0, radius)

@@ -120,6 +120,18 @@ def test_gaussian_noise_has_its_deviation_and_lies_on_half_steps(scale):
     assert ((drawn / step) % 1 == 0.5).all()
 
 
+def test_a_value_that_is_not_kept_is_drawn_again_in_its_own_cell():
+    """With a fresh cell each time, cells far from 0, of which less is kept, would be too rare: noise that is too small.
+
+    The widest cells, 1/8 of a deviation; so many numbers show a share of 1% that is missing beyond 2 deviations."""
+    drawn = exact_noise.gaussian(1.0, 400_000, words_of(7))
+    assert drawn.std() == pytest.approx(1.0, abs=0.005)
+    assert stats.kstest(drawn, stats.norm.cdf).pvalue > 1e-3
+    for least in (2.0, 3.0):
+        beyond = 2 * ndtr(-least)
+        assert (np.abs(drawn) > least).mean() == pytest.approx(beyond, abs=4 * math.sqrt(beyond / 400_000))
+
+
 def test_sum_and_noise_are_a_function_of_the_sum_of_steps():
     """Two pairs of clean sum and noise with one sum in whole numbers give one float."""
     step, random = exact_noise.step_of(0.7), np.random.default_rng(6)
