@@ -84,7 +84,7 @@ def prepared_sum(clean: np.ndarray, scale: float) -> np.ndarray:
 
 
 def prepared_scores(scores: np.ndarray, temperature: float) -> np.ndarray:
-    """The scores less the largest one, none below `LOWEST` temperatures.
+    """The scores less the largest one, none below `LOWEST` temperatures but -infinity, which is no candidate.
 
     The range of their moves stays: less the largest one, some score moves up or not at all (that which is the largest
     afterwards) and some score down or not at all (that which was), so an interval that holds all moves holds 0, and a
@@ -93,7 +93,8 @@ def prepared_scores(scores: np.ndarray, temperature: float) -> np.ndarray:
     """
     _require_few(scores)
     scores = np.asarray(scores, dtype=np.float64)
-    return np.maximum(scores - scores.max(initial=-math.inf), LOWEST * temperature)
+    less = scores - scores.max(initial=-math.inf)
+    return np.where(np.isneginf(scores), -math.inf, np.maximum(less, LOWEST * temperature))
 
 
 def require_few_rows(rows: float) -> None:

@@ -21,7 +21,7 @@ from dpicl.harness.core.errors import DataError, DpiclError, UsageError
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.config import TASKS, public_labels, source_spec
-from dpicl.harness.data.task import PublicTask
+from dpicl.harness.data.task import Task
 from dpicl.harness.data.task_file import read_task_file
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import expand
@@ -94,8 +94,17 @@ def use_task(path: Path) -> None:
         labels = public_labels(config)
         records = tuple(data_sources.Record("a text", label) for label in labels)
         kind = config["metadata"]["kind"]
-        task = PublicTask(
-            name="agnews", kind=kind, labels=labels, partitioned=True, source="none", test=records, config=config
+        task = Task(
+            name="agnews",
+            kind=kind,
+            labels=labels,
+            partitioned=True,
+            source="none",
+            test=records,
+            config=config,
+            fingerprint="",
+            dropped={},
+            train=records,
         )
         assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
         assert len(task.plan_shots(3, np.random.default_rng(0))) == 3

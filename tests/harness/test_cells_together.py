@@ -155,7 +155,9 @@ def test_a_model_is_loaded_and_the_zero_shot_score_found_once(
     loads, scored, load, evaluate = [], [], models.load, lm_eval_bridge.evaluate
     monkeypatch.setattr("dpicl.harness.models.readers.models_folder", lambda: folder / "measured")
     monkeypatch.setattr(models, "load", lambda *words, **more: loads.append(words) or load(*words, **more))
-    monkeypatch.setattr(lm_eval_bridge, "evaluate", lambda *words: scored.append(words) or evaluate(*words))
+    monkeypatch.setattr(
+        lm_eval_bridge, "evaluate", lambda *words, **more: scored.append(words) or evaluate(*words, **more)
+    )
     run = runs(model=f"hf:{folder}", seeds="0, 1, 2, 3", task="agnews", mechanisms="  - {name: zero_shot}")
     results = run(run.cells)
     assert len(results) == len(run.cells) > 1

@@ -49,7 +49,6 @@ class TinyTask:
 
     def __init__(self, kind="generation", name="samsum", public=12):
         self.kind, self.name = kind, name
-        self.chooses = kind == "classification"
         if kind != "generation":
             self.labels = ("Anna", "noon", "Bob")
         self.has_public_part = public > 0

@@ -343,8 +343,11 @@ def test_a_product_of_experts_draws_from_the_softmax_of_its_scores():
 
 def test_an_expert_with_a_number_that_is_not_finite_says_nothing():
     public = np.log([0.2, 0.3, 0.5])
-    rows = np.array([[0.0, np.nan, 0.0], [-np.inf, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    assert clip_differences(rows, public, 9.0)[:2].tolist() == [[0.0] * 3] * 2
+    rows = np.array([[0.0, np.nan, -9.0], [0.0, -np.inf, -9.0], public])
+    sure = ProductChoice(9.0, 0.0, own_slots=True)
+    assert sure.choose(rows, public, paid(sure, Recorder(allowed=False), own_slots=3)) == 2
+    said = np.nan_to_num(rows, neginf=-9.0)
+    assert sure.choose(said, public, paid(sure, Recorder(allowed=False), own_slots=3)) == 0
     mechanism = ProductChoice(1.0, 1.0)
     with pytest.raises(PluginError, match="public"):
         mechanism.choose(rows, np.array([0.0, np.nan, 0.0]), paid(mechanism, Recorder(allowed=False)))
