@@ -15,6 +15,7 @@ from dpicl.harness.core.vocabulary import Query, Record, Sizes
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.primitives import NoisySum
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.privacy.slack import LARGEST, slack
 from dpicl.harness.run.releasing import calibrated, release
@@ -61,6 +62,30 @@ def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
     first = with_it[0].noisy_release.clean - without[0].noisy_release.clean  # later steps follow from released noise
     assert 0.99 * LOGISTIC.clip < np.linalg.norm(first) <= LOGISTIC.clip == without[0].noisy_release.bound
     assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
+
+
+def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypatch):
+    """Given the same released sums. A product of matrices would round a row by how many rows there are."""
+    seen: list[np.ndarray] = []
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
+    wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(384)  # as wide as the embedded model's
+
+    def fixed(noisy_sum, vectors, sample, weights):
+        seen.append(weights)
+        total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(size=(weights.shape[1], vectors.shape[1]))
+        sample.spend(noisy_sum.event).noisy_sum(total, noisy_sum.bound)
+        return total
+
+    monkeypatch.setattr(NoisySum, "release", fixed)
+    monkeypatch.setattr(EmbeddingCentroids, "_embedded", lambda self, sample, reader: wide[: len(sample.slots)])
+    for size in (1, 5, 9, 14):
+        seen.clear()
+        for train in (agnews.train[:size], agnews.train[: size + 1]):
+            release(LOGISTIC, replace(agnews, train=train), models.load("sim"), config, queries=())
+        without, with_them = seen[: LOGISTIC.steps], seen[LOGISTIC.steps :]
+        assert len(with_them) == LOGISTIC.steps
+        for one, other in zip(without, with_them, strict=True):
+            assert np.array_equal(one, other[: len(one)])
 
 
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC, EmbeddingCentroids(head="logistic")])
