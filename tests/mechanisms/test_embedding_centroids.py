@@ -112,6 +112,16 @@ def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
     assert set(made.answers.values()) <= set(agnews.labels)
 
 
+def test_what_answers_a_query_without_words_does_not_follow_from_the_order_of_records(agnews):
+    """All scores are 0 then, and the first class is the answer: of the public list, not of the first record."""
+    config, blank = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0), [Query("blank", " ")]
+    counted = replace(agnews, declared=None)
+    for train in (counted.train, counted.train[::-1]):
+        task = replace(counted, train=train)
+        made = release(SIM, task, models.load("sim"), config, blank)
+        assert made.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(task.labels)
+
+
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])
 def test_same_seeds_same_release_and_no_noise_at_infinity(agnews, mechanism):
     sums = [[one.released for one in released(mechanism, agnews, seed=seed)[1]] for seed in (0, 0, 1)]
