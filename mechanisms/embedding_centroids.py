@@ -114,10 +114,19 @@ class EmbeddingCentroids(PreparedMechanism):
         truth = truth.reshape(len(vectors), len(labels))
         weights = np.zeros((len(labels), vectors.shape[1]))
         for _ in range(self.steps):
-            residuals = softmax(self.scale * vectors @ weights.T, axis=1) - truth
+            residuals = softmax(self.scale * _products(vectors, weights), axis=1) - truth
             noisy = self._noisy_sum(context.knob).release(vectors, sample, residuals)
             weights = weights - self.learning_rate * noisy / size
         return weights
+
+
+def _products(vectors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """float64[n, L]: the inner product of each vector [n, d] with each row [L, d], summed by itself: a product of
+    matrices rounds a row by how many others there are, and one record would change the gradients of the others."""
+    products = np.empty((len(vectors), len(weights)))
+    for at, row in enumerate(weights):
+        products[:, at] = (vectors * row).sum(axis=1)
+    return products
 
 
 @dataclass(frozen=True)

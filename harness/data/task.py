@@ -328,12 +328,15 @@ class Task(PublicTask):
     @property
     def group_sizes(self) -> Mapping[Partition, int]:
         """n_y of every group of private records, public constants: as declared, else counted (of a task of codes the
-        same for all)."""
+        same for all). In the order of the labels: that of the records is private."""
         counted: Mapping[Partition, int] = Counter(record.label for record in self.train)
         if self.has_codes and self.partitioned:
             counted = equal_sizes(len(self.train), self.labels)
         sizes = counted if self.declared is None else self.declared
-        return sizes if self.partitioned else {None: sum(sizes.values())}
+        if not self.partitioned:
+            return {None: sum(sizes.values())}
+        place = {label: at for at, label in enumerate(self.labels)}
+        return dict(sorted(sizes.items(), key=lambda own: place.get(own[0] or "", len(place))))
 
     @property
     def size(self) -> int:

@@ -280,6 +280,8 @@ class PrivateSet:
         ) -> SlotSampler:
             if embed is None:
                 raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
+            if not noise.seeded:
+                require_few_rows(slots)
             ledger.charge(dp.SelfComposedDpEvent(releases, min(uses, times)), None, note=JOINED)
             with nullcontext() if observer is None else observer.looking():
                 contents = [(record.text, record.label) for record in groups[None]]

@@ -15,6 +15,7 @@ from dpicl.harness.core.vocabulary import Query, Record, Sizes
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.primitives import NoisySum
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.privacy.slack import LARGEST, slack
 from dpicl.harness.run.releasing import calibrated, release
@@ -63,6 +64,30 @@ def test_a_gradient_is_clipped_and_all_classes_are_charged_together(agnews):
     assert first.any(axis=1).all() and len(without) == LOGISTIC.steps
 
 
+def test_a_record_changes_no_bit_of_the_gradients_of_the_others(agnews, monkeypatch):
+    """Given the same released sums. A product of matrices would round a row by how many rows there are."""
+    seen: list[np.ndarray] = []
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0)
+    wide = np.random.default_rng(0).normal(size=(200, 384)) / math.sqrt(384)  # as wide as the embedded model's
+
+    def fixed(noisy_sum, vectors, sample, weights):
+        seen.append(weights)
+        total = np.random.default_rng(len(seen) % LOGISTIC.steps).normal(size=(weights.shape[1], vectors.shape[1]))
+        sample.spend(noisy_sum.event).noisy_sum(total, noisy_sum.bound)
+        return total
+
+    monkeypatch.setattr(NoisySum, "release", fixed)
+    monkeypatch.setattr(EmbeddingCentroids, "_embedded", lambda self, sample, reader: wide[: len(sample.slots)])
+    for size in (1, 5, 9, 14):
+        seen.clear()
+        for train in (agnews.train[:size], agnews.train[: size + 1]):
+            release(LOGISTIC, replace(agnews, train=train), models.load("sim"), config, queries=())
+        without, with_them = seen[: LOGISTIC.steps], seen[LOGISTIC.steps :]
+        assert len(with_them) == LOGISTIC.steps
+        for one, other in zip(without, with_them, strict=True):
+            assert np.array_equal(one, other[: len(one)])
+
+
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC, EmbeddingCentroids(head="logistic")])
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])
 def test_the_noise_is_that_of_one_gaussian_whatever_the_sizes(mechanism, epsilon):
@@ -85,6 +110,16 @@ def test_any_number_of_queries_is_answered_from_one_release(agnews, mechanism):
     assert list(again.values()) == list(made.answers.values()) * 5 and len(noisy) == before
     assert accountants.epsilon(made.ledger.event(), 1e-5).upper == made.bounds.upper <= 1
     assert set(made.answers.values()) <= set(agnews.labels)
+
+
+def test_what_answers_a_query_without_words_does_not_follow_from_the_order_of_records(agnews):
+    """All scores are 0 then, and the first class is the answer: of the public list, not of the first record."""
+    config, blank = ReleaseConfig(epsilon=1.0, delta=1e-5, seed=0), [Query("blank", " ")]
+    counted = replace(agnews, declared=None)
+    for train in (counted.train, counted.train[::-1]):
+        task = replace(counted, train=train)
+        made = release(SIM, task, models.load("sim"), config, blank)
+        assert made.answers == {"blank": task.labels[0]} and list(task.group_sizes) == list(task.labels)
 
 
 @pytest.mark.parametrize("mechanism", [SIM, LOGISTIC])

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
-from dpicl.harness.core.seeds import Streams
+from dpicl.harness.core.seeds import SecureNoise, Streams
 from dpicl.harness.privacy.joining import Joining
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.sampling_schemes import JoiningScheme
+from dpicl.harness.privacy.secure_release import MOST_ROWS
 
 SLOTS, USES, THRESHOLD = 3, 2, 0.5
 
@@ -171,3 +172,10 @@ def test_a_closed_sample_and_a_closed_set_give_no_record():
 
 def test_a_set_without_records_answers_too():
     assert sum(map(len, scheme().sampler(private_set([], Ledger(None, math.inf)), GAUSS, 1)("a").slots)) == 0
+
+
+def test_with_secure_noise_there_are_no_more_slots_than_its_margins_are_for():
+    noise = SecureNoise()
+    private = PrivateSet([], Ledger(None, math.inf), sizes={None: 1}, sampling=noise, noise=noise, embed=embed)
+    with pytest.raises(UsageError, match="rows"):
+        scheme(slots=MOST_ROWS + 1).sampler(private, GAUSS, 1)
