@@ -33,7 +33,9 @@ def test_a_built_in_mechanism_passes_on_its_first_task(name):
         assert unpassed == ({"sampling"} if name in ALL_RECORDS else set())
 
 
-@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if ENDS[name] == "samsum" else name for name in ENDS]
+)
 def test_the_ends_of_the_scale_have_nothing_to_check_where_they_release_no_noise(name):
     cls = BUILT_IN[name]
     status = {finding.check: finding.status for finding in check_mechanism(cls, task=ENDS[name])}
