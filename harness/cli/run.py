@@ -22,6 +22,7 @@ from dpicl.harness.cli.arguments import (
 )
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run import sizing
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
@@ -263,6 +264,7 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
         result
         for result in results
         if (cell := result.cell).suite_version == version
+        and result.suite.hash == selection.suite.hash
         and (cell.task, cell.model, cell.source, cell.label, cell.epsilon) in wanted
     ]
     found = sizing.tables(own, arguments.detect, power)
@@ -283,7 +285,8 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
         now, needed = table.now, table.needed
         rows.append(
             [
-                table.task,
+                table.model,
+                table.task + ("" if table.notion == RECORD_CENTRAL.name else f" ({table.notion})"),
                 f"{table.epsilon:g}",
                 str(table.rows),
                 *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
@@ -293,7 +296,19 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
                 output.duration(needed.seconds) if needed else "",
             ]
         )
-    columns = ["task", "epsilon", "rows", "sd seed", "sd document", "sd rest", "now", "now finds", "needs", "costs"]
+    columns = [
+        "model",
+        "task",
+        "epsilon",
+        "rows",
+        "sd seed",
+        "sd document",
+        "sd rest",
+        "now",
+        "now finds",
+        "needs",
+        "costs",
+    ]
     output.emit_table(columns, rows)
     output.emit(
         f"\nSizes are seeds × test records. They find a difference of {arguments.detect:g} between any two rows of a"

@@ -25,6 +25,8 @@ from dpicl.harness.run.results import Result
 #: Sizes that are tried. More seeds than this cost more than any suite is worth.
 SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000)
+#: What the rows of a table share: model, task, notion of privacy, epsilon.
+Shared = tuple[str, str, str, float]
 #: Significance level of all pairs of rows together.
 LEVEL = 0.05
 
@@ -53,12 +55,14 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Table:
-    """The proved rows of one task at one epsilon, as they are now, and what they need. needed: None where no size does.
+    """The proved rows of one model, task and notion of privacy at one epsilon, as they are now, and what they need.
 
-    variances: means over all pairs of rows. now: the size at hand.
+    needed: None where no size does. variances: means over all pairs of rows. now: the size at hand.
     """
 
+    model: str
     task: str
+    notion: str
     epsilon: float
     rows: int
     variances: Components
@@ -67,7 +71,7 @@ class Table:
 
 
 def tables(results: Iterable[Result], detect: float, power: float) -> list[Table]:
-    """What each task needs at each epsilon, in the order of the results.
+    """What each task needs at each epsilon, with each model, in the order of the results.
 
     Of each row the seeds with a result count; documents are those that all its rows share. Raises UsageError where
     nothing tells variances: no task has two proved rows with two seeds in common.
@@ -76,8 +80,8 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
         raise UsageError("A difference to detect lies between 0 and 1, and its power between 0.5 and 1.")
     found = [
         table
-        for (task, epsilon), rows in _grouped(results).items()
-        for table in _table(task, epsilon, list(rows.values()), detect, power)
+        for shared, rows in _grouped(results).items()
+        for table in _table(shared, list(rows.values()), detect, power)
     ]
     if not found:
         raise UsageError(
@@ -99,19 +103,18 @@ def _critical(rows: int, degrees: float) -> float:
     return float(stats.t.isf(own / 2, degrees))
 
 
-def _grouped(results: Iterable[Result]) -> Mapping[tuple[str, float], Mapping[str, dict[int, Result]]]:
-    """(task, epsilon) -> row -> seed -> result, of proved rows at a finite epsilon above 0."""
-    grouped: dict[tuple[str, float], dict[str, dict[int, Result]]] = defaultdict(lambda: defaultdict(dict))
+def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
+    """What rows share -> row -> seed -> result, of proved rows at a finite epsilon above 0."""
+    grouped: dict[Shared, dict[str, dict[int, Result]]] = defaultdict(lambda: defaultdict(dict))
     for result in sorted(results, key=lambda one: one.created):
         cell = result.cell
         if cell.mode == "proved" and 0 < cell.epsilon < math.inf:
-            grouped[cell.task, cell.epsilon][cell.label][cell.seed] = result
+            shared = (cell.model, cell.task, result.privacy.notion, cell.epsilon)
+            grouped[shared][cell.label][cell.seed] = result
     return grouped
 
 
-def _table(
-    task: str, epsilon: float, rows: Sequence[Mapping[int, Result]], detect: float, power: float
-) -> Iterator[Table]:
+def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, power: float) -> Iterator[Table]:
     pairs = []
     for one, other in combinations(rows, 2):
         seeds = sorted(one.keys() & other.keys())
@@ -136,7 +139,7 @@ def _table(
     tried = (_least_documents(variances, len(rows), seeds, detect, power) for seeds in SEEDS)
     enough = [size(seeds, documents) for seeds, documents in zip(SEEDS, tried, strict=True) if documents]
     needed = min(enough, key=lambda one: (one.seconds, one.seeds * one.documents), default=None)
-    yield Table(task, epsilon, len(rows), variances, size(seeds, documents), needed)
+    yield Table(*shared, len(rows), variances, size(seeds, documents), needed)
 
 
 def _least_documents(variances: Components, rows: int, seeds: int, detect: float, power: float) -> int | None:
