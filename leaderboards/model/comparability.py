@@ -190,13 +190,19 @@ def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
 def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
     """Whether a result may stand on the board of a suite, which expands to these cells.
 
-    It has the suite's version, settings and declared sizes, one of its models and the source that is in use. A row of
+    It has the suite's version, settings and declared sizes, one of its models and its source (any, where the suite says
+    auto: then the board has a section for each). A row of
     the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
     them.
     """
     cell = result.cell
-    data = (cell.task, cell.model, cell.source, cell.task_version, cell.sizes)
-    same = [one for one in cells if (one.task, one.model, one.source, one.task_version, one.sizes) == data]
+    data = (cell.task, cell.model, cell.task_version, cell.sizes)
+    anywhere = suite.source == "auto"
+    same = [
+        one
+        for one in cells
+        if (one.task, one.model, one.task_version, one.sizes) == data and (anywhere or one.source == cell.source)
+    ]
     if result.suite.hash != suite.hash or not same:
         return False
     rows = [other for other in same if other.label == cell.label]
