@@ -6,8 +6,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import optimize, special, stats
 
 from dpicl.harness.core.errors import UsageError
+
+#: Fewest variances for a prior, and its most degrees of freedom.
+_FEWEST, _MOST_DEGREES = 4, 100.0
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,26 @@ def components(differences: np.ndarray) -> Components:
     left = differences - by_seed[:, None] - by_document + differences.mean()
     rest = float((left**2).sum()) / ((seeds - 1) * (documents - 1))
     return Components(float(by_seed.var(ddof=1)) - rest / documents, max(0.0, variance - rest / seeds), rest)
+
+
+def variance_prior(ratios: np.ndarray, degrees: np.ndarray) -> tuple[float, float]:
+    """(mean ratio, degrees of freedom) of a scaled inverse chi-square prior on variances, relative to what they are
+    divided by, from many estimates with ``degrees`` of freedom each; (1, 0), no prior, from fewer than four.
+
+    Empirical Bayes by the moments of the logarithm (Smyth 2004, Statistical Applications in Genetics and Molecular
+    Biology 3(1), section 6.2), with one change: the variance of the logarithms is taken at its one-sided 95% upper
+    limit, so that few estimates, or ones that differ much, give a weak prior. All ratios are above 0.
+    """
+    if len(ratios) < _FEWEST:
+        return 1.0, 0.0
+    half = np.asarray(degrees, dtype=np.float64) / 2
+    logs = np.log(ratios) - special.digamma(half) + np.log(half)
+    within = special.polygamma(1, half)
+    kurtosis = float((special.polygamma(3, half) / within**2).mean())
+    error = math.sqrt(2 / (len(ratios) - 1) + kurtosis / len(ratios))
+    between = float(logs.var(ddof=1)) * (1 + float(stats.norm.ppf(0.95)) * error) - float(within.mean())
+    found = _MOST_DEGREES
+    if between > float(special.polygamma(1, _MOST_DEGREES / 2)):
+        found = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - between, 1e-6, _MOST_DEGREES / 2)
+    ratio = math.exp(float(logs.mean()) + float(special.digamma(found / 2)) - math.log(found / 2))
+    return ratio, found

@@ -17,6 +17,7 @@ import numpy as np
 from scipy import optimize, special, stats
 
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.evaluation.components import variance_prior
 from dpicl.harness.evaluation.statistics import seeds_documents_means
 
 #: Sign patterns that are held in memory at a time, and the most documents for which all of them are counted.
@@ -26,9 +27,8 @@ _MOST_EXACT = 13
 POWER = 0.8
 #: Points and exponent of the quadrature over the seeds' variance; the smallest weight is 4e-14.
 _POINTS, _EXPONENT = 1_000, 4
-#: Fewest cells and seeds for a prior, and its most degrees of freedom. Two seeds agree by chance too often to tell an
-#: unstable cell from a stable one.
-_FEWEST_CELLS, _MOST_DEGREES, _FEWEST_SEEDS = 4, 100.0, 3
+#: Fewest seeds for a prior. Two seeds agree by chance too often to tell an unstable cell from a stable one.
+_FEWEST_SEEDS = 3
 #: A difference of means below this is rounding.
 _TINY = 1e-12
 
@@ -118,25 +118,11 @@ def _chi2_quadrature(degrees: float) -> tuple[np.ndarray, np.ndarray]:
 def seeds_prior(tables: Sequence[Crossed]) -> Prior:
     """What many cells say about the ratio MS_s / MS_r of each: an F-distributed one times a random scale.
 
-    Empirical Bayes by the moments of the logarithm (Smyth 2004, Statistical Applications in Genetics and Molecular
-    Biology 3(1), section 6.2), with one change: the variance of the logarithms is taken at its one-sided 95% upper
-    limit, so that few cells, or cells that differ much, give a weak prior. Fewer than four cells give none; cells of
-    two seeds do not count.
+    See `variance_prior`. Cells of two seeds do not count.
     """
     used = [t for t in tables if t.seeds >= _FEWEST_SEEDS and t.rest > _TINY and t.of_seeds > _TINY]
-    if len(used) < _FEWEST_CELLS:
-        return NO_PRIOR
-    half = np.array([(table.seeds - 1) / 2 for table in used])
-    logs = np.log([table.of_seeds / table.rest for table in used]) - special.digamma(half) + np.log(half)
-    within = special.polygamma(1, half)
-    kurtosis = float((special.polygamma(3, half) / within**2).mean())
-    error = math.sqrt(2 / (len(used) - 1) + kurtosis / len(used))
-    between = float(logs.var(ddof=1)) * (1 + float(stats.norm.ppf(0.95)) * error) - float(within.mean())
-    degrees = _MOST_DEGREES
-    if between > float(special.polygamma(1, _MOST_DEGREES / 2)):
-        degrees = 2 * optimize.brentq(lambda x: special.polygamma(1, x) - between, 1e-6, _MOST_DEGREES / 2)
-    ratio = math.exp(float(logs.mean()) + float(special.digamma(degrees / 2)) - math.log(degrees / 2))
-    return Prior(ratio, degrees)
+    ratios = np.array([table.of_seeds / table.rest for table in used])
+    return Prior(*variance_prior(ratios, np.array([table.seeds - 1 for table in used])))
 
 
 def crossed(differences: np.ndarray, prior: Prior = NO_PRIOR) -> Crossed:

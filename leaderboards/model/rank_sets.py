@@ -6,9 +6,10 @@ are resampled together, so what they share (a hard document, a lucky choice of l
 The statistic of a pair is t = d / se, se^2 = V_s/S + V_d/D + V_r/(S D): variance components of the paired difference by
 seed, by document and of the rest (Scheffe 1959, section 7.4). Its joint distribution over all pairs, were all rows
 equal, is resampled: seeds by Gaussian multipliers with the standard error made again in each draw (a bootstrap-t, since
-a few seeds know their own variance badly), their overall variance with the uncertainty that S seeds leave (Tsui &
-Weerahandi 1989), documents by Gaussian multipliers as well. The covariance over rows of S seeds has rank S - 1 only, so
-it is shrunk towards independent rows by 1/(S - 1); else few seeds would look like few comparisons.
+a few seeds know their own variance badly), their overall variance with the uncertainty that is left (Tsui & Weerahandi
+1989), documents by Gaussian multipliers as well. The covariance over rows of S seeds has rank S - 1 only, so it is
+shrunk towards independent rows by 1/(S - 1); else few seeds would look like few comparisons. What seeds do is much the
+same from row to row: variances are moderated by the other rows' as far as these agree (Smyth 2004), up and never down.
 
 From the largest |t| over all pairs come the critical value, step-down adjusted p-values (Romano & Wolf 2005,
 Econometrica 73(4)) and rank sets: with family-wise error 1 - level, k is above j where its score is significantly
@@ -26,7 +27,7 @@ import numpy as np
 from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.components import Components, components
+from dpicl.harness.evaluation.components import Components, components, variance_prior
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
@@ -74,10 +75,26 @@ class RankSets:
 
 
 @dataclass(frozen=True)
+class _Prior:
+    """What all rows say of the variance of one row's means from seed to seed. degrees: of freedom of it; 0: nothing."""
+
+    variance: float
+    degrees: float
+
+    def moderated(self, variance: np.ndarray, degrees: np.ndarray, rows: int = 1) -> np.ndarray:
+        """Variances of a row (or of differences of ``rows`` rows) that were estimated with so many degrees of freedom,
+        moderated up."""
+        below = self.degrees + degrees
+        pooled = (self.degrees * rows * self.variance + degrees * variance) / np.maximum(below, 1)
+        moderated: np.ndarray = np.maximum(variance, pooled)
+        return moderated
+
+
+@dataclass(frozen=True)
 class _Pair:
     """A paired difference. seeds: bool[S], those of both rows. tasks: its variance components in each task.
 
-    spread: variance of its means from seed to seed, over tasks and these seeds; V_r is in it.
+    spread: variance of its means from seed to seed, over tasks and these seeds, moderated; V_r is in it.
     """
 
     one: int
@@ -126,7 +143,8 @@ def rank_sets(
     sign = -1.0 if lower_is_better else 1.0
     tasks = [sign * np.asarray(own, dtype=np.float64) for own in outcomes]
     documents = [own.shape[1] for own in tasks]
-    pairs = [_pair(tasks, there, one, other) for one in range(rows) for other in range(one + 1, rows)]
+    prior = _prior(tasks, there)
+    pairs = [_pair(tasks, there, prior, one, other) for one in range(rows) for other in range(one + 1, rows)]
     errors = np.full((rows, rows), np.nan)
     differences = np.zeros((rows, rows))
     for pair in pairs:
@@ -140,7 +158,7 @@ def rank_sets(
     if told:
         observed = np.array([pair.difference / errors[pair.one, pair.other] for pair in told])
         observed[np.abs([pair.difference for pair in told]) < 1e-12] = 0.0
-        drawn = np.abs(_null(tasks, there, told, draws, seed))
+        drawn = np.abs(_null(tasks, there, prior, told, draws, seed))
         critical = float(np.quantile(drawn.max(axis=1), level))
         for pair, t, p in zip(told, observed, _step_down(np.abs(observed), drawn), strict=True):
             winner, loser = (pair.one, pair.other) if t > 0 else (pair.other, pair.one)
@@ -169,33 +187,60 @@ def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
     return ~whole
 
 
-def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, one: int, other: int) -> _Pair:
+def _means(tasks: Sequence[np.ndarray], there: np.ndarray) -> np.ndarray:
+    """float64[S, p]: means over documents and tasks; 0 where a row lacks a seed."""
+    means: np.ndarray = np.mean([np.where(there, own.mean(axis=1), 0.0) for own in tasks], axis=0)
+    return means
+
+
+def _prior(tasks: Sequence[np.ndarray], there: np.ndarray) -> _Prior:
+    """From rows with three seeds or more, less what a seed does to all rows alike."""
+    rows = there.shape[1]
+    means = _means(tasks, there)
+    shared = means.sum(axis=1, keepdims=True) / np.maximum(there.sum(axis=1, keepdims=True), 1)
+    own = np.where(there, means - shared, 0.0)
+    counts = there.sum(axis=0)
+    own = np.where(there, own - own.sum(axis=0) / np.maximum(counts, 1), 0.0)
+    variances = (own**2).sum(axis=0) / np.maximum(counts - 1, 1) * rows / max(rows - 1, 1)
+    used = (counts > 2) & (variances > _TINY)
+    if not used.any():
+        return _Prior(0.0, 0.0)
+    typical = float(variances[used].mean())
+    ratio, degrees = variance_prior(variances[used] / typical, counts[used] - 1)
+    return _Prior(ratio * typical, degrees)
+
+
+def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, one: int, other: int) -> _Pair:
     seeds = there[:, one] & there[:, other]
     if not seeds.any():
         return _Pair(one, other, seeds, 0.0, 0.0, ())
     both = [own[seeds][:, :, one] - own[seeds][:, :, other] for own in tasks]
     by_seed = np.mean([own.mean(axis=1) for own in both], axis=0)
-    spread = float(by_seed.var(ddof=1)) if len(by_seed) > 1 else 0.0
-    return _Pair(one, other, seeds, float(by_seed.mean()), spread, tuple(map(components, both)))
+    spread = np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
+    if spread > _TINY:  # copies stay copies
+        spread = prior.moderated(spread, np.array(len(by_seed) - 1), rows=2)
+    return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), tuple(map(components, both)))
 
 
-def _null(tasks: Sequence[np.ndarray], there: np.ndarray, pairs: Sequence[_Pair], draws: int, seed: int) -> np.ndarray:
+def _null(
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, pairs: Sequence[_Pair], draws: int, seed: int
+) -> np.ndarray:
     """float64[draws, pairs]: t of every pair, drawn jointly, were all rows equal."""
     generator = np.random.default_rng(seed)
     size = max(1, _CHUNK // max(1, there.shape[0] * len(pairs)))
     return np.concatenate(
-        [_null_part(tasks, there, pairs, min(size, draws - at), generator) for at in range(0, draws, size)]
+        [_null_part(tasks, there, prior, pairs, min(size, draws - at), generator) for at in range(0, draws, size)]
     )
 
 
 def _null_part(
     tasks: Sequence[np.ndarray],
     there: np.ndarray,
+    prior: _Prior,
     pairs: Sequence[_Pair],
     draws: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
-    seeds = len(there)
     ones, others = [pair.one for pair in pairs], [pair.other for pair in pairs]
     fixed = np.array([pair.of_documents([own.shape[1] for own in tasks]) for pair in pairs])
     moved = np.zeros((draws, len(pairs)))
@@ -206,31 +251,33 @@ def _null_part(
         drawn = generator.standard_normal((draws, count)) @ effects / np.sqrt(count * (count - 1))
         drawn *= np.sqrt((count - 1) / generator.chisquare(count - 1, (draws, 1)))
         moved += (drawn[:, ones] - drawn[:, others]) * np.sqrt([pair.share(at) for pair in pairs])
-    if seeds < 2:
+    if len(there) < 2:
         return moved / np.sqrt(np.maximum(fixed, _TINY))
-    drawn = _seed_effects(tasks, there, draws, generator)
+    drawn = _seed_effects(tasks, there, prior, draws, generator)
     between = drawn[:, :, ones] - drawn[:, :, others]
     shared = np.array([pair.seeds for pair in pairs]).T
     counts = shared.sum(axis=0)
     means = (between * shared).sum(axis=1) / counts
     spread = (((between - means[:, None, :]) * shared) ** 2).sum(axis=1) / np.maximum(counts - 1, 1)
+    spread = prior.moderated(spread, counts - 1, rows=2)
     return (means + moved) / np.sqrt(np.maximum(spread / counts + fixed, _TINY))
 
 
 def _seed_effects(
-    tasks: Sequence[np.ndarray], there: np.ndarray, draws: int, generator: np.random.Generator
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, draws: int, generator: np.random.Generator
 ) -> np.ndarray:
     """float64[draws, S, p]: what S fresh seeds do to the rows, with the covariance that the seeds at hand show."""
     seeds, rows = there.shape
-    means = np.mean([np.where(there, own.mean(axis=1), 0.0) for own in tasks], axis=0)
-    counts = there.sum(axis=0)
+    means, counts = _means(tasks, there), there.sum(axis=0)
     effects = np.where(there, means - means.sum(axis=0) / np.maximum(counts, 1), 0.0)
     effects /= np.sqrt(np.maximum(counts - 1, 1))
-    deviations = np.sqrt((effects**2).sum(axis=0))
-    own = 1 / (seeds - 1)
+    variances = (effects**2).sum(axis=0)
+    moderated = np.where(variances > _TINY, prior.moderated(variances, np.maximum(counts - 1, 1)), 0.0)
+    effects *= np.sqrt(moderated / np.maximum(variances, _TINY))
+    own, degrees = 1 / (seeds - 1), prior.degrees + seeds - 1
     drawn = np.sqrt(1 - own) * (generator.standard_normal((draws, seeds, seeds)) @ effects)
-    drawn += np.sqrt(own) * deviations * generator.standard_normal((draws, seeds, rows))
-    return drawn * np.sqrt((seeds - 1) / generator.chisquare(seeds - 1, (draws, 1, 1)))
+    drawn += np.sqrt(own * moderated) * generator.standard_normal((draws, seeds, rows))
+    return drawn * np.sqrt(degrees / generator.chisquare(degrees, (draws, 1, 1)))
 
 
 def _step_down(observed: np.ndarray, drawn: np.ndarray) -> np.ndarray:
