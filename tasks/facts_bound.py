@@ -35,7 +35,10 @@ from pathlib import Path
 
 from dpicl.harness.attacks.limits import clopper_pearson_lower, clopper_pearson_upper
 from dpicl.harness.attacks.one_run import epsilon_lower
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import DpiclError, ResultError, UsageError, told
+from dpicl.harness.core.json_text import text_of
+from dpicl.harness.core.messages import message
+from dpicl.harness.core.printable import printable
 from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result, from_text
 from dpicl.tasks.facts import GROUPS, group_of, held
@@ -120,6 +123,8 @@ def of_result(result: Result, confidence: float = 0.95) -> FactCurve:
     sizes = dict.fromkeys(GROUPS, 0)
     for records in held(task.train, task.seed).values():
         sizes[group_of(records)] += 1
+    if lacking := [f"surfaces_{group}" for group in sizes if f"surfaces_{group}" not in result.aggregates]:
+        raise UsageError(f"This result lacks {', '.join(lacking)}; run the cell again.")
     counts = {group: (round(result.aggregates[f"surfaces_{group}"] * n), n) for group, n in sizes.items()}
     privacy = result.privacy
     return reading(counts, privacy.epsilon_proved, privacy.delta, cell.train_records is None, confidence)
@@ -138,11 +143,24 @@ def line(result: Result) -> str:
 
 
 def main(paths: Sequence[str]) -> int:
-    """Prints a line a result file. Exit code 1 where a bound is violated."""
-    results = [from_text(Path(path).read_text(encoding="utf-8")) for path in paths]
-    for result in results:
-        sys.stdout.write(line(result) + "\n")
-    return int(any(of_result(result).violated for result in results))
+    """Prints a line a result file. Exit code 1 where a bound is violated, 2 for a file that is no such result."""
+    try:
+        if not paths:
+            raise UsageError("Give result files of shared_facts.")
+        results = [_read(Path(path)) for path in paths]
+        for result in results:
+            sys.stdout.write(printable(line(result)) + "\n")
+        return int(any(of_result(result).violated for result in results))
+    except DpiclError as error:
+        message(told(error))
+        return 2
+
+
+def _read(path: Path) -> Result:
+    try:
+        return from_text(text_of(path))
+    except (OSError, ValueError) as error:
+        raise ResultError(f"{path} is no result that can be read: {told(error, 200)}.") from None
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import numpy as np
 from dpicl.harness import models
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.lm_eval_bridge import evaluate
@@ -19,6 +20,8 @@ from dpicl.harness.models.weights import file_sha256
 _STEPS = ("prepare", "shots")
 #: Numbers of demonstrations that `shots` looks at.
 SHOTS = (0, 1, 2, 4, 8)
+#: Draws of each number of them.
+DRAWS = 5
 
 
 def add(subparsers: Subparsers) -> None:
@@ -27,7 +30,7 @@ def add(subparsers: Subparsers) -> None:
     parser.choice("--size", tuple(SIZES), "of the model (default: small)", default="small")
     parser.add_argument("--device", metavar="D", help="cpu, cuda or cuda:N (default: the GPU where there is one)")
     parser.count("--test-records", "N", "test records that `shots` asks for (default: all)")
-    parser.count("--draws", "N", "draws of the demonstrations (default: 5)", default=5)
+    parser.count("--draws", "N", f"draws of the demonstrations (default: {DRAWS})")
 
 
 def _ginc(arguments: argparse.Namespace) -> int:
@@ -35,6 +38,8 @@ def _ginc(arguments: argparse.Namespace) -> int:
 
 
 def _prepare(arguments: argparse.Namespace) -> int:
+    if arguments.draws is not None or arguments.test_records is not None:
+        raise UsageError("--draws and --test-records go with `dpicl ginc shots`; leave them out.")
     folder = prepared(arguments.size, models.device_of(arguments.device), train=True)
     digest = file_sha256(folder / "model.safetensors")
     document = {"size": arguments.size, "folder": folder, "sha256": digest}
@@ -49,7 +54,7 @@ def _shots(arguments: argparse.Namespace) -> int:
     rows = []
     for shots in SHOTS:
         scores = []
-        for draw in range(arguments.draws if shots else 1):
+        for draw in range((arguments.draws or DRAWS) if shots else 1):
             chosen = streams(draw).stream("ginc shots").choice(len(task.train), size=shots, replace=False)
             scores.append(evaluate(task, model, [task.train[i] for i in chosen]).scores["acc"])
         rows.append({"shots": shots, "accuracy": float(np.mean(scores)), "deviation": float(np.std(scores))})

@@ -320,6 +320,8 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
             said = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), said
+    if kind == "classification" and NEAREST in (*metrics, *aggregates):
+        yield ("metadata",), f"the harness computes {NEAREST} itself; leave it out of metric_list and aggregates."
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
         yield ("metadata", "lower_is_better"), said

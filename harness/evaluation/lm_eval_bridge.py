@@ -23,7 +23,7 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
 from lm_eval.tasks import TaskManager
 
-from dpicl.harness.core.errors import DataError, DpiclError, PromptTooLong, ResultError, UsageError
+from dpicl.harness.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, told
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.data.config import folder_of, include_paths
 from dpicl.harness.data.sources import function_of
@@ -153,12 +153,22 @@ def _evaluate_texts(task: Task, texts: Sequence[str]) -> Evaluation:
 
 
 def _aggregates(task: Task, texts: Sequence[str]) -> dict[str, float]:
-    """`metadata.aggregates` of task.yaml: numbers of all released texts together, beside the test records' texts."""
+    """`metadata.aggregates` of task.yaml: numbers of all released texts together, beside the test records' texts.
+
+    Raises PluginError for one that fails.
+    """
     found = {}
     for name, place in task.config["metadata"].get("aggregates", {}).items():
-        aggregate = function_of(place, f"The aggregate {name} of task {task.name}")
-        with serving(task):
-            found[name] = float(aggregate(texts, [record.text for record in task.test]))
+        what = f"The aggregate {name} of task {task.name}"
+        aggregate = function_of(place, what)
+        try:
+            with serving(task):
+                found[name] = float(aggregate(texts, [record.text for record in task.test]))
+        except DpiclError:
+            raise
+        except Exception as error:  # of somebody's task: one cell ends, and the run goes on
+            said = f"{type(error).__name__}: {told(error, 200)}"
+            raise PluginError(f"{what}, {place}, fails on released texts and test records ({said}); fix it.") from error
     return found
 
 

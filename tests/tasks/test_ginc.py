@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -22,6 +23,7 @@ from dpicl.harness.run.releasing import release
 from dpicl.mechanisms.voting import Voting
 from dpicl.tasks import sequences
 from dpicl.tasks.synthetic import ginc
+from tests.harness.helpers import refuse
 
 MECHANISMS = load_mechanisms()
 
@@ -206,3 +208,21 @@ def test_a_task_file_that_contradicts_itself_is_refused(old, new, word):
     assert old in text
     with pytest.raises(PluginError, match=word):
         read_task_file(text.replace(old, new), "task.yaml", "ginc", built_in=False)
+
+
+def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
+    broken = {**task.config["metadata"], "aggregates": {"x": "os.getcwd"}}
+    own = dataclasses.replace(task, config={**task.config, "metadata": broken})
+    with pytest.raises(PluginError, match=r"aggregate x of task ginc, os.getcwd, fails .*TypeError"):
+        evaluate(own, SimulatedLM(), task.train[:1])
+
+
+def test_what_the_harness_computes_is_not_named_in_a_file():
+    text = (TASKS / "agnews_codes" / "task.yaml").read_text("utf-8")
+    text = text.replace("  reader:", "  aggregates: {acc_nearest: os.getcwd}\n  reader:")
+    with pytest.raises(PluginError, match="acc_nearest itself"):
+        read_task_file(text, "task.yaml", "agnews_codes", built_in=False)
+
+
+def test_flags_of_shots_are_refused_where_the_model_is_trained(dpicl):
+    refuse(dpicl("ginc", "prepare", "--draws", 3), "shots")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
@@ -190,6 +191,18 @@ def test_the_command_reads_results(own_cache, tmp_path, capsys):
     file.write_text(to_text(run_cell(cell, SUITE, bench)))
     assert facts_bound.main([str(file)]) == 0  # an infinite epsilon allows everything
     assert re.search(r"125: [1-3]/3", capsys.readouterr().out)
+    damaged = tmp_path / "damaged.json"
+    content = json.loads(file.read_text())
+    for without in ("aggregates", "higher_is_better"):
+        del content[without]["surfaces_0"]
+    damaged.write_text(json.dumps(content))
+    for wrong, said in ((damaged, "lacks surfaces_0"), (tmp_path, "no plain file"), (tmp_path / "none", "none is no")):
+        assert facts_bound.main([str(wrong)]) == 2 and said in capsys.readouterr().err
+    content = json.loads(file.read_text())
+    content["cell"]["label"] = "\x1b[31mred"
+    file.write_text(json.dumps(content))
+    assert facts_bound.main([str(file)]) == 0 and "\x1b" not in capsys.readouterr().out
+    assert facts_bound.main([]) == 2
     other = make_cell("zero_shot", test_records=2, train_records=2)
     with pytest.raises(UsageError, match="agnews"):
         facts_bound.of_result(run_cell(other, SUITE, bench))
