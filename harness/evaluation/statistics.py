@@ -118,7 +118,7 @@ def wilson_interval(successes: int, trials: int, level: float = 0.95) -> tuple[f
     return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=4)
 def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndarray, np.ndarray]:
     """How often every seed and every document is in each replicate: float64[draws, S] and float64[draws, D]."""
     generator = np.random.default_rng(seed)

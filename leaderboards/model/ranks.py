@@ -51,7 +51,7 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     for epsilon, rows in ranked(table).items():
         compared = compare_rows(rows)
         sets = None if compared is None else compared.sets
-        if sets is not None and math.isfinite(sets.detectable):
+        if sets is not None and sets.detectable < 1:  # no score differs by more
             detectable[epsilon] = sets.detectable
         beside = None if public is None else compare_rows([*rows, public])
         for at, row in enumerate(rows):
