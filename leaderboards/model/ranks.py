@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
@@ -21,21 +21,11 @@ _DRAWS = 1_000
 PUBLIC = "public_demonstrations"
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Rows of one task at one ε, and what is known of their order. rows: in the order of the matrices of ``sets``."""
-
-    rows: tuple[Row, ...]
-    sets: RankSets
-
-
-def compare_rows(rows: Sequence[Row], draws: int = _DRAWS) -> Compared | None:
+def compare_rows(rows: Sequence[Row]) -> RankSets | None:
     """Rank sets of rows of one task; None for fewer than two documents in common, which say nothing."""
     seeds = sorted({seed for row in rows for seed in row.seeds})
     outcomes = _outcomes(rows, seeds)
-    if outcomes is None:
-        return None
-    return Compared(tuple(rows), rank_sets([outcomes], lower_is_better=_turned(rows[0]), draws=draws))
+    return None if outcomes is None else rank_sets([outcomes], lower_is_better=_turned(rows[0]), draws=_DRAWS)
 
 
 def with_ranks(tables: Sequence[TaskTable]) -> tuple[TaskTable, ...]:
@@ -49,13 +39,12 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     changed: dict[tuple[str, float], Row] = {}
     detectable = {}
     for epsilon, rows in ranked(table).items():
-        compared = compare_rows(rows)
-        sets = None if compared is None else compared.sets
+        sets = compare_rows(rows)
         if sets is not None and sets.detectable < 1:  # no score differs by more
             detectable[epsilon] = sets.detectable
         beside = None if public is None else compare_rows([*rows, public])
         for at, row in enumerate(rows):
-            below = beside is not None and not beside.sets.better[at, -1]
+            below = beside is not None and not beside.better[at, -1]
             changed[row.label, epsilon] = replace(
                 row,
                 rank=_rank(sets, at, len(rows)),
@@ -96,8 +85,8 @@ def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable]) -> Ranking:
         fixed = rank_sets(known, draws=_DRAWS) if known and len(known) == len(tables) else None
         sampled = rank_sets([_as_sample(known)], draws=_DRAWS) if fixed is not None and len(known) > 2 else None
         for at, one in enumerate(rivals):
-            own, sample = (_rank(sets, at, len(rivals)) for sets in (fixed, sampled))
-            placed[one.label, epsilon] = replace(one, rank=own, sample_rank=sample if sampled is not None else None)
+            sample = None if sampled is None else _rank(sampled, at, len(rivals))
+            placed[one.label, epsilon] = replace(one, rank=_rank(fixed, at, len(rivals)), sample_rank=sample)
     standings = [placed.get((one.label, one.epsilon), one) for one in ranking.standings]
     return replace(ranking, standings=tuple(standings))
 
