@@ -7,13 +7,18 @@ very cell, from records that are not at hand any more. It is never counted and n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import check_there
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.options import build
+from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.run.fingerprints import Fingerprints, NotRead
 from dpicl.harness.run.results import Result
 
@@ -49,6 +54,20 @@ def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerpr
             found.stale.append(Stale(cell, result, reason))
         else:
             found.there.append(cell)
+    return found
+
+
+def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+    """Cell id -> why its mechanism does not do its task, which is asked without records. Raises PluginError."""
+    asked: dict[tuple[str, str, str], str | None] = {}
+    found = {}
+    for cell in cells:
+        key = (cell.mechanism, repr(cell.options), cell.task)
+        if key not in asked:
+            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.without_records(cell.task)
+            asked[key] = named_failure(mechanism, partial(skip_reason, mechanism, task))
+        if reason := asked[key]:
+            found[cell.id] = reason
     return found
 
 
