@@ -6,8 +6,9 @@ very cell, from records that are not at hand any more. It is never counted and n
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -69,6 +70,25 @@ def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict
         if reason := asked[key]:
             found[cell.id] = reason
     return found
+
+
+def completeness(suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]) -> str | None:
+    """How many of the cells have a result, by epsilon, as a sentence; None where all have one.
+
+    left_out: ids of cells that their mechanisms skip. Records may be of any source.
+    """
+    there = {_which(result.cell) for result in results}
+    wanted = {_which(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    done = [which for which in wanted if which in there]
+    if len(done) == len(wanted):
+        return None
+    all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
+    split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
+    return f"Incomplete: {len(done):,} of {len(wanted):,} cells of {suite} have a result ({split})."
+
+
+def _which(cell: Cell) -> Hashable:
+    return cell.model, cell.task, cell.label, cell.epsilon, cell.seed
 
 
 def check_sources(cells: Iterable[Cell]) -> None:
