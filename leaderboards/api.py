@@ -29,7 +29,7 @@ from dpicl.harness.run.suite import Changes, Source
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.columns import numbers
-from dpicl.leaderboards.model.comparability import is_retired, may_stand
+from dpicl.leaderboards.model.comparability import Admission, is_retired
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
@@ -130,8 +130,9 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
     """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
     kept, others = list[Result](), list[Result]()
+    admission = Admission(selection.suite, selection.cells)
     for result in results:
-        (kept if may_stand(result, selection.suite, selection.cells) else others).append(result)
+        (kept if admission.admits(result) else others).append(result)
     old = [result for result in others if is_retired(result, [selection.suite])]
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"

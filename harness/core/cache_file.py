@@ -145,7 +145,7 @@ class CacheFile:
         self.close()
         with self._lock():
             if damaged is not None and self._generations()[-1:] == [damaged]:
-                _log.warning("The output cache %s was damaged (%s); an empty one replaces it.", damaged, reason)
+                _log.warning("The cache %s was damaged (%s); an empty one replaces it.", damaged, reason)
                 self._connect(self.folder / _name_of(self._name, _number(damaged) + 1))
                 _remove(damaged)
 

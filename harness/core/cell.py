@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -96,12 +97,18 @@ class Cell(BaseModel):
         """What its release is made for."""
         return ReleaseConfig.model_validate(self)
 
-    @property
+    @cached_property
     def id(self) -> str:
         """16 hexadecimal digits of the sha256 over every field but the label (and `queries`, `sizes` where they are not
         set)."""
         content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    def __copy__(self) -> Self:
+        """Without the id: `model_copy` gives a copy other fields."""
+        copied = super().__copy__()
+        copied.__dict__.pop("id", None)
+        return copied
 
     @model_serializer(mode="wrap")
     def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:

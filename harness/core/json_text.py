@@ -31,7 +31,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
     if isinstance(text, bytes):
         text = _decoded(text)
     try:
-        value = json.loads(text, object_pairs_hook=no_key_twice, parse_constant=no_constant if plain else None)
+        value = json.loads(text, object_pairs_hook=no_key_twice, **(_PLAIN if plain else {}))
     except _Refused as error:
         raise ValueError(str(error)) from None
     except RecursionError:
@@ -40,7 +40,7 @@ def loads(text: str | bytes, largest: int = LARGEST, plain: bool = True) -> Any:
         raise ValueError(f"it is not complete JSON ({error.msg}, line {error.lineno})") from None
     except ValueError:  # Python's limit of digits
         raise ValueError("it holds a number with too many digits") from None
-    _require(value, plain)
+    _require(value, plain and _may_hold_half_a_pair(text))
     return value
 
 
@@ -82,8 +82,19 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def _require(value: Any, plain: bool) -> None:
-    """Raises ValueError for what is too deep, or has numbers or texts that not every program can hold (plain).
+def _may_hold_half_a_pair(text: str) -> bool:
+    """Whether a text of the value may be one that UTF-8 cannot write: by an escape, or as it stands."""
+    if "\\u" in text:
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def _require(value: Any, texts: bool) -> None:
+    """Raises ValueError for what is too deep, or has texts that not every program can hold (looked at with ``texts``).
 
     Goes level by level, so that no depth ends it.
     """
@@ -94,26 +105,19 @@ def _require(value: Any, plain: bool) -> None:
         inside: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                inside += item.keys()
-                inside += item.values()
+                inside += (*item.keys(), *item.values()) if texts else item.values()
             elif isinstance(item, list):
                 inside += item
-            elif plain:
-                _require_plain_value(item)
-        level, depth = inside, depth + 1
+            elif texts and isinstance(item, str):
+                _require_text(item)
+        level, depth = [item for item in inside if texts or isinstance(item, dict | list)], depth + 1
 
 
-def _require_plain_value(item: Any) -> None:
-    if isinstance(item, str):
-        try:
-            item.encode()
-        except UnicodeEncodeError:
-            raise ValueError("it holds half of a surrogate pair, which is no character") from None
-    elif isinstance(item, int):
-        if abs(item) >= WHOLE:
-            raise ValueError("it holds a whole number of 2^53 or more")
-    elif isinstance(item, float) and not math.isfinite(item):
-        raise ValueError("it holds a number that is too large, or none")
+def _require_text(item: str) -> None:
+    try:
+        item.encode()
+    except UnicodeEncodeError:
+        raise ValueError("it holds half of a surrogate pair, which is no character") from None
 
 
 class _Refused(ValueError):
@@ -131,3 +135,21 @@ def no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def no_constant(name: str) -> Any:
     """NaN and the infinite ones, which are no JSON."""
     raise _Refused(f"{name} is no JSON")
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if abs(value) >= WHOLE:
+        raise _Refused("it holds a whole number of 2^53 or more")
+    return value
+
+
+def _real(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _Refused("it holds a number that is too large, or none")
+    return value
+
+
+#: What the parser does with numbers that not every program can hold.
+_PLAIN: Final[dict[str, Any]] = {"parse_constant": no_constant, "parse_int": _whole, "parse_float": _real}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -15,6 +15,8 @@ from dpicl.harness.core.errors import UsageError
 DRAWS = 10_000
 #: Replicates that are held in memory at a time.
 _CHUNK = 1_000
+#: Weights of one shape of tables that are kept in memory (16 MB), since every row of a table draws the same ones.
+_MOST_KEPT = 2_000_000
 
 
 def bootstrap_interval(
@@ -86,14 +88,11 @@ def ratio_interval(
     _check_level(level)
     if above.shape != below.shape:
         raise UsageError("The two means of a ratio need the same seeds and documents.")
-    generator = np.random.default_rng(seed)
     seeds, documents = above.shape
-    parts = []
-    for start in range(0, draws, _CHUNK):
-        count = min(_CHUNK, draws - start)
-        drawn_seeds = _drawn(generator, seeds, count)
-        drawn_documents = _drawn(generator, documents, count)
-        parts.append([((drawn_documents @ part.T) * drawn_seeds).sum(axis=1) for part in (above, below)])
+    parts = [
+        [((drawn_documents @ part.T) * drawn_seeds).sum(axis=1) for part in (above, below)]
+        for drawn_seeds, drawn_documents in _both_drawn(seeds, documents, seed, draws)
+    ]
     tops, bottoms = np.concatenate(parts, axis=1)
     defined = bottoms > 1e-9
     ratios = np.divide(tops, bottoms, out=np.zeros_like(tops), where=defined)
@@ -129,6 +128,25 @@ def _weights(seeds: int, documents: int, seed: int, draws: int) -> tuple[np.ndar
     for weights in drawn:
         weights.setflags(write=False)
     return drawn[0], drawn[1]
+
+
+def _both_drawn(seeds: int, documents: int, seed: int, draws: int) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """How often every seed and every document is in each replicate, in chunks; kept for the next row where small."""
+    if draws * (seeds + documents) > _MOST_KEPT:
+        return _drawn_anew(seeds, documents, seed, draws)
+    return _drawn_once(seeds, documents, seed, draws)
+
+
+@lru_cache(maxsize=4)
+def _drawn_once(seeds: int, documents: int, seed: int, draws: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    return tuple(_drawn_anew(seeds, documents, seed, draws))
+
+
+def _drawn_anew(seeds: int, documents: int, seed: int, draws: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    generator = np.random.default_rng(seed)
+    for start in range(0, draws, _CHUNK):
+        count = min(_CHUNK, draws - start)
+        yield _drawn(generator, seeds, count), _drawn(generator, documents, count)
 
 
 def _drawn(generator: np.random.Generator, count: int, draws: int) -> np.ndarray:

@@ -24,6 +24,11 @@ from dpicl.harness.mechanism.bases import Mechanism
 
 def option_types(cls: type[Pluggable]) -> dict[str, Any]:
     """Option name -> annotated type of every option (dataclass field) of a mechanism or an attack."""
+    return dict(_option_types(cls))
+
+
+@lru_cache(maxsize=256)
+def _option_types(cls: type[Pluggable]) -> Mapping[str, Any]:
     if not dataclasses.is_dataclass(cls):
         return {}
     try:

@@ -46,6 +46,7 @@ class Costs:
 
     def __init__(self, results: Iterable[Result], mechanisms: Mapping[str, Registered]) -> None:
         self._mechanisms = mechanisms
+        self._tokens: dict[Hashable, int] = {}
         self._seconds: list[dict[Hashable, list[float]]] = [defaultdict(list) for _ in _KINDS]
         self._read: dict[str, list[tuple[float, int]]] = defaultdict(list)
         here = machine()
@@ -109,6 +110,12 @@ class Costs:
 
         The events say how many records are read, how often, and how many tokens are drawn for each reading.
         """
+        kind = (cell.mechanism, repr(cell.options), cell.test_records, cell.shots)
+        if kind not in self._tokens:
+            self._tokens[kind] = self._tokens_of(cell)
+        return self._tokens[kind]
+
+    def _tokens_of(self, cell: Cell) -> int:
         evaluation = (cell.test_records or _ALL_RECORDS) * _RECORD_TOKENS
         registered = self._mechanisms.get(cell.mechanism)
         if registered is None or not set(cell.options) <= set(option_types(registered.cls)):

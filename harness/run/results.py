@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
@@ -42,12 +42,22 @@ class Part(BaseModel):
 
 P = TypeVar("P", bound=BaseModel)
 
+#: The context of a content that was found sound before (`dpicl.harness.run.checked_files`): its types are looked at
+#: again, and what rests on several fields is not.
+_SOUND: Final = "sound"
+
+
+def _is_sound(info: ValidationInfo) -> bool:
+    return info.context == _SOUND
+
 
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
 Free = Annotated[dict[str, Any], AfterValidator(finite)]
 
 
-def _event(value: dict[str, Any]) -> dict[str, Any]:
+def _event(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+    if _is_sound(info):
+        return value
     try:
         from_json(value)
     except UnsupportedEvent as error:
@@ -59,8 +69,8 @@ def _event(value: dict[str, Any]) -> dict[str, Any]:
 Event = Annotated[dict[str, Any], AfterValidator(_event)]
 
 
-def _moment(value: str) -> str:
-    if datetime.fromisoformat(value).tzinfo is None:
+def _moment(value: str, info: ValidationInfo) -> str:
+    if not _is_sound(info) and datetime.fromisoformat(value).tzinfo is None:
         raise ValueError("a time needs its zone, such as 2026-01-02T03:04:05+00:00")
     return value
 
@@ -85,8 +95,8 @@ class Score(Part):
     high: Share
 
     @model_validator(mode="after")
-    def _ordered(self) -> Score:
-        if not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
+    def _ordered(self, info: ValidationInfo) -> Score:
+        if not _is_sound(info) and not self.low - _ROUNDING <= self.value <= self.high + _ROUNDING:
             raise ValueError("the interval does not hold its score")
         return self
 
@@ -98,7 +108,9 @@ class Documents(Part):
     outcomes: list[Share]
 
     @model_validator(mode="after")
-    def _one_each(self) -> Documents:
+    def _one_each(self, info: ValidationInfo) -> Documents:
+        if _is_sound(info):
+            return self
         if len(self.ids) != len(self.outcomes):
             raise ValueError(f"it has {len(self.ids)} documents and {len(self.outcomes)} outcomes")
         if len(set(self.ids)) < len(self.ids):
@@ -152,7 +164,9 @@ class Privacy(Part):
     notes: list[str] = []
 
     @model_validator(mode="after")
-    def _of_one_notion(self) -> Privacy:
+    def _of_one_notion(self, info: ValidationInfo) -> Privacy:
+        if _is_sound(info):
+            return self
         if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
             raise ValueError("the notion of privacy is not a known one with its neighbours")
         events = [from_json(one) for one in (self.event, *(row.event for row in self.ledger))]
@@ -278,7 +292,9 @@ class Result(Part):
     created: Moment
 
     @model_validator(mode="after")
-    def _consistent(self) -> Result:
+    def _consistent(self, info: ValidationInfo) -> Result:
+        if _is_sound(info):
+            return self
         if self.cell.id != self.cell_id:
             raise ValueError("cell_id does not fit the cell; the file was edited")
         if (self.suite.name, self.suite.version) != (self.cell.suite, self.cell.suite_version):
@@ -355,6 +371,11 @@ def lines(value: Any, margin: str = "") -> str:
 def from_text(text: str) -> Result:
     """Reads a result file's content. Raises ValueError, with the reason in a few words, for anything else."""
     return read_part(Result, text, SCHEMA_VERSION, "result file")
+
+
+def from_sound_text(text: str) -> Result:
+    """As `from_text`, several times as fast, for a content that it has read before without an error."""
+    return Result.model_validate_json(text, strict=True, context=_SOUND)
 
 
 def read_part(schema: type[P], text: str, version: int, what: str) -> P:

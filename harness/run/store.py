@@ -7,6 +7,7 @@ be read as results are never deleted: `set_aside` moves them into a folder `set_
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import unwritable, write_whole
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.paths import slug
+from dpicl.harness.run.checked_files import CheckedFiles
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 
 #: Beside a file that is no result: it is moved there, and not read again.
@@ -55,7 +57,7 @@ class Store:
 
     def path(self, cell: Cell) -> Path:
         """Where the result of a cell is, or will be."""
-        return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{cell.id}.json"
+        return self._place(cell, cell.id)
 
     def read(self, cell: Cell) -> Result | None:
         """The result of a cell; None when there is none that can be read."""
@@ -65,18 +67,31 @@ class Store:
     def load_all(self) -> tuple[list[Result], list[Damaged]]:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
         results, damaged = [], []
-        for path in sorted(self.folder.rglob("*.json")):
-            parts = path.relative_to(self.folder).parts
-            if ASIDE in parts or any(part.startswith(".") for part in parts):
-                continue
-            found: Result | Damaged | None = read_file(path, from_text)
-            if isinstance(found, Result) and self.path(found.cell) != path:
-                found = Damaged(path, "foreign: its name or folder does not fit its content")
-            if isinstance(found, Result):
-                results.append(found)
-            elif found is not None:
-                damaged.append(found)
+        checked = CheckedFiles()
+        with _no_collection():
+            for path in self._files():
+                found: Result | Damaged | None = read_file(path, checked.read)
+                if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
+                    found = Damaged(path, "foreign: its name or folder does not fit its content")
+                if isinstance(found, Result):
+                    results.append(found)
+                elif found is not None:
+                    damaged.append(found)
+        checked.keep()
         return results, damaged
+
+    def _place(self, cell: Cell, name: str) -> Path:
+        return self.folder / slug(cell.model) / slug(cell.label) / cell.task / f"{name}.json"
+
+    def _files(self) -> list[Path]:
+        """The files that may be results, in the order of their paths."""
+        found = []
+        for folder, folders, files in os.walk(self.folder):
+            folders[:] = [name for name in folders if name != ASIDE and not name.startswith(".")]
+            inside = Path(folder)
+            names = (name for name in (*files, *folders) if name.endswith(".json") and not name.startswith("."))
+            found += [inside / name for name in names]
+        return sorted(found)
 
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
@@ -140,6 +155,19 @@ class Store:
                 for path in (unfinished.get(cell), lock) if mine else ():
                     if path is not None:
                         path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keeps the garbage collector from walking, again and again, through results that all stay: most of the time that
+    ten thousand of them take to read."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
 from dpicl.harness.attacks.results import AttackResult
+from dpicl.harness.core.cell import Cell, Options
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.data.config import NEAREST
-from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
@@ -187,23 +187,31 @@ def is_retired(result: Result, suites: Iterable[Suite]) -> bool:
     return any(result.suite.name == suite.name and str(result.suite.version) != str(suite.version) for suite in suites)
 
 
-def may_stand(result: Result, suite: Suite, cells: Sequence[Cell]) -> bool:
-    """Whether a result may stand on the board of a suite, which expands to these cells.
+class Admission:
+    """Which results may stand on the board of a suite, which expands to these cells."""
 
-    It has the suite's version, settings and declared sizes, one of its models and its source (any, where the suite says
-    auto: then the board has a section for each). A row of
-    the suite must have the options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside
-    them.
-    """
-    cell = result.cell
-    data = (cell.task, cell.model, cell.task_version, cell.sizes)
-    anywhere = suite.source == "auto"
-    same = [
-        one
-        for one in cells
-        if (one.task, one.model, one.task_version, one.sizes) == data and (anywhere or one.source == cell.source)
-    ]
-    if result.suite.hash != suite.hash or not same:
-        return False
-    rows = [other for other in same if other.label == cell.label]
-    return not rows or (cell.options, cell.plugin) == (rows[0].options, rows[0].plugin)
+    def __init__(self, suite: Suite, cells: Iterable[Cell]) -> None:
+        self._suite = suite
+        self._data: set[Hashable] = set()
+        self._rows: dict[Hashable, tuple[Options, str | None]] = {}
+        for cell in cells:
+            data = self._data_of(cell)
+            self._data.add(data)
+            self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
+
+    def admits(self, result: Result) -> bool:
+        """Whether a result has the suite's version, settings and declared sizes, one of its models and its source (any,
+        where the suite says auto: then the board has a section for each). A row of the suite must have the options that
+        the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
+        """
+        cell = result.cell
+        data = self._data_of(cell)
+        if result.suite.hash != self._suite.hash or data not in self._data:
+            return False
+        return self._rows.get((data, cell.label)) in (None, (cell.options, cell.plugin))
+
+    def _data_of(self, cell: Cell) -> Hashable:
+        """What a result must share with a cell of the suite."""
+        sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
+        source = None if self._suite.source == "auto" else cell.source
+        return cell.task, cell.model, cell.task_version, sizes, source

@@ -27,14 +27,16 @@ import numpy as np
 from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation.components import Components, components, variance_prior
+from dpicl.harness.evaluation.components import Components, components
+from dpicl.leaderboards.model.many_rows import Pairs, draws_of, largest, pairs_of
+from dpicl.leaderboards.model.row_effects import TINY, Prior, document_effects, prior_of, seed_effects
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
 #: Probability of finding the difference that `RankSets.detectable` states.
 POWER = 0.8
-#: A variance below this is rounding.
-_TINY = 1e-18
+#: Tables of more rows are told apart by products of matrices; see `many_rows`.
+MANY = 24
 #: Numbers that are held in memory at a time.
 _CHUNK = 5_000_000
 
@@ -75,22 +77,6 @@ class RankSets:
 
 
 @dataclass(frozen=True)
-class _Prior:
-    """What all rows say of the variance of one row's means from seed to seed. degrees: of freedom of it; 0: nothing."""
-
-    variance: float
-    degrees: float
-
-    def moderated(self, variance: np.ndarray, degrees: np.ndarray, rows: int = 1) -> np.ndarray:
-        """Variances of a row (or of differences of ``rows`` rows) that were estimated with so many degrees of freedom,
-        moderated up."""
-        below = self.degrees + degrees
-        pooled = (self.degrees * rows * self.variance + degrees * variance) / np.maximum(below, 1)
-        moderated: np.ndarray = np.maximum(variance, pooled)
-        return moderated
-
-
-@dataclass(frozen=True)
 class _Pair:
     """A paired difference. seeds: bool[S], those of both rows. tasks: its variance components in each task.
 
@@ -116,11 +102,11 @@ class _Pair:
     def share(self, task: int) -> float:
         """The part of the variance of its means by document that is V_d; the rest is of luck, which seeds draw anew."""
         own = self.tasks[task]
-        return own.by_document / max(own.by_document + own.rest / self.number, _TINY)
+        return own.by_document / max(own.by_document + own.rest / self.number, TINY)
 
     def error(self, documents: Sequence[int]) -> float:
         """Standard error of the difference."""
-        return math.sqrt(max(self.spread / self.number + self.of_documents(documents), _TINY))
+        return math.sqrt(max(self.spread / self.number + self.of_documents(documents), TINY))
 
 
 def rank_sets(
@@ -143,7 +129,9 @@ def rank_sets(
     sign = -1.0 if lower_is_better else 1.0
     tasks = [sign * np.asarray(own, dtype=np.float64) for own in outcomes]
     documents = [own.shape[1] for own in tasks]
-    prior = _prior(tasks, there)
+    prior = prior_of(tasks, there)
+    if rows > MANY:
+        return _of_many(tasks, there, prior, level, draws, seed)
     pairs = [_pair(tasks, there, prior, one, other) for one in range(rows) for other in range(one + 1, rows)]
     errors = np.full((rows, rows), np.nan)
     differences = np.zeros((rows, rows))
@@ -175,6 +163,46 @@ def rank_sets(
     )
 
 
+def _of_many(
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, level: float, draws: int, seed: int
+) -> RankSets:
+    """The same of a table of many rows (see `many_rows`)."""
+    rows = there.shape[1]
+    pairs = pairs_of(tasks, there)
+    told = (pairs.counts >= min(2, len(there))) & ~np.eye(rows, dtype=bool)
+    moderated = prior.moderated(pairs.spread, np.maximum(pairs.counts - 1, 0), rows=2)
+    spread = np.where(pairs.spread > TINY, moderated, pairs.spread) / np.maximum(pairs.counts, 1)
+    errors = np.where(told, np.sqrt(np.maximum(spread + pairs.of_documents, TINY)), np.nan)
+    t = np.where(told & (np.abs(pairs.differences) >= 1e-12), pairs.differences / errors, 0.0)
+    critical, p_values = float(stats.norm.ppf((1 + level) / 2)), np.ones((rows, rows))
+    if told.any():
+        generator, number = np.random.default_rng(seed), draws_of(rows, draws)
+        size = max(1, _CHUNK // there.size)
+        parts = [min(size, number - at) for at in range(0, number, size)]
+        drawn = np.sort(np.concatenate([_largest(tasks, there, prior, pairs, part, generator) for part in parts]))
+        critical = float(np.quantile(drawn, level))
+        above = number - np.searchsorted(drawn, np.abs(t))
+        p_values = np.where(told, (above + 1) / (number + 1), 1.0)
+    better = (p_values <= 1 - level) & (t > 0)
+    low, high = 1 + better.sum(axis=0), rows - better.sum(axis=1)
+    return RankSets(low, high, pairs.differences, errors, p_values, critical, better)
+
+
+def _largest(
+    tasks: Sequence[np.ndarray],
+    there: np.ndarray,
+    prior: Prior,
+    pairs: Pairs,
+    draws: int,
+    generator: np.random.Generator,
+) -> np.ndarray:
+    documents = list(document_effects(tasks, there, draws, generator))
+    seeds = np.zeros((draws, *there.shape))
+    if len(there) > 1:
+        seeds = seed_effects(tasks, there, prior, draws, generator)
+    return largest(seeds, documents, there, pairs, (2 * prior.variance, prior.degrees))
+
+
 def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
     """bool[S, p]: which row has which seed."""
     shapes = {(own.shape[0], own.shape[2]) for own in outcomes if own.ndim == 3 and own.size}
@@ -187,43 +215,20 @@ def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
     return ~whole
 
 
-def _means(tasks: Sequence[np.ndarray], there: np.ndarray) -> np.ndarray:
-    """float64[S, p]: means over documents and tasks; 0 where a row lacks a seed."""
-    means: np.ndarray = np.mean([np.where(there, own.mean(axis=1), 0.0) for own in tasks], axis=0)
-    return means
-
-
-def _prior(tasks: Sequence[np.ndarray], there: np.ndarray) -> _Prior:
-    """From rows with three seeds or more, less what a seed does to all rows alike."""
-    rows = there.shape[1]
-    means = _means(tasks, there)
-    shared = means.sum(axis=1, keepdims=True) / np.maximum(there.sum(axis=1, keepdims=True), 1)
-    own = np.where(there, means - shared, 0.0)
-    counts = there.sum(axis=0)
-    own = np.where(there, own - own.sum(axis=0) / np.maximum(counts, 1), 0.0)
-    variances = (own**2).sum(axis=0) / np.maximum(counts - 1, 1) * rows / max(rows - 1, 1)
-    used = (counts > 2) & (variances > _TINY)
-    if not used.any():
-        return _Prior(0.0, 0.0)
-    typical = float(variances[used].mean())
-    ratio, degrees = variance_prior(variances[used] / typical, counts[used] - 1)
-    return _Prior(ratio * typical, degrees)
-
-
-def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, one: int, other: int) -> _Pair:
+def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, one: int, other: int) -> _Pair:
     seeds = there[:, one] & there[:, other]
     if not seeds.any():
         return _Pair(one, other, seeds, 0.0, 0.0, ())
     both = [own[seeds][:, :, one] - own[seeds][:, :, other] for own in tasks]
     by_seed = np.mean([own.mean(axis=1) for own in both], axis=0)
     spread = np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
-    if spread > _TINY:  # copies stay copies
+    if spread > TINY:  # copies stay copies
         spread = prior.moderated(spread, np.array(len(by_seed) - 1), rows=2)
     return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), tuple(map(components, both)))
 
 
 def _null(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, pairs: Sequence[_Pair], draws: int, seed: int
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, pairs: Sequence[_Pair], draws: int, seed: int
 ) -> np.ndarray:
     """float64[draws, pairs]: t of every pair, drawn jointly, were all rows equal."""
     generator = np.random.default_rng(seed)
@@ -236,7 +241,7 @@ def _null(
 def _null_part(
     tasks: Sequence[np.ndarray],
     there: np.ndarray,
-    prior: _Prior,
+    prior: Prior,
     pairs: Sequence[_Pair],
     draws: int,
     generator: np.random.Generator,
@@ -244,40 +249,18 @@ def _null_part(
     ones, others = [pair.one for pair in pairs], [pair.other for pair in pairs]
     fixed = np.array([pair.of_documents([own.shape[1] for own in tasks]) for pair in pairs])
     moved = np.zeros((draws, len(pairs)))
-    for at, own in enumerate(tasks):
-        count = own.shape[1]
-        filled = np.where(there[:, None, :], own, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
-        effects = (filled - filled.mean(axis=0)) / len(tasks)
-        drawn = generator.standard_normal((draws, count)) @ effects / np.sqrt(count * (count - 1))
-        drawn *= np.sqrt((count - 1) / generator.chisquare(count - 1, (draws, 1)))
+    for at, drawn in enumerate(document_effects(tasks, there, draws, generator)):
         moved += (drawn[:, ones] - drawn[:, others]) * np.sqrt([pair.share(at) for pair in pairs])
     if len(there) < 2:
-        return moved / np.sqrt(np.maximum(fixed, _TINY))
-    drawn = _seed_effects(tasks, there, prior, draws, generator)
+        return moved / np.sqrt(np.maximum(fixed, TINY))
+    drawn = seed_effects(tasks, there, prior, draws, generator)
     between = drawn[:, :, ones] - drawn[:, :, others]
     shared = np.array([pair.seeds for pair in pairs]).T
     counts = shared.sum(axis=0)
     means = (between * shared).sum(axis=1) / counts
     spread = (((between - means[:, None, :]) * shared) ** 2).sum(axis=1) / np.maximum(counts - 1, 1)
     spread = prior.moderated(spread, counts - 1, rows=2)
-    return (means + moved) / np.sqrt(np.maximum(spread / counts + fixed, _TINY))
-
-
-def _seed_effects(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, draws: int, generator: np.random.Generator
-) -> np.ndarray:
-    """float64[draws, S, p]: what S fresh seeds do to the rows, with the covariance that the seeds at hand show."""
-    seeds, rows = there.shape
-    means, counts = _means(tasks, there), there.sum(axis=0)
-    effects = np.where(there, means - means.sum(axis=0) / np.maximum(counts, 1), 0.0)
-    effects /= np.sqrt(np.maximum(counts - 1, 1))
-    variances = (effects**2).sum(axis=0)
-    moderated = np.where(variances > _TINY, prior.moderated(variances, np.maximum(counts - 1, 1)), 0.0)
-    effects *= np.sqrt(moderated / np.maximum(variances, _TINY))
-    own, degrees = 1 / (seeds - 1), prior.degrees + seeds - 1
-    drawn = np.sqrt(1 - own) * (generator.standard_normal((draws, seeds, seeds)) @ effects)
-    drawn += np.sqrt(own * moderated) * generator.standard_normal((draws, seeds, rows))
-    return drawn * np.sqrt(degrees / generator.chisquare(degrees, (draws, 1, 1)))
+    return (means + moved) / np.sqrt(np.maximum(spread / counts + fixed, TINY))
 
 
 def _step_down(observed: np.ndarray, drawn: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
+from dpicl.harness.evaluation.kept_intervals import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT

@@ -8,6 +8,8 @@ import pytest
 from benchmarks.rank_coverage import measured
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import components
+from dpicl.leaderboards.model import rank_sets as rank_sets_module
+from dpicl.leaderboards.model.many_rows import draws_of
 from dpicl.leaderboards.model.rank_sets import rank_sets
 
 
@@ -100,3 +102,35 @@ def test_a_row_lacks_a_seed_as_a_whole() -> None:
     table[0, 3, 1] = np.nan
     with pytest.raises(UsageError, match="seed"):
         rank_sets([table])
+
+
+@pytest.mark.parametrize(("tasks", "lacking"), [(1, 0.0), (2, 0.0), (1, 0.4)])
+def test_a_table_of_many_rows_says_what_one_of_few_rows_does(monkeypatch, tasks, lacking):
+    generator = np.random.default_rng(3)
+    tables = [outcomes(list(np.linspace(0.3, 0.8, 12)), seeds=5, seed=number) for number in range(tasks)]
+    without = generator.random((5, 12)) < lacking
+    without[:2] = False
+    for own in tables:
+        own[np.broadcast_to(without[:, None, :], own.shape)] = np.nan
+        own[:, :, 1] = own[:, :, 0]  # a copy
+    few = rank_sets(tables)
+    monkeypatch.setattr(rank_sets_module, "MANY", 2)
+    many = rank_sets(tables)
+    assert np.allclose(many.errors, few.errors, rtol=1e-6, equal_nan=True)
+    assert np.allclose(many.differences, few.differences, atol=1e-12)
+    assert many.critical == pytest.approx(few.critical, rel=0.05)  # other draws
+    assert not (many.better & ~few.better & (few.p_values > 0.1)).any()
+    assert few.better.sum() >= many.better.sum() > few.better.sum() / 2
+    assert many.p_values[0, 1] == 1 and not many.better[0, 1]
+
+
+def test_many_equal_rows_are_rarely_told_apart_and_very_many_have_fewer_draws():
+    found = sum(bool(rank_sets([outcomes([0.5] * 40, seed=seed, documents=30)]).better.any()) for seed in range(20))
+    assert found <= 4  # 5% are promised: 1 of 20
+    assert draws_of(30, 1000) == 1000 > draws_of(2000, 1000) >= 200
+
+
+def test_many_rows_with_one_seed_are_told_apart_by_documents(monkeypatch):
+    table = outcomes([0.95, 0.1, 0.5], seeds=1)
+    monkeypatch.setattr(rank_sets_module, "MANY", 2)
+    assert rank_sets([table]).low.tolist() == [1, 3, 2]
