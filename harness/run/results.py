@@ -51,8 +51,12 @@ def _is_sound(info: ValidationInfo) -> bool:
     return info.context == _SOUND
 
 
+def _free(value: dict[str, Any], info: ValidationInfo) -> Any:
+    return value if _is_sound(info) else finite(value)
+
+
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
-Free = Annotated[dict[str, Any], AfterValidator(finite)]
+Free = Annotated[dict[str, Any], AfterValidator(_free)]
 
 
 def _event(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:

@@ -7,7 +7,6 @@ be read as results are never deleted: `set_aside` moves them into a folder `set_
 
 from __future__ import annotations
 
-import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import unwritable, write_whole
 from dpicl.harness.core.locks import held
+from dpicl.harness.core.memory import no_collection
 from dpicl.harness.core.paths import slug
 from dpicl.harness.run.checked_files import CheckedFiles
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
@@ -68,7 +68,7 @@ class Store:
         """Every result of the suite, of all its versions, and the files that are none. Changes nothing on disk."""
         results, damaged = [], []
         checked = CheckedFiles()
-        with _no_collection():
+        with no_collection():
             for path in self._files():
                 found: Result | Damaged | None = read_file(path, checked.read)
                 if isinstance(found, Result) and self._place(found.cell, found.cell_id) != path:
@@ -155,19 +155,6 @@ class Store:
                 for path in (unfinished.get(cell), lock) if mine else ():
                     if path is not None:
                         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Keeps the garbage collector from walking, again and again, through results that all stay: most of the time that
-    ten thousand of them take to read."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

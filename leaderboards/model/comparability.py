@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell, Options
@@ -58,7 +60,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
 #: The same for conditions on the metric that is looked at.
 _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
     "direction of the metric": lambda r, metric: r.lower_is_better(metric),
-    "test records": lambda r, metric: tuple(sorted((r.documents.get(metric) or r.documents[r.main_metric]).ids)),
+    "test records": lambda r, metric: in_order(tuple((r.documents.get(metric) or r.documents[r.main_metric]).ids))[0],
 }
 
 TASK = (
@@ -81,6 +83,14 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("records a class", "declared sizes", "kind of noise", "notion of privacy"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
+
+
+@lru_cache(maxsize=64)
+def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
+    """Ids in their order, and what brings their outcomes into it; results of one task share it."""
+    places = sorted(range(len(ids)), key=ids.__getitem__)
+    taken = itemgetter(*places)
+    return taken(ids) if len(ids) > 1 else ids, (lambda own: list(taken(own))) if len(ids) > 1 else list
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:

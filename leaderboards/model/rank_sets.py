@@ -29,7 +29,7 @@ from scipy import stats
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import Components, components
 from dpicl.leaderboards.model.many_rows import Pairs, draws_of, largest, pairs_of
-from dpicl.leaderboards.model.row_effects import TINY, Prior, document_effects, prior_of, seed_effects
+from dpicl.leaderboards.model.row_effects import TINY, SeedPrior, document_effects, prior_of, seed_effects
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
@@ -164,7 +164,7 @@ def rank_sets(
 
 
 def _of_many(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, level: float, draws: int, seed: int
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, level: float, draws: int, seed: int
 ) -> RankSets:
     """The same of a table of many rows (see `many_rows`)."""
     rows = there.shape[1]
@@ -191,7 +191,7 @@ def _of_many(
 def _largest(
     tasks: Sequence[np.ndarray],
     there: np.ndarray,
-    prior: Prior,
+    prior: SeedPrior,
     pairs: Pairs,
     draws: int,
     generator: np.random.Generator,
@@ -215,7 +215,7 @@ def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
     return ~whole
 
 
-def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, one: int, other: int) -> _Pair:
+def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, one: int, other: int) -> _Pair:
     seeds = there[:, one] & there[:, other]
     if not seeds.any():
         return _Pair(one, other, seeds, 0.0, 0.0, ())
@@ -228,7 +228,7 @@ def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, one: int
 
 
 def _null(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, pairs: Sequence[_Pair], draws: int, seed: int
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, pairs: Sequence[_Pair], draws: int, seed: int
 ) -> np.ndarray:
     """float64[draws, pairs]: t of every pair, drawn jointly, were all rows equal."""
     generator = np.random.default_rng(seed)
@@ -241,7 +241,7 @@ def _null(
 def _null_part(
     tasks: Sequence[np.ndarray],
     there: np.ndarray,
-    prior: Prior,
+    prior: SeedPrior,
     pairs: Sequence[_Pair],
     draws: int,
     generator: np.random.Generator,

@@ -114,16 +114,24 @@ def _as_sample(tasks: Sequence[np.ndarray]) -> np.ndarray:
 
 def _outcomes(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray | None:
     """float64[S, D, p] on the documents that all rows have; None for fewer than two."""
-    found = [{result.cell.seed: dict(zip(*outcomes_of(result), strict=True)) for result in row.results} for row in rows]
-    documents = sorted(set.intersection(*({*own} for by_seed in found for own in by_seed.values())))
+    found = [{result.cell.seed: outcomes_of(result) for result in row.results} for row in rows]
+    different = {ids for by_seed in found for ids, _ in by_seed.values()}
+    documents = sorted(set.intersection(*map(set, different)))
     if len(documents) < 2:
         return None
+    places = {ids: _places(ids, documents) for ids in different} if len(different) > 1 else {}
     values = np.full((len(seeds), len(documents), len(rows)), np.nan)
     for at, by_seed in enumerate(found):
         for number, seed in enumerate(seeds):
             if seed in by_seed:
-                values[number, :, at] = [by_seed[seed][name] for name in documents]
+                ids, outcomes = by_seed[seed]
+                values[number, :, at] = [outcomes[place] for place in places[ids]] if places else outcomes
     return values
+
+
+def _places(ids: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    place = {name: at for at, name in enumerate(ids)}
+    return [place[name] for name in wanted]
 
 
 def _rank(sets: RankSets | None, at: int, rivals: int) -> Rank:

@@ -17,7 +17,7 @@ TINY = 1e-18
 
 
 @dataclass(frozen=True)
-class Prior:
+class SeedPrior:
     """What all rows say of the variance of one row's means from seed to seed. degrees: of freedom of it; 0: nothing."""
 
     variance: float
@@ -32,7 +32,7 @@ class Prior:
         return moderated
 
 
-def prior_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> Prior:
+def prior_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> SeedPrior:
     """The prior from rows with three seeds or more, less what a seed does to all rows alike."""
     rows = there.shape[1]
     means = _means(tasks, there)
@@ -43,10 +43,10 @@ def prior_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> Prior:
     variances = (own**2).sum(axis=0) / np.maximum(counts - 1, 1) * rows / max(rows - 1, 1)
     used = (counts > 2) & (variances > TINY)
     if not used.any():
-        return Prior(0.0, 0.0)
+        return SeedPrior(0.0, 0.0)
     typical = float(variances[used].mean())
     ratio, degrees = variance_prior(variances[used] / typical, counts[used] - 1)
-    return Prior(ratio * typical, degrees)
+    return SeedPrior(ratio * typical, degrees)
 
 
 def document_effects(
@@ -62,7 +62,7 @@ def document_effects(
 
 
 def seed_effects(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: Prior, draws: int, generator: np.random.Generator
+    tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, draws: int, generator: np.random.Generator
 ) -> np.ndarray:
     """float64[draws, S, p]: what S fresh seeds do to the rows, with the covariance that the seeds at hand show."""
     seeds, rows = there.shape

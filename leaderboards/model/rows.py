@@ -16,7 +16,7 @@ import numpy as np
 from dpicl.harness.evaluation.kept_intervals import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
-from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT
+from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
 from dpicl.leaderboards.model.marks import Mark, marks_of
 from dpicl.leaderboards.model.submissions import Reproduction, Submission
 from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text
@@ -206,8 +206,8 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> Row:
 def outcomes_of(result: Result, metric: str | None = None) -> tuple[tuple[str, ...], list[float]]:
     """Ids and outcomes of a metric (None: the main metric), in the order of the ids."""
     documents = result.documents[metric or result.main_metric]
-    pairs = sorted(zip(documents.ids, documents.outcomes, strict=True))
-    return tuple(name for name, _ in pairs), [float(outcome) for _, outcome in pairs]
+    ids, ordered = in_order(tuple(documents.ids))
+    return ids, ordered(documents.outcomes)
 
 
 def _largest(epsilons: Iterable[float | None]) -> float | None:

@@ -1,0 +1,20 @@
+"""How long-lived objects are made by the hundred thousand."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Keeps the garbage collector from walking, again and again, through objects that all stay: most of the time that
+    ten thousand results take to read. What is no part of a circle is freed as ever."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
