@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 import numpy as np
 
 from dpicl.harness.attacks import exact_canaries
-from dpicl.harness.attacks.exact_worlds import Policy, Seen, World, noiseless, of_rank, seen
+from dpicl.harness.attacks.exact_worlds import Lengthening, Policy, Seen, World, noiseless, of_rank, seen
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import NoiseSource, streams
@@ -41,6 +41,8 @@ Deal = Literal["alone", "sampled"]
 DEALS: Final[tuple[str, ...]] = get_args(Deal)
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
+#: How often a text that ended is made longer.
+_LENGTHENED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,26 @@ class ExactRuns:
         _, at, best = max(found, key=lambda one: one[:2])
         if not best.shares:
             raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
-        return (best if asked == row.queries else self._both(candidates[-at], row.queries, True)), len(candidates)
+        if asked != row.queries:
+            best = self._both(candidates[-at], row.queries, True)
+        return self._longer(candidates[-at], best), len(candidates)
 
-    def _both(self, canary: Record, queries: Sequence[Query], leads: bool) -> Seen:
-        """Both worlds of one canary. leads: whether the one with the canary leads."""
+    def _longer(self, canary: Record, found: Seen) -> Seen:
+        """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
+        ranks: dict[int, int] = {}
+        for _ in range(_LENGTHENED if len(self._shots) == 1 else 0):
+            if len(found.shares) >= getattr(self._row.mechanism, "tokens", 0):
+                break
+            last = len(found.shares) - 1
+            ranks[last] = ranks.get(last, 0) + 1
+            longer = self._both(canary, (), True, Lengthening(ranks))
+            found = max(found, longer, key=lambda one: one.strength)
+        return found
+
+    def _both(self, canary: Record, queries: Sequence[Query], leads: bool, path: Policy = noiseless) -> Seen:
+        """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
         first, second = (canary, None) if leads else (None, canary)
-        leading, _ = self._world(first, noiseless, queries)
+        leading, _ = self._world(first, path, queries)
         following, _ = self._world(second, leading.released, queries)
         return seen(leading, following) if leads else seen(following, leading)
 
