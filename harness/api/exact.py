@@ -25,7 +25,7 @@ from dpicl.harness.api.values import (
 )
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.exact_audit import ExactJob, exact_audit, reason_against
-from dpicl.harness.attacks.exact_runs import DEALS, Deal, Row
+from dpicl.harness.attacks.exact_runs import DEALS, AuditedRow, Deal
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, require_known
@@ -148,7 +148,7 @@ def _made(
     tell = message if progress else lambda text: None
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     for cell in cells:
-        job = ExactJob(Row(cell, bench.mechanism(cell), bench.task(cell)), deal)
+        job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), deal)
         try:
             there = None if results is None else _kept(Path(results), job)
             if there is None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.exact_pairs import exact_epsilon, label_only
-from dpicl.harness.attacks.exact_runs import Deal, ExactRuns, Row
+from dpicl.harness.attacks.exact_runs import AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
@@ -69,7 +69,7 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float) -> st
 class ExactJob:
     """A row to be audited, and beside which records."""
 
-    row: Row
+    row: AuditedRow
     deal: Deal = "alone"
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ def exact_audit(
         )
 
 
-def _release(row: Row, runs: ExactRuns) -> Release:
+def _release(row: AuditedRow, runs: ExactRuns) -> Release:
     """The row's release, as far as its privacy goes: a run costs all that was declared."""
     ledger = Ledger(runs.calibration.event, runs.calibration.epsilon)
     ledger.settle()
@@ -140,7 +140,7 @@ def _shares(found: Seen) -> dict[str, Any]:
     }
 
 
-def _label_only(row: Row, found: Seen, upper: float) -> float | None:
+def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
     """The same epsilon where of every sum the winner alone is seen; None where a sum is no vote on labels, and where
     several releases share one coin."""
     labels = len(row.task.labels)
@@ -152,7 +152,7 @@ def _label_only(row: Row, found: Seen, upper: float) -> float | None:
     return exact_epsilon([label_only(*each) for each in found.pairs], row.delta, upper)
 
 
-def _notes(row: Row, deal: Deal) -> list[str]:
+def _notes(row: AuditedRow, deal: Deal) -> list[str]:
     notes = [
         f"exact: no sampling error; {_NEIGHBOURS[deal]}",
         "the noise is trusted as the releases state it; sampled audits and `dpicl check` test it",

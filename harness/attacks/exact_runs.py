@@ -46,7 +46,7 @@ _LENGTHENED: Final = 6
 
 
 @dataclass(frozen=True)
-class Row:
+class AuditedRow:
     """What is audited: a row, as one of its cells, with its mechanism and its records."""
 
     cell: Cell
@@ -82,7 +82,7 @@ class ExactRuns:
     group: of the canary: the one that loses most; None where all records are one.
     """
 
-    def __init__(self, row: Row, model: LanguageModel, deal: Deal, outputs: OutputCache) -> None:
+    def __init__(self, row: AuditedRow, model: LanguageModel, deal: Deal, outputs: OutputCache) -> None:
         self._row, self._model, self._outputs = row, model, outputs
         self._others = row.task.train if deal == "sampled" else ()
         self._public, self._streams = row.task.public_view(), streams(row.cell.seed)

@@ -106,7 +106,7 @@ _ALL = (
     Column("proved", "proved ε", lambda row: epsilon_text(row.proved)),
     Column("per_query", "per-query ε", lambda row: epsilon_text(row.epsilon_per_query)),
     Column("claimed", "claimed ε", lambda row: epsilon_text(row.claimed)),
-    Column("audited", "audited ε", lambda row: f"{bound_text(row.audit.epsilon)} {row.audit.kind}".rstrip()),
+    Column("audited", "audited ε", lambda row: bound_text(row.audit.epsilon)),
     Column("queries", "Q", lambda row: queries_text(row.queries)),
     Column("seeds", "seeds", lambda row: seeds_text(row.seeds)),
 )

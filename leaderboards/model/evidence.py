@@ -150,7 +150,7 @@ def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -
         own = attack_identity(result)
         for row in rows if id(result) not in used else []:
             differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
-            if not set(differs) & {"mechanism", "task", "model", "ε"}:
+            if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
                 others[", ".join(differs)].append(f"{row.title}, {row.task}")
                 break
     for what, on in others.items():
