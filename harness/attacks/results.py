@@ -114,6 +114,12 @@ class LowerBound(Part):
     mu: Epsilon | None = None
     decision: Decision | None = None
 
+    @model_validator(mode="after")
+    def _certain_where_exact(self) -> LowerBound:
+        if (self.confidence == 1) != (self.method == "exact"):
+            raise ValueError("confidence is 1 of an exact bound, and of no other")
+        return self
+
 
 class AttackResult(Part):
     """One finished attack.

@@ -11,7 +11,7 @@ import pytest
 
 from dpicl.harness.api.exact import audit_exactly
 from dpicl.harness.attacks.exact_audit import EXACT
-from dpicl.harness.attacks.results import attack_from_text, to_text
+from dpicl.harness.attacks.results import LowerBound, attack_from_text, to_text
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.primitives import GaussianSum, project_sub_simplex
 from tests.harness.parrot import Parrot
@@ -92,6 +92,12 @@ class Sized(Parrot):
     def answer(self, query, sample, context):
         rows = np.zeros((len(sample.slots), 2 + any(map(bool, sample.slots))))
         return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
+
+
+@pytest.mark.parametrize(("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)])
+def test_only_an_exact_bound_is_certain(method, confidence) -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        LowerBound(epsilon=0.5, delta=1e-5, confidence=confidence, method=method)
 
 
 def test_half_the_noise_is_refuted(own_cache) -> None:
