@@ -90,8 +90,9 @@ def _misfit(result: Result, suite: Suite) -> str:
 
 def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "mode", "test_records", "train_records")
+    keys = ("delta", "noise", "mode", "train_records")
     wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
+    wanted["test_records"] = suite.records_of(cell.task)
     wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
     if cell.queries is not None:
         wanted["queries"] = suite.queries
@@ -152,7 +153,7 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
         if len(seeds) < SEEDS:
             command = _more_seeds(contents, results[0].cell, suite)
             problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more: `{command}`.")
-        elif lacking := everywhere - seeds:
+        elif lacking := everywhere - seeds - _left_out(suite, task, epsilon):
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
@@ -174,6 +175,11 @@ def _more_seeds(contents: Contents, cell: Cell, suite: Suite | None) -> str:
     words += ["--task", cell.task, "--epsilon", f"{cell.epsilon:g}", "--model", cell.model]
     words += ["--seed", ",".join(map(str, seeds)), "--results", str(contents.folder / "results")]
     return shlex.join(visible(word, 200) for word in words)
+
+
+def _left_out(suite: Suite | None, task: str, epsilon: float) -> set[int]:
+    """The seeds of the suite that it does not run on this task at this epsilon."""
+    return set() if suite is None else set(suite.seeds) - set(suite.seeds_of(task, epsilon))
 
 
 def _same_noise(results: Sequence[Result]) -> bool:
