@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dpicl.harness.cli import meanings
 from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
@@ -106,7 +107,7 @@ def add_command(subparsers: Subparsers, name: str, example: str, run: Command, h
 def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argparse.Namespace:
     """Parses the command line. Raises UsageError with the command or flag that is meant for one that there is not."""
     if argv and not argv[0].startswith("-") and argv[0] not in commands:
-        raise _meant("command", argv[0], commands, _COMMANDS_MEANT)
+        raise _meant("command", argv[0], commands, meanings.COMMANDS)
     if argv and argv[0].startswith("--") and argv[0].partition("=")[0] not in parser.flags():
         raise unknown("flag", argv[0], parser.flags())
     arguments, extra = parser.parse_known_args(argv)
@@ -117,7 +118,7 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
         flag = next((item for item in extra if item.startswith("-")), None)
         if flag is None:
             raise UsageError(f"Unexpected argument '{extra[0]}'; see `{owner.prog} --help`.")
-        raise _meant("flag", flag.split("=")[0], owner.flags(), _FLAGS_MEANT)
+        raise _meant("flag", flag.split("=")[0], owner.flags(), meanings.FLAGS)
     return arguments
 
 
@@ -260,47 +261,6 @@ _COMPLETED: dict[str, Callable[[], Iterable[str]]] = {
     "--task": _names_of("tasks"),
     "--mechanism": _names_of("mechanisms"),
 }
-#: What people write for a command -> the command that does it.
-_COMMANDS_MEANT = {
-    **dict.fromkeys(("eval", "evaluate", "benchmark", "start", "exec", "train"), "run"),
-    **dict.fromkeys(("leaderboard", "results", "show", "report", "table", "rank", "site"), "board"),
-    **dict.fromkeys(("create", "init", "scaffold", "template"), "new"),
-    **dict.fromkeys(("ls", "tasks", "mechanisms", "models", "suites", "attacks"), "list"),
-    **dict.fromkeys(("test", "verify", "validate", "conformance"), "check"),
-    **dict.fromkeys(("diff", "gate"), "compare"),
-    **dict.fromkeys(("history", "trend"), "track"),
-    **dict.fromkeys(("env", "info", "status", "setup", "install"), "doctor"),
-    **dict.fromkeys(("dataset", "datasets", "inspect", "count"), "data"),
-    **dict.fromkeys(("wandb", "upload", "export"), "publish"),
-    **dict.fromkeys(("figure", "chart", "graph"), "plot"),
-    **dict.fromkeys(("cost", "estimate", "dry-run"), "plan"),
-    **dict.fromkeys(("epsilon", "accountant", "rdp"), "account"),
-    **dict.fromkeys(("sigma", "noise"), "calibrate"),
-    **dict.fromkeys(("lm_eval", "lmeval", "harness"), "lm-eval"),
-}
-#: The same for flags; a flag is suggested where the command has it.
-_FLAGS_MEANT = {
-    **dict.fromkeys(("--eps", "--budget", "--target-epsilon", "-e"), "--epsilon"),
-    **dict.fromkeys(("--method", "--methods", "--mechanisms", "--algorithm", "-m"), "--mechanism"),
-    **dict.fromkeys(("--dataset", "--datasets", "--data", "--tasks", "-t"), "--task"),
-    **dict.fromkeys(("--llm", "--models", "--pretrained", "--model_args"), "--model"),
-    **dict.fromkeys(("--output", "--out", "--output-dir", "--output_path", "-o"), "--results"),
-    **dict.fromkeys(("--num-fewshot", "--num_fewshot", "--k", "--examples", "--demonstrations"), "--shots"),
-    **dict.fromkeys(("--samples", "--num-samples", "--test-records"), "--limit"),
-    **dict.fromkeys(("--jobs", "-j", "--num-workers", "--processes"), "--workers"),
-    **dict.fromkeys(("--seeds", "--random-seed", "-s"), "--seed"),
-    **dict.fromkeys(("--set", "--options", "--hyperparameters"), "--option"),
-    **dict.fromkeys(("--force", "--overwrite", "--rerun"), "--again"),
-    **dict.fromkeys(("--plugins", "--include_path", "--include-path"), "--plugin"),
-    **dict.fromkeys(("--noise", "--secure"), "A suite says it: write `noise: secure` and `sizes` in its file"
-                    " (docs/quickstart.md)."),
-    **dict.fromkeys(("--delta", "--sizes", "--train-records"), "A suite says it, under the key of that name, in its"
-                    " file (docs/quickstart.md)."),
-    **dict.fromkeys(("--device", "--gpu", "--cuda"), "The GPU is used where there is one; CUDA_VISIBLE_DEVICES= hides"
-                    " it."),
-    **dict.fromkeys(("--verbose", "--debug", "--quiet", "-q"), "There is no such level: messages are on stderr, and"
-                    " --json gives everything."),
-}  # fmt: skip
 
 
 _SOURCES = "|".join(SOURCES)
