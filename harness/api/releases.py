@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -249,15 +249,26 @@ class _Job:
         *,
         out: Path | str | None,
     ) -> PrivateRelease:
-        """Loads records and model, and releases. The place of the output is tried before anything is charged."""
+        """Loads records and model, and releases. The place of the output, and with secure noise the whole release but
+        without a record, are tried before anything is charged: what fails then says why; later it costs its epsilon."""
         if out is not None:
             _try(Path(out))
         task = load_own(self.own, data, self.sizes, self.config.secure, None if public is None else Path(public))
         model = models.load(self.model, dtype="float32" if self.config.secure else None)
         manifest = manifest_of(task, model, self.config.secure, self.given.registered.plugin_hash)
-        made = make_release(self.mechanism, task, model, self.config, queries, charge_to=payer)
-        content = card(self.mechanism, self.options, task, made, manifest, self.config)
-        return PrivateRelease(content, task.public_view(), made, queries)
+
+        def released(task: Task, config: ReleaseConfig) -> PrivateRelease:
+            made = make_release(self.mechanism, task, model, config, queries, charge_to=payer)
+            return PrivateRelease(
+                card(self.mechanism, self.options, task, made, manifest, config), task.public_view(), made, queries
+            )
+
+        if self.config.secure:
+            settings = {"noise": "seeded", "delta": self.config.accounted_delta}
+            rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
+            for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
+                write()
+        return released(task, self.config)
 
 
 def _given(mechanism: GivenMechanism, plugins: Any, kinds: Sequence[str], otherwise: str) -> Given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from dpicl.harness.api.releases import PrivateRelease, UnsavedRelease, release
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, options_of, passed, whole
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.budget import Standing, standings
 from dpicl.harness.run.formats import FORMATS
 
 
@@ -90,11 +92,12 @@ def answered(arguments: argparse.Namespace, function: Any, form: str) -> int:
         output.emit(error.release.text(form))
         output.emit_json(error.release.card)
         raise
-    document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in made.made.budgets]}
-    return output.answer(arguments, document, lambda: _show(arguments, made))
+    budgets = [stands for _, stands in standings() if stands.private_set in made.made.charged_to]
+    document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in budgets]}
+    return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
 
 
-def _show(arguments: argparse.Namespace, made: PrivateRelease) -> None:
+def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence[Standing]) -> None:
     privacy, card = made.card["privacy"], arguments.out.with_name(f"{arguments.out.stem}.card.md")
     if not made.card["private"]:
         output.message(f"dpicl: {made.card['warning']}")
@@ -105,7 +108,7 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease) -> None:
         f"{count} in {arguments.out}; epsilon = {float(privacy['epsilon_proved']):.4g} proved at delta ="
         f" {privacy['delta']:g}; card: {card}"
     )
-    for each in made.made.budgets:
+    for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
         output.emit(
             f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, epsilon = {each.epsilon:.4g}"

@@ -1,12 +1,13 @@
 """What several releases from one private set cost together.
 
 Each release is an event of its own, and its settings are taken as chosen before any of them was made: then theorems of
-adaptive composition hold for all of them at once. Two proofs are made, and the smaller bound counts:
+adaptive composition hold for all of them at once. There are two proofs, and the smaller bound counts:
 
 * **together**: all events as one composition. Where a release has groups (one a label), it is replaced by one event
   that costs a record of any group at least as much (`joined`). So nothing rests on a record having the same label, or
   the same list of labels, in two releases;
-* **added**: each of n releases at delta / n, by its own proof; epsilons and deltas add up.
+* **added**: each of n releases at delta / n, by its own proof; epsilons and deltas add up. It is worked out where no
+  theorem covers the composition, or where a release's groups differ so that `joined` costs more than each of them.
 
 *Why `joined` is a bound.* A record pays for one branch of a release. A branch is dominated where for every kind of
 component there are no fewer in the other one: leaving a release out is post-processing. And a Poisson sample at a rate
@@ -67,7 +68,9 @@ def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
     accounted = accounted_delta(delta, "secure")
     if not events:
         return Bounds(0.0, 0.0, 0.0, {"exact": 0.0})
-    found = [bounds for proof in (_together, _added) if (bounds := _proved(proof, events, accounted)) is not None]
+    found = [] if (bounds := _proved(_together, events, accounted)) is None else [bounds]
+    if (not found or any(map(_is_loose, events))) and (bounds := _proved(_added, events, accounted)) is not None:
+        found.append(bounds)
     if not found:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
     best = min(found, key=lambda bounds: bounds.upper)
@@ -76,6 +79,11 @@ def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
         note = f"the share of delta of {SECURE_SHARE:g} does not pay for the floating point of all releases"
         return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))
     return best
+
+
+def _is_loose(event: dp.DpEvent) -> bool:
+    """Whether no group alone costs what `joined` does."""
+    return joined(event) not in map(recompose, groups(event).values())
 
 
 def _proved(proof: Proof, events: Sequence[dp.DpEvent], delta: float) -> Bounds | None:

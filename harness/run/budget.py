@@ -93,25 +93,25 @@ class Prospect:
     refused: str
 
 
-def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> list[Standing]:
-    """Puts a release on the ledger of every set that it concerns, and returns how these stand with it.
+def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
+    """Puts a release on the ledger of every set that it concerns, and returns their names.
 
     Raises BudgetExceeded where the releases of one of them would cost more than its limit, UsageError for a limit above
     the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be released.
     """
     if release.free:
-        return []
+        return ()
     hashes = hashes_of(record.text for record in records)
     with _alone():
         ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
         entry = _entry(release)
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
-        standings = [standing(ledger) for ledger in charged]
-        if refused := next(filter(None, map(_refusal, standings)), ""):
+        limited = (standing(ledger) for ledger in charged if ledger.limit is not None)
+        if refused := next(filter(None, map(_refusal, limited)), ""):
             raise BudgetExceeded(refused)
         for ledger in charged:
             ledger.write()
-    return standings
+    return tuple(ledger.name for ledger in charged)
 
 
 def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], ChargeTo]]) -> list[Prospect]:
@@ -150,8 +150,9 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
             ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
         else:
             ledger = _limited(ledger, total_epsilon, at)
+        stands = standing(ledger)  # refuses a delta at which nothing can be said
         ledger.write()
-    return standing(ledger)
+    return stands
 
 
 def standings() -> list[tuple[PrivateLedger, Standing]]:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from dpicl.harness.core import seeds
@@ -201,8 +202,8 @@ def machine_key() -> bytes:
     try:
         path = own_folder() / "key"
         if not path.exists():
-            with suppress(FileExistsError):  # another process was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}", new=True)
+            with suppress(FileExistsError):  # another one was faster: its key counts
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error

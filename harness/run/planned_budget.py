@@ -8,6 +8,7 @@ from typing import Any
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError
+from dpicl.harness.core.messages import count
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.run.budget import ChargeTo, NewRelease, Prospect, prospects
 from dpicl.harness.run.releasing import calibrated, declared, new_release
@@ -51,7 +52,7 @@ def said(found: Prospect) -> str:
     """A sentence about one private set."""
     after, before = found.after, found.before
     more = after.releases - (before.releases if before else 0)
-    spent = f"has spent epsilon = {before.epsilon:.4g} in {before.releases} releases" if before else "is new"
+    spent = f"has spent epsilon = {before.epsilon:.4g} in {count(before.releases, 'release')}" if before else "is new"
     limit = "no limit was stated (--total-epsilon)" if after.limit is None else f"the limit is {after.limit:g}"
     return (
         f"Private set '{after.private_set}' {spent}; {more} more bring it to epsilon = {after.epsilon:.4g} together at"

@@ -60,7 +60,7 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import Embed, PrivateSet
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
 from dpicl.harness.privacy.secure_release import require_share
-from dpicl.harness.run.budget import ChargeTo, NewRelease, Standing, charge
+from dpicl.harness.run.budget import ChargeTo, NewRelease, charge
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
 
@@ -103,8 +103,8 @@ class Release:
     """What came out of a mechanism, and what it cost.
 
     prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
-    more: answers to further queries at no cost, of a prepared mechanism; else None. budgets: how the private sets stand
-    that it was charged to (secure noise).
+    more: answers to further queries at no cost, of a prepared mechanism; else None. charged_to: the names of
+    the private sets that paid (secure noise).
     """
 
     calibration: Calibration
@@ -115,7 +115,7 @@ class Release:
     ledger: Ledger
     bounds: Bounds
     more: Answering | None = None
-    budgets: Sequence[Standing] = ()
+    charged_to: tuple[str, ...] = ()
 
     @property
     def demonstrations(self) -> Sequence[Demonstration]:
@@ -188,10 +188,10 @@ def release(
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
-    budgets: Sequence[Standing] = ()
+    charged_to: tuple[str, ...] = ()
     if config.secure:
         spent = new_release(mechanism, task, model.identity.name, config, calibration, sizes)
-        budgets = charge(task.train, spent, charge_to or ChargeTo(default=task.name))
+        charged_to = charge(task.train, spent, charge_to or ChargeTo(default=task.name))
     ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     kept = cache(lambda: OutputCache(None) if config.secure else outputs())
@@ -217,7 +217,7 @@ def release(
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model)
-    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, budgets)
+    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, charged_to)
 
 
 def declared(
