@@ -104,7 +104,7 @@ def check_there(spec: SourceSpec, source: str) -> None:
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     """$DPICL_DATA/<task>/train.jsonl and test.jsonl. Raises DataError with the file and line, never with the text."""
-    train, test = (read_jsonl(spec, local_file(spec, split)) for split in ("train", "test"))
+    train, test = (_read_jsonl(spec, local_file(spec, split)) for split in ("train", "test"))
     return train, test
 
 
@@ -126,15 +126,14 @@ def local_file(spec: SourceSpec, split: str) -> Path:
     return path
 
 
-def read_jsonl(spec: SourceSpec, path: Path) -> Split:
-    """The records of one file. Raises DataError with the file and line, never with the text."""
+def _read_jsonl(spec: SourceSpec, path: Path) -> Split:
     place = f"{spec.name}/{path.name}"
     try:
         with path.open("rb") as file:
             lines = enumerate(_lines(file), start=1)
             return [_parse(spec, line, f"{place} line {number}") for number, line in lines if line.strip()]
     except OSError as error:
-        raise DataError(f"Cannot read {place}: {error.strerror}; fix that.") from error
+        raise DataError(f"Cannot read {place} under DPICL_DATA: {error.strerror}.") from error
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
@@ -152,11 +151,6 @@ def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
         raise DataError(f"{place} is not a JSON object: {error}; repair or remove this line.") from None
     if not isinstance(row, dict):
         raise DataError(f"{place} is not a JSON object; repair or remove this line.")
-    return record_of(spec, row, place)
-
-
-def record_of(spec: SourceSpec, row: dict[str, Any], place: str) -> Record:
-    """The record of a row with the task's local fields. Raises DataError with the place, never with the text."""
     if "reader" in spec.local:
         return _record(spec, _read_row(spec, row, place), spec.local["label"], place)
     fields = spec.local["text"], spec.local["label"]
