@@ -17,7 +17,6 @@ from dpicl.harness.api.values import (
     Delta,
     Epsilon,
     MaybeEpsilon,
-    MaybeNames,
     MaybePath,
     MaybeText,
     Options,
@@ -41,7 +40,7 @@ from dpicl.harness.run import budget as budgets
 from dpicl.harness.run.budget import ChargeTo
 from dpicl.harness.run.card import card, card_json, card_markdown
 from dpicl.harness.run.formats import answered_text, check_format, released_text
-from dpicl.harness.run.own import OwnTask, declared_sizes, load_own, queries_of
+from dpicl.harness.run.own import OwnRecords, declared_sizes, load_own, queries_of, query_of
 from dpicl.harness.run.pipeline import manifest_of
 from dpicl.harness.run.releasing import Release
 from dpicl.harness.run.releasing import release as make_release
@@ -108,7 +107,7 @@ def release(
     mechanism: Annotated[GivenMechanism, as_it_is],
     *,
     data: Annotated[Path | str, as_it_is],
-    labels: MaybeNames = None,
+    labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
     task: MaybeText = None,
     model: Text = "embedded",
     epsilon: Epsilon = 1.0,
@@ -130,7 +129,8 @@ def release(
 ) -> PrivateRelease:
     """Demonstrations (or an instruction) from the private records of a file, once, charged to their budget.
 
-    data: CSV, TSV or JSONL, all of it private. labels: of a classification; or task: a known task with its prompts.
+    data: CSV, JSON Lines, JSON or Parquet, all of it private. labels: of a classification (a list, or a dictionary from
+        those in the file to better words); or task: a known task with its prompts.
     size: declared private records of each class, one number or by label, which secure noise needs. text_field,
         label_field: of a row. text_is: what a text is, such as "support ticket". public: a file with records that
         everybody may know, for tasks that need some.
@@ -140,7 +140,7 @@ def release(
     Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where
     what was released cannot be written.
     """
-    own = OwnTask(tuple(labels or ()), task, text_field, label_field, text_is)
+    own = OwnRecords(_labels(labels), task, text_field, label_field, text_is)
     config = _config(epsilon, delta, noise, seed, shots=shots)
     given = _given(mechanism, plugins, ("demonstrations",), "answers queries; use `dpicl answer` (dpicl.answer)")
     job = _Job.checked(given, own, model, config, size, options)
@@ -155,7 +155,7 @@ def answer(
     *,
     data: Annotated[Path | str, as_it_is],
     queries: Annotated[Path | str | Sequence[str], as_it_is],
-    labels: MaybeNames = None,
+    labels: Annotated[Sequence[str] | Mapping[str, str] | None, as_it_is] = None,
     task: MaybeText = None,
     model: Text = "embedded",
     epsilon: Epsilon = 1.0,
@@ -179,7 +179,7 @@ def answer(
         as public. An answer mechanism pays for each; a prepared one releases once and answers them all.
     Everything else is as for `release`.
     """
-    own = OwnTask(tuple(labels or ()), task, text_field, label_field, text_is)
+    own = OwnRecords(_labels(labels), task, text_field, label_field, text_is)
     config = _config(epsilon, delta, noise, seed)
     said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
     given = _given(mechanism, plugins, ("answers", "prepared"), said)
@@ -209,7 +209,7 @@ class _Job:
     given: Given
     mechanism: Mechanism
     options: Mapping[str, Any]
-    own: OwnTask
+    own: OwnRecords
     model: str
     config: ReleaseConfig
     sizes: dict[str, int] | None
@@ -219,7 +219,7 @@ class _Job:
     def checked(
         cls,
         given: Given,
-        own: OwnTask,
+        own: OwnRecords,
         model: str,
         config: ReleaseConfig,
         size: Any,
@@ -290,15 +290,24 @@ def _payer(private_set: str | None, data: Path | str, total_epsilon: float | Non
     return ChargeTo(private_set, default, total_epsilon)
 
 
-def _queries(given: Any, own: OwnTask) -> list[Query]:
+def _queries(given: Any, own: OwnRecords) -> list[Query]:
     """Raises UsageError for what are no queries, and DataError for a file of none."""
     if isinstance(given, str | Path):
-        local = own.spec().local
-        return queries_of(Path(given), own.text_field or local.get("text") or "text")
+        return queries_of(Path(given), own)
     texts = several(given)
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         raise UsageError("answer: 'queries' must be a file, or a list of texts.")
-    return [Query(str(number), " ".join(text.split())) for number, text in enumerate(texts, start=1)]
+    return [query_of(str(number), text) for number, text in enumerate(texts, start=1)]
+
+
+def _labels(given: Any) -> dict[str, str]:
+    """Label as a file has it -> label word."""
+    if given is None:
+        return {}
+    labels = dict(given) if isinstance(given, Mapping) else {word: word for word in several(given)}
+    if not all(isinstance(word, str) for pair in labels.items() for word in pair):
+        raise UsageError("'labels' must be texts: a list of them, or a dictionary from those in the file to others.")
+    return labels
 
 
 def _places(out: Path) -> list[Path]:

@@ -124,9 +124,6 @@ as_text = PlainValidator(_text)
 Text = Annotated[str, PlainValidator(_text)]
 MaybeText = Annotated[str | None, PlainValidator(_maybe(_text))]
 Names = Annotated[str | Sequence[str], PlainValidator(_each(_text))]
-MaybeNames = Annotated[
-    str | Sequence[str] | None, PlainValidator(lambda value: [] if value is None else _each(_text)(value))
-]
 Epsilon = Annotated[float, PlainValidator(_epsilon)]
 MaybeEpsilon = Annotated[float | None, PlainValidator(_maybe(_epsilon))]
 Epsilons = Annotated[float | Sequence[float], PlainValidator(_each(_epsilon))]

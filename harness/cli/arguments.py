@@ -45,6 +45,7 @@ HELP = {
     "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
     "ginc": "train the model of the task ginc, or measure how it learns from demonstrations",
     "cache": "list or clear collected model outputs (derived from private records) and what killed processes left",
+    "data": "count records, labels, lengths, repeats and errors of a task or of a file, before anything runs",
     "doctor": "show what is installed and what is missing",
 }
 
@@ -178,6 +179,19 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
+def label_names(text: str) -> dict[str, str]:
+    """'billing,refund' or '0=billing,1=refund' -> label as a file has it -> label word, with single spaces."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        written, _, word = part.partition("=") if "=" in part else (part, "", part)
+        written, word = written.strip(), " ".join(word.split())
+        if not written or not word or written in found:
+            said = f"'{written}' is given twice" if written in found else f"'{part}' lacks a label or its name"
+            raise argparse.ArgumentTypeError(f"{said}; write billing,refund or 0=billing,1=refund")
+        found[written] = word
+    return found
+
+
 def _flag(**settings: Any) -> dict[str, Any]:
     """What `add_argument` is given for a flag."""
     return settings
@@ -218,6 +232,13 @@ _SHARED = {
     ),
     "--option": _several(
         type=option, metavar="K=V", help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated"
+    ),
+    "--text-field": _flag(metavar="NAME", help="field of a file's text (default: text, or another usual name)"),
+    "--label-field": _flag(metavar="NAME", help="field of a file's label (default: label, or another usual name)"),
+    "--labels": _flag(
+        type=label_names,
+        metavar="LIST",
+        help="label words, as billing,refund or, where a file has other labels, 0=billing,1=refund",
     ),
     "--epsilon": _several(type=epsilon, metavar="E", help="target epsilon ('inf' too); may be repeated"),
 }

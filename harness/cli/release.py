@@ -35,13 +35,12 @@ def add_flags(parser: Parser) -> None:
     """What a release and answers have in common."""
     parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="CSV, TSV or JSONL; all of it counts as private"
+        "--data", type=Path, required=True, metavar="FILE", help="CSV, JSON Lines, JSON or Parquet; all of it is private"
     )
-    parser.add_argument("--labels", metavar="A,B,C", help="labels of a classification, in public order")
+    parser.share("--labels")
     parser.add_argument("--task", metavar="T", help="a known task with its labels and prompts, instead of --labels")
     parser.add_argument("--text-is", metavar="WORDS", help="what a text is, for prompts: 'support ticket'")
-    parser.add_argument("--text-field", metavar="F", help="field of the text (default: text)")
-    parser.add_argument("--label-field", metavar="F", help="field of the label (default: label)")
+    parser.share("--text-field", "--label-field")
     parser.add_argument(
         "--public", type=Path, metavar="FILE", help="records that everybody may know, where a task needs some"
     )
@@ -75,7 +74,6 @@ def common(arguments: argparse.Namespace, function: Any) -> dict[str, Any]:
         raise UsageError("Give --size N once, for all classes, or --size LABEL=N once for each label.")
     given = passed(function, arguments)
     given["size"] = None if not sizes else sizes[0][1] if sizes[0][0] is None else dict(sizes)
-    given["labels"] = None if arguments.labels is None else [label.strip() for label in arguments.labels.split(",")]
     given["options"] = options_of(Path(arguments.mechanism).stem, arguments.option)
     return {**given, "plugins": arguments.plugin}
 

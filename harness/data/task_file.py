@@ -66,6 +66,7 @@ Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function)]
 Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function), AfterValidator(_one_line)]
 Dotted = Annotated[str, BeforeValidator(_no_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
+FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_no_function)]
 Number = Annotated[int, Field(ge=1, le=10**9)]
 Stops = list[Annotated[Text, Field(min_length=1)]]
 
@@ -129,18 +130,23 @@ class Prompts(_Keys):
 
 
 class LocalKeys(_Keys):
-    """Fields of a record, or a reader of its text; or why there are no local records."""
+    """Fields of a record, or a reader of its text; or why there are no local records. train, test: files or folders,
+    from the task's folder; without them they are those under $DPICL_DATA."""
 
     missing: Text | None = None
     text: Text | None = None
     label: Line | None = None
     labels: dict[str, str] = {}
     reader: Dotted | None = None
+    train: FilePath | None = None
+    test: FilePath | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> LocalKeys:
         if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+        if self.test is not None and self.train is None:
+            raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
         return self
 
 

@@ -6,28 +6,22 @@ says them. With secure noise a record that cannot be read is one fixed sentence,
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.core.vocabulary import Query, Record
-from dpicl.harness.data import sources
+from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.concealed import concealed
 from dpicl.harness.data.config import classes, load_config, source_spec
-from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.reading import SourceSpec, read_records
+from dpicl.harness.data.tables import fields_of, open_table
 from dpicl.harness.data.task import Task
 
 #: The name of a task that is made of --labels.
 NAME = "own"
-TABLES = (".csv", ".tsv")
-#: Characters of one cell of a table.
-_LONGEST_CELL = 10_000_000
-
 _UNREADABLE = (
     "The private records cannot be read: one of them has no text, or a label that is none of those given. With secure"
     " noise nothing more is said, since it may tell about one of them; --noise seeded names the line, where nobody else"
@@ -36,48 +30,51 @@ _UNREADABLE = (
 
 
 @dataclass(frozen=True)
-class OwnTask:
-    """What is public of the task. labels: in order; or task: the name of a known one. text_field, label_field: of a
-    row (None: as the task's file says, else 'text' and 'label'). text_is: what a text is, in a word or two."""
+class OwnRecords:
+    """What is public of them. labels: as a file has it -> label word, in public order; or task: the name of a known
+    task. text_field, label_field: of a row (None: as the task's file says, else those with a usual name). text_is: what
+    a text is, in a word or two."""
 
-    labels: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
     task: str | None = None
     text_field: str | None = None
     label_field: str | None = None
     text_is: str = "text"
 
     def config(self) -> Mapping[str, Any]:
-        """Its task file. Raises UsageError for words that do not fit."""
+        """Their task file. Raises UsageError for words that do not fit."""
         if (self.task is None) is (not self.labels):
             raise UsageError(
                 "Say what the labels are: --labels billing,technical,refund; or --task T, the name of a known task"
                 " whose labels and prompts fit (one of the two)."
             )
         if self.task is None:
-            return written_config(self.labels, self.text_is)
+            return written_config(list(dict.fromkeys(self.labels.values())), self.text_is)
         if self.text_is != "text":
             raise UsageError(f"--text-is goes with --labels: {self.task} has prompts of its own; leave it out.")
         config = load_config(self.task)
         if "codes" in config["metadata"]:
-            raise UsageError(
-                f"{self.task} replaces labels by secret codes, which is for benchmarks; use its base task."
-            )
+            raise UsageError(f"{self.task} has secret codes for labels, which is for benchmarks; use its base task.")
         return config
 
-    def spec(self) -> SourceSpec:
-        """How a row becomes a record."""
-        config = self.config()
-        own = source_spec(config)
-        local = dict(own.local)
-        if "reader" in local and (self.text_field or self.label_field):
-            raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
-        fields = {"text": self.text_field, "label": self.label_field}
-        local |= {name: field for name, field in fields.items() if field is not None}
+    def spec(self, path: Path) -> SourceSpec:
+        """How a row of a file becomes a record. Raises DataError for a file that is no table or has not the fields."""
+        own = source_spec(self.config())
+        local = {key: value for key, value in own.local.items() if key not in ("train", "test")}
+        if "reader" in local:
+            if self.text_field or self.label_field:
+                raise UsageError(f"{self.task} reads its records in a way of its own; leave the names of fields out.")
+        elif self.task is None:
+            text, label = fields_of(path, self.text_field, self.label_field)
+            local = {"text": text, "label": label, "labels": dict(self.labels)}
+        else:
+            local |= {"text": self.text_field or local["text"], "label": self.label_field or local["label"]}
+        open_table(path, () if "reader" in local else (local["text"], local["label"]))
         return SourceSpec(own.name, own.labels, local, {}, {}, {}, own.max_words, own.line_separator)
 
 
 def load_own(
-    own: OwnTask, data: Path, sizes: Mapping[str, int] | None, secure: bool, public: Path | None = None
+    own: OwnRecords, data: Path, sizes: Mapping[str, int] | None, secure: bool, public: Path | None = None
 ) -> Task:
     """The task with the records of a file, all of them private.
 
@@ -86,15 +83,15 @@ def load_own(
     Raises UsageError for what does not fit, DataError for a file that is not there or has not the fields, Concealed for
     records that cannot be read with secure noise.
     """
-    config, spec = own.config(), own.spec()
-    known = _records(spec, public) if public is not None else []
+    config = own.config()
     if config["metadata"]["data"].get("public") and public is None:
         raise UsageError(
             f"Mechanisms on {config['metadata']['name']} use records that everybody knows, and those of --data are"
             " private; give --public FILE with such records."
         )
-    _check_there(spec, data)
-    records = concealed(secure, lambda: _records(spec, data), _UNREADABLE)
+    known = read_records(public, own.spec(public)).checked() if public is not None else []
+    spec = own.spec(data)
+    records = concealed(secure, lambda: read_records(data, spec).checked(), _UNREADABLE)
     return Task.of_records(config, records, sizes, known)
 
 
@@ -119,23 +116,24 @@ def declared_sizes(given: Sequence[tuple[str | None, int]], config: Mapping[str,
     return {label: named[label] for label in labels}
 
 
-def queries_of(path: Path, field: str) -> list[Query]:
-    """The queries of a file, in order: JSONL or a table with this field (and `id`, if it has one), or a text file with
-    one a line. Raises DataError."""
-    if path.suffix.lower() in (".txt", ".text"):
-        lines = [" ".join(line.split()) for line in _text(path).splitlines()]
-        rows: list[dict[str, Any]] = [{field: line} for line in lines if line]
+def queries_of(path: Path, own: OwnRecords) -> list[Query]:
+    """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
+    has one). Raises DataError."""
+    name = own.text_field or (None if own.task is None else source_spec(own.config()).local.get("text")) or "text"
+    if path.suffix.lower() == ".txt":
+        rows: list[tuple[int, Mapping[str, Any]]] = list(enumerate(({name: line} for line in _lines(path)), start=1))
     else:
-        rows = rows_of(path)
+        table = open_table(path)
+        rows = [(row.number, {} if row.fault else row.values) for row in table.rows]
     queries = []
-    for number, row in enumerate(rows, start=1):
-        text, name = row.get(field), row.get("id", number)
-        if not isinstance(text, str) or not text.strip() or isinstance(name, bool) or not isinstance(name, str | int):
+    for at, (number, row) in enumerate(rows, start=1):
+        text, key = row.get(name), row.get("id", at)
+        if not isinstance(text, str) or not text.strip() or isinstance(key, bool) or not isinstance(key, str | int):
             raise DataError(
-                f"Query {number} of {path} has no text in the field '{field}', or an `id` that is neither text nor"
-                " number; repair it, or name the field with --text-field."
+                f"{path} line {number} has no text in the field '{name}', or an `id` that is neither text nor number;"
+                " repair it, or name the field with --text-field."
             )
-        queries.append(Query(str(name).encode("utf-8", "replace").decode(), " ".join(_clean(text).split())))
+        queries.append(query_of(str(key), text))
     if not queries:
         raise DataError(f"{path} holds no query; write one a line.")
     if len({query.id for query in queries}) < len(queries):
@@ -143,22 +141,9 @@ def queries_of(path: Path, field: str) -> list[Query]:
     return queries
 
 
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV, TSV or JSONL file. Raises DataError with the line, never with its content."""
-    if path.suffix.lower() in TABLES:
-        return _table(path)
-    rows = []
-    for number, line in enumerate(_text(path).split("\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json_text.loads(line, sources.LONGEST_LINE, plain=False)
-        except ValueError as error:
-            raise DataError(f"{path} line {number} is not a JSON object: {error}; repair or remove it.") from None
-        if not isinstance(row, dict):
-            raise DataError(f"{path} line {number} is not a JSON object; repair or remove it.")
-        rows.append(row)
-    return rows
+def query_of(name: str, text: str) -> Query:
+    """A query in one line, of characters that every tokenizer accepts."""
+    return Query(*(" ".join(part.encode("utf-8", "replace").decode().split()) for part in (name, text)))
 
 
 def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
@@ -209,47 +194,9 @@ def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
     }
 
 
-def _records(spec: SourceSpec, path: Path) -> list[Record]:
-    return [sources.record_of(spec, row, f"{path} row {number}") for number, row in enumerate(rows_of(path), start=1)]
-
-
-def _check_there(spec: SourceSpec, path: Path) -> None:
-    """Raises DataError where the file is missing, or a table has not the columns: their names are no secret."""
-    if not path.is_file():
-        raise DataError(f"There is no file {path}; give a CSV, TSV or JSONL file with --data.")
-    if path.suffix.lower() not in TABLES or "reader" in spec.local:
-        return
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-        columns = next(csv.reader(file, delimiter=_delimiter(path)), [])
-    for field, flag in ((spec.local["text"], "--text-field"), (spec.local["label"], "--label-field")):
-        if field not in columns:
-            raise DataError(
-                f"{path} has no column '{field}' but {', '.join(repr(name[:40]) for name in columns[:20])}; name the"
-                f" one that is meant with {flag}."
-            )
-
-
-def _table(path: Path) -> list[dict[str, Any]]:
-    csv.field_size_limit(_LONGEST_CELL)
+def _lines(path: Path) -> list[str]:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file, delimiter=_delimiter(path), strict=True)
-            rows: list[dict[str, Any]] = [dict(row) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as a table in UTF-8 ({type(error).__name__}); repair it.") from None
-    return rows
-
-
-def _delimiter(path: Path) -> str:
-    return "\t" if path.suffix.lower() == ".tsv" else ","
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read as text in UTF-8 ({type(error).__name__}); repair it.") from None
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
+    return [line for line in lines if line.strip()]
