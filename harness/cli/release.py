@@ -35,7 +35,11 @@ def add_flags(parser: Parser) -> None:
     """What a release and answers have in common."""
     parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     parser.add_argument(
-        "--data", type=Path, required=True, metavar="FILE", help="CSV, JSON Lines, JSON or Parquet; all of it is private"
+        "--data",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="CSV, JSON Lines, JSON or Parquet; all of it is private",
     )
     parser.share("--labels")
     parser.add_argument("--task", metavar="T", help="a known task with its labels and prompts, instead of --labels")
