@@ -12,7 +12,7 @@ from dpicl.harness.api.releases import PrivateRelease, UnsavedRelease, release
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, options_of, passed, whole
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.budget import Standing, standings
+from dpicl.harness.run.budget import SetStanding, standings
 from dpicl.harness.run.formats import FORMATS
 
 
@@ -99,7 +99,7 @@ def answered(arguments: argparse.Namespace, function: Any, form: str) -> int:
     return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
 
 
-def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence[Standing]) -> None:
+def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence[SetStanding]) -> None:
     privacy, card = made.card["privacy"], arguments.out.with_name(f"{arguments.out.stem}.card.md")
     if not made.card["private"]:
         output.message(f"dpicl: {made.card['warning']}")

@@ -62,7 +62,7 @@ class NewRelease:
 
 
 @dataclass(frozen=True)
-class Standing:
+class SetStanding:
     """What the releases of a private set cost.
 
     epsilon: of all of them together at delta, where their settings were chosen beforehand. sum_epsilon, sum_delta: the
@@ -88,8 +88,8 @@ class Prospect:
     """What releases would make of a private set. before: None for a set that is not there yet. refused: why they would
     not be admitted; '' where they would."""
 
-    before: Standing | None
-    after: Standing
+    before: SetStanding | None
+    after: SetStanding
     refused: str
 
 
@@ -137,7 +137,7 @@ def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], Ch
     return found
 
 
-def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> Standing:
+def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
     """States what all releases of a known set may cost together, from here on; infinity lifts the limit.
 
     delta: of that epsilon (None: the one that stands). may_rise: whether it may be above the one that was stated.
@@ -155,18 +155,18 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
     return stands
 
 
-def standings() -> list[tuple[PrivateLedger, Standing]]:
+def standings() -> list[tuple[PrivateLedger, SetStanding]]:
     """Every private set of this machine. Raises ResultError for a damaged ledger."""
     return [(ledger, standing(ledger)) for ledger in read_all()]
 
 
-def standing(ledger: PrivateLedger) -> Standing:
+def standing(ledger: PrivateLedger) -> SetStanding:
     """What a ledger says: its total at the delta of its limit, or else at the smallest delta of its releases."""
     charges, limit = ledger.charges, ledger.limit
     deltas = [limit.delta] if limit else [charge.delta for charge in charges]
     delta = min(deltas, default=1e-5)
     bounds = total([charge.dp_event for charge in charges], delta)
-    return Standing(
+    return SetStanding(
         private_set=ledger.name,
         releases=len(charges),
         epsilon=bounds.upper,
@@ -177,7 +177,7 @@ def standing(ledger: PrivateLedger) -> Standing:
     )
 
 
-def document(ledger: PrivateLedger, stands: Standing) -> dict[str, Any]:
+def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
     """A private set as JSON, with every release and limit: what may leave the machine. No hash of a record is in it."""
     return {
         "private_set": ledger.name,
@@ -237,7 +237,7 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
     return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
 
 
-def _refusal(stands: Standing) -> str:
+def _refusal(stands: SetStanding) -> str:
     """Why a set is not to stand so; '' where it may."""
     if stands.limit is None or stands.epsilon <= stands.limit * _ROUNDING:
         return ""
