@@ -29,7 +29,7 @@ from dpicl.harness.api.values import (
     several,
 )
 from dpicl.harness.core.cell import ReleaseConfig
-from dpicl.harness.core.errors import ResultError, UsageError, require_known
+from dpicl.harness.core.errors import Concealed, ResultError, UsageError, require_known
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import PublicTask, Task
@@ -268,7 +268,10 @@ class _Job:
             rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
-        return released(task, self.config)
+        try:
+            return released(task, self.config)
+        except Concealed as error:
+            raise Concealed(f"{error} What it may have cost stays on the budget.") from None
 
 
 def _given(mechanism: GivenMechanism, plugins: Any, kinds: Sequence[str], otherwise: str) -> Given:

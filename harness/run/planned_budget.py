@@ -24,22 +24,22 @@ def payer_of(cell: Cell, total_epsilon: float | None = None) -> ChargeTo:
 def planned(cells: Sequence[Cell], bench: Workbench, total_epsilon: float | None) -> list[Prospect]:
     """What the cells with secure noise would make of every private set that they concern.
 
-    Records are loaded, to know the sets that have them, and every cell is calibrated. A cell that cannot be calibrated
-    costs nothing: it will end with its error before it is charged. Raises as `prospects`.
+    Records are loaded, to know the sets that have them, and every cell is calibrated. A cell whose records cannot be
+    read, or that cannot be calibrated, costs nothing: it will end with its error before it is charged. Raises as
+    `prospects`.
     """
     by_records: dict[tuple[str, str], list[Cell]] = {}
     for cell in (cell for cell in cells if cell.secure):
         by_records.setdefault((cell.task, cell.source), []).append(cell)
-    return prospects(
-        [
-            (
-                bench.task(own[0]).train,
-                [release for cell in own if (release := _release_of(cell, bench)) is not None],
-                payer_of(own[0], total_epsilon),
-            )
-            for own in by_records.values()
-        ]
-    )
+    found = []
+    for own in by_records.values():
+        try:
+            records = bench.task(own[0]).train
+        except DpiclError:
+            continue
+        releases = [release for cell in own if (release := _release_of(cell, bench)) is not None]
+        found.append((records, releases, payer_of(own[0], total_epsilon)))
+    return prospects(found)
 
 
 def require_admitted(found: Sequence[Prospect]) -> None:
