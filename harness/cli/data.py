@@ -12,7 +12,7 @@ from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.config import add_task_folder, check_source, list_tasks, load_config, source_spec
 from dpicl.harness.data.counts import DataCounts, SplitCounts, count_records, file_reading, label_words
-from dpicl.harness.data.reading import Reading, ranges, read_records
+from dpicl.harness.data.reading import FileRecords, ranges, read_records
 from dpicl.harness.data.tables import SUFFIXES, fields_of
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.scaffold.own_task import own_spec
@@ -74,7 +74,7 @@ def task_counts(name: str, wanted: str = "auto") -> tuple[str, DataCounts]:
     spec = source_spec(load_config(name))
     source = data_sources.resolve(wanted, spec)
     check_source(spec, source)
-    readings: list[Reading | None]
+    readings: list[FileRecords | None]
     if source == "local":
         readings = [data_sources.reading_of(spec, "train"), _test_reading(spec)]
     else:
@@ -85,7 +85,7 @@ def task_counts(name: str, wanted: str = "auto") -> tuple[str, DataCounts]:
     return source, count_records(train, test, spec.labels)
 
 
-def _test_reading(spec: data_sources.SourceSpec) -> Reading | None:
+def _test_reading(spec: data_sources.SourceSpec) -> FileRecords | None:
     """None where the task names train records alone, as for a release."""
     if "train" in spec.local and "test" not in spec.local:
         return None

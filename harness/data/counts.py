@@ -16,7 +16,7 @@ import numpy as np
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.messages import count
 from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.data.reading import Reading
+from dpicl.harness.data.reading import FileRecords
 from dpicl.harness.data.splits import normalised
 
 #: Distinct values, characters and words that no set of labels has.
@@ -59,7 +59,7 @@ class DataCounts:
         return not self.problems
 
 
-def count_records(train: Reading, test: Reading | None, labels: Sequence[str]) -> DataCounts:
+def count_records(train: FileRecords, test: FileRecords | None, labels: Sequence[str]) -> DataCounts:
     """Counts of one file, or of two. labels: the public label words; () where labels are not public words."""
     readings = {"train": train} | ({"test": test} if test is not None else {})
     splits = [_counts(split, reading, labels) for split, reading in readings.items()]
@@ -80,7 +80,7 @@ def count_records(train: Reading, test: Reading | None, labels: Sequence[str]) -
     return DataCounts(splits, leaks, missing, problems)
 
 
-def _counts(split: str, reading: Reading, labels: Sequence[str]) -> SplitCounts:
+def _counts(split: str, reading: FileRecords, labels: Sequence[str]) -> SplitCounts:
     seen: dict[str, Record] = {}
     repeated, contradicting = [], []
     for number, record in zip(reading.numbers, reading.records, strict=True):
@@ -105,7 +105,7 @@ def _counts(split: str, reading: Reading, labels: Sequence[str]) -> SplitCounts:
     )
 
 
-def label_words(reading: Reading, column: str) -> list[str]:
+def label_words(reading: FileRecords, column: str) -> list[str]:
     """The labels of a file, most frequent first, where they look like labels: they become public.
 
     Raises DataError where they look like texts of records.
@@ -123,6 +123,6 @@ def label_words(reading: Reading, column: str) -> list[str]:
     return [label for label, _ in found.most_common()]
 
 
-def file_reading(place: str, records: Sequence[Record]) -> Reading:
+def file_reading(place: str, records: Sequence[Record]) -> FileRecords:
     """Records that come from no file of the user's, as a reading without faults."""
-    return Reading(Path(place), "record", list(records), list(range(1, len(records) + 1)), {})
+    return FileRecords(Path(place), "record", list(records), list(range(1, len(records) + 1)), {})

@@ -50,7 +50,7 @@ class RowFault(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class FileRecords:
     """The records of a file or folder. unit: what numbers count. numbers: of the lines of the records.
 
     faults: what is wrong -> the numbers of all lines of which it is.
@@ -85,7 +85,7 @@ def ranges(numbers: Sequence[int], most: int | None = 8) -> str:
     return ", ".join(shown) + (f" and {left} more" if left else "")
 
 
-def read_records(path: Path, spec: SourceSpec, split: str = "train") -> Reading:
+def read_records(path: Path, spec: SourceSpec, split: str = "train") -> FileRecords:
     """The records of a file or folder, as `spec.local` says which fields they have.
 
     split: which part of a folder of several. Raises DataError, in one sentence without a word of a record, for what is
@@ -111,7 +111,7 @@ def read_records(path: Path, spec: SourceSpec, split: str = "train") -> Reading:
     for name in fields:
         if keys and not records and set(faults) <= {_absent(each) for each in fields} and _absent(name) in faults:
             raise lacks(path, [name], keys)
-    return Reading(path, table.unit, records, numbers, faults)
+    return FileRecords(path, table.unit, records, numbers, faults)
 
 
 def own_records(

@@ -16,7 +16,7 @@ from typing import Any
 from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.data.local import SPLITS, has_local, split_file
-from dpicl.harness.data.reading import Reading, RowFault, SourceSpec, function_of, normal_record, read_records
+from dpicl.harness.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
 from dpicl.harness.data.splits import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
@@ -69,7 +69,7 @@ def read_local(spec: SourceSpec) -> tuple[Split, Split]:
     return train, test
 
 
-def reading_of(spec: SourceSpec, split: str) -> Reading:
+def reading_of(spec: SourceSpec, split: str) -> FileRecords:
     """What the local file of a split holds, faults included. Raises DataError for one that is no table."""
     return read_records(split_file(spec, split), spec, split)
 

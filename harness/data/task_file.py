@@ -16,6 +16,7 @@ import jinja2.nodes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.harness.core.errors import DataError, PluginError, UsageError, unknown
+from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
@@ -349,20 +350,15 @@ def _explain(error: ValidationError, document: Document) -> str:
     """The first problem as one sentence with its line; what is missing first, since the names are long."""
     problem = min(error.errors(), key=lambda each: each["type"] != "missing")
     place: Place = tuple(problem["loc"])
-    shown = ".".join(map(str, place))[:100]
     if problem["type"] == "missing":
         beside = [
             str(each["loc"][-1])
             for each in error.errors()
             if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
         ]
-        under = f" under `{'.'.join(map(str, place[:-1]))}`" if place[:-1] else ""
+        under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
         hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
         return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-method.md."))
     if problem["type"] == "extra_forbidden":
-        return str(document.error(place, f"the key '{shown}' has no meaning here; remove it, or correct its name."))
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    given = problem.get("input")
-    if isinstance(given, bool | int | float) and "string" in message:
-        message += f", not {given!r}; put it in quotes"
-    return str(document.error(place, f"'{shown}': {message[0].lower()}{message[1:]}."))
+        return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
+    return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))
