@@ -32,11 +32,13 @@ def run_cell(source: str, names: dict[str, object]) -> object:
 @pytest.mark.slow
 def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     request.getfixturevalue("own_cache")
-    for name in ("evaluate", "audit", "check"):
+    for name in ("evaluate", "audit", "check", "release", "answer"):
         function = getattr(dpicl, name)
         small = {key: SMALL[key] for key in SMALL.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(dpicl, name, partial(function, **small))
     (tmp_path / "results").symlink_to(ROOT / "results")
+    tickets = [f"ticket {n} on {label},{label}" for n in range(80) for label in ("billing", "technical", "refund")]
+    (tmp_path / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     shown = [run_cell(cell, names) for cell in cells()]

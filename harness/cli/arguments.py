@@ -34,6 +34,9 @@ HELP = {
     "track": "show scores across releases of a model and commits of the code",
     "publish": "send results to Weights & Biases or a local trackio dashboard",
     "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
+    "release": "make one release from private records of your own: demonstrations as a prompt, and a privacy card",
+    "answer": "answer a file of queries from private records of your own, with a privacy card",
+    "budget": "show what all releases of a private set cost together, limit it, export it",
     "list": "show what there is: tasks, mechanisms, attacks, models or suites",
     "calibrate": "the noise of a mechanism for a proved epsilon",
     "account": "epsilon of given noise: what is proved, and what authors compute",
@@ -280,6 +283,11 @@ _SHARED = {
     "--reveal-records": _flag(
         action="store_true",
         help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    ),
+    "--total-epsilon": _flag(
+        type=positive,
+        metavar="E",
+        help="private records: refuse what would bring all releases of one private set above this; stays in force",
     ),
     "--plugin": _several(
         type=Path,

@@ -40,13 +40,15 @@ class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
     mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
-    reveal: whether secure noise may come with an infinite epsilon.
+    reveal: whether secure noise may come with an infinite epsilon. total_epsilon: what all releases of a private set
+        may cost together (None: as was stated before).
     """
 
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
     keep_models: int = 1
     reveal: bool = False
+    total_epsilon: float | None = None
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
