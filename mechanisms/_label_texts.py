@@ -177,7 +177,7 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(int(allowed[mechanism.choose(self.votes(rows, randomness), sample)]))
+            text.append(mechanism.choose(self.votes(rows, randomness), sample, allowed))
         return text.demonstration(label)
 
 
