@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -60,7 +60,7 @@ from dpicl.harness.run.engines import Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
-from dpicl.harness.run.releasing import calibrated, per_query_epsilon, sizes_of
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon, released_count, sizes_of
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
@@ -226,7 +226,8 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        return sizes_of(mechanism, loaded, loaded.plan_shots(shots, np.random.default_rng(0)), queries or 1)
+        count = released_count(mechanism, loaded, shots)
+        return sizes_of(mechanism, loaded, loaded.plan_shots(count, np.random.default_rng(0)), queries or 1)
     if mechanism.kind == "answers":
         return Sizes.of_queries(size, queries or 1)
     groups = list(load_config(task).get("doc_to_choice", ())) if mechanism.by_label else []

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError, require_known
 from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.task import PublicTask, Record
+from dpicl.harness.data.task import STYLES, PublicTask, Record
 from dpicl.harness.models.base import LanguageModel, Prefix
 from dpicl.harness.privacy.private_set import PrivateRecord
 
@@ -154,6 +154,11 @@ def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None
         mass = np.cumsum(np.exp(public[order]))
         keep = min(keep, int(np.searchsorted(mass, top_p)) + 1)
     return order[:keep]
+
+
+def check_style(style: str) -> None:
+    """Raises UsageError for a style in which no task has prompts."""
+    require_known("prompt style", [style], STYLES)
 
 
 def check_positive(**options: float | None) -> None:

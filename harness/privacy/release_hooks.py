@@ -133,7 +133,7 @@ class Permit:
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float, ids: np.ndarray | None = None) -> list[int]:
-        """The places of the min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
+        """Places of the min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
 
         width: the range of the moves of all scores when one record is added or removed. One index is a draw from
         softmax(scores / temperature), temperature = width / epsilon', a bounded-range choice of the event's epsilon';

@@ -10,8 +10,9 @@ from dpicl.harness.data.task import Record
 from dpicl.harness.evaluation.taught_model import TaughtModel
 from dpicl.harness.evaluation.teaching import NotTaught, Teacher, taught_chances
 from dpicl.harness.mechanism.bases import Context
-from dpicl.harness.mechanism.generation import taught
+from dpicl.harness.mechanism.generation import ReleasedText, taught
 from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.primitives import GaussianSum
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.mechanisms.hot_pate import HotPATE
@@ -101,7 +102,7 @@ class Remembering(AdversarialModel):
 
 @pytest.mark.parametrize(("mechanism", "knob"), MECHANISMS, ids=names)
 def test_texts_are_released_as_often_as_their_chances_say(mechanism, knob):
-    model, texts, releases = Remembering(), Counter(), 1_500
+    model, texts, releases = Remembering(), Counter(), 400
     for seed in range(releases):
         listening = Listening(np.random.default_rng(seed))
         with taught(listening):
@@ -109,9 +110,9 @@ def test_texts_are_released_as_often_as_their_chances_say(mechanism, knob):
         texts[tuple(listening.tokens)] += 1
     assert len(texts) > 5
     for tokens, count in texts.most_common(3):
-        seeds = range(300) if isinstance(mechanism, HotPATE) else range(1)
+        seeds = range(100) if isinstance(mechanism, HotPATE) else range(1)
         expected = np.prod(np.mean([chances(mechanism, knob, tokens, seed) for seed in seeds], axis=0))
-        assert abs(count / releases - expected) < 5 * np.sqrt(expected * (1 - expected) / releases) + 0.01 * expected
+        assert abs(count / releases - expected) < 5 * np.sqrt(expected * (1 - expected) / releases) + 0.02 * expected
 
 
 def test_without_noise_the_released_text_is_certain():
@@ -146,19 +147,15 @@ class Deaf(Tang):
     """Goes on with what it released itself."""
 
     def write(self, label, private, context):
-        from dpicl.harness.privacy.primitives import GaussianSum
-
         token = GaussianSum(context.knob, True)
         sampler = private.poisson_slots(5, None, partition="a", releases=token.event, times=TOKENS)
         tokens = []
-        from dpicl.harness.mechanism.generation import ReleasedText
-
         text = ReleasedText(context.task, context.model)
         while len(text.tokens) < TOKENS:
             sample = sampler.draw()
-            prompts = [[1, *slot[0].text.encode()[:1], *tokens] for slot in sample.slots]
+            prompts = [[1, *context.model.encode(slot[0].text), *tokens] for slot in sample.slots]
             rows = np.exp(context.model.next_token_log_probs(prompts).numpy())
-            tokens.append(token.choose(rows, sample))
+            tokens.append(token.choose(rows[:, :50], sample, np.arange(50)))
             text.append(tokens[-1])
         return text.demonstration(label)
 
@@ -167,8 +164,6 @@ class Silent(Tang):
     """Does not say which tokens its releases choose among."""
 
     def write(self, label, private, context):
-        from dpicl.harness.privacy.primitives import GaussianSum
-
         token = GaussianSum(context.knob, True)
         sample = private.poisson_slots(5, None, partition="a", releases=token.event).draw()
         token.choose(np.ones((len(sample.slots), 3)), sample)
