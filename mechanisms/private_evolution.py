@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import TYPE_CHECKING, Literal
 
@@ -40,6 +40,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, check_positive, check_style
+from dpicl.harness.mechanism.options import LATER
 from dpicl.harness.models.embeddings import check_name
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import parallel
@@ -73,7 +74,7 @@ class PrivateEvolution(DemonstrationMechanism):
     temperature: float = 1.0
     embedding: str = "embedded"
     style: str = "completion"
-    texts: int | None = None
+    texts: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_name(self.embedding)

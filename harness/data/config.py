@@ -117,7 +117,8 @@ def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
         raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
     if own["data"].get("public"):
         raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
-    if shared := sorted({*labels, *found["metadata"]["data"]["local"]["labels"]} & {*config["doc_to_choice"]}):
+    words = {*labels, *(own["data"]["local"].get("labels") or {})}  # as prompts say them, as files do
+    if shared := sorted(words & {*config["doc_to_choice"]}):
         raise DataError(
             f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
         )

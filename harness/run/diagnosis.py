@@ -101,8 +101,10 @@ def diagnosed(
     left_out = {name: why for name, row in rows.items() if (why := _refusal(row, task))}
     kept = {name: row for name, row in rows.items() if isinstance(row, DemonstrationMechanism) and name not in left_out}
     _require_rows(kept, left_out, leave_out)
-    lengths = [own for row in kept.values() if isinstance(own := getattr(row, "tokens", None), int)]
-    tokens = settings.tokens or min([TOKENS, *lengths])
+    lengths = {name: own for name, row in kept.items() if isinstance(own := getattr(row, "tokens", None), int)}
+    tokens = settings.tokens or min([TOKENS, *lengths.values()])
+    if short := [name for name, own in lengths.items() if own < tokens]:
+        raise UsageError(f"{short[0]} releases texts of at most {lengths[short[0]]} tokens; look at fewer of each.")
     taught_model = TaughtModel(model)
     work = _Work(task, taught_model, settings, tokens, tuple(dict.fromkeys([*epsilons, math.inf])))
     found: dict[_Key, list[TextScore]] = {}
