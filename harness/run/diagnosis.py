@@ -23,7 +23,7 @@ import numpy as np
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import PublicStreams, Streams, streams
-from dpicl.harness.core.vocabulary import Record, Report, silent
+from dpicl.harness.core.vocabulary import Record, Report, Sizes, silent
 from dpicl.harness.data.task import NEUTRAL_LABEL, Task
 from dpicl.harness.evaluation.log_loss import RowScores, TextScore, text_score
 from dpicl.harness.evaluation.taught_model import TaughtModel
@@ -57,7 +57,7 @@ class DiagnosisSettings:
 
     texts: int = 32
     tokens: int | None = None
-    draws: int = 64
+    draws: int = 32
     shots: int = 4
     delta: float = 1e-5
     seed: int = 0
@@ -153,6 +153,7 @@ class _Work:
         self._tokens, self._epsilons = tokens, epsilons
         self._shots = task.plan_shots(settings.shots, streams(settings.seed).stream("shots"))
         self._knobs: dict[tuple[str, float], float] = {}
+        self._sizes: dict[bool, Sizes] = {}
 
     @cached_property
     def texts(self) -> list[Record]:
@@ -189,7 +190,7 @@ class _Work:
 
     def _knob(self, name: str, row: Mechanism, epsilon: float) -> float:
         if (name, epsilon) not in self._knobs:
-            sizes = sizes_of(row, self._task, self._shots, 1)
+            sizes = self._sizes_of(row)
             found = named_failure(row, lambda: calibrated(row, sizes, epsilon, self._settings.delta))
             self._knobs[name, epsilon] = found.knob
         return self._knobs[name, epsilon]
@@ -239,11 +240,16 @@ class _Work:
         return PrivateSet(
             self._task.train,
             Ledger(None, math.inf),
-            sizes=sizes_of(row, self._task, self._shots, 1).records,
+            sizes=self._sizes_of(row).records,
             sampling=_OneSample(self._settings.seed, number),
             noise=randomness.source("noise"),
             embed=embed_alone,
         )
+
+    def _sizes_of(self, row: Mechanism) -> Sizes:
+        if row.by_label not in self._sizes:
+            self._sizes[row.by_label] = sizes_of(row, self._task, self._shots, 1)
+        return self._sizes[row.by_label]
 
     def _stream(self, name: str) -> Streams:
         return Streams(int(streams(self._settings.seed).stream(f"diagnosis: {name}").integers(2**53)))
