@@ -128,8 +128,8 @@ def diagnose(
         raise UsageError(f"Secure noise keeps records private, and this is {OUTSIDE}; use it on public records alone.")
     require_known("noise", [noise], NOISES)
     changes: dict[str, Any] = {"models": [model or made.models[0]], "source": source or made.source, "seeds": [seed]}
-    whole = dict.fromkeys(("task_test_records", "task_seeds", "epsilon_seeds"), {})
-    made = made.model_copy(update={**changes, **whole, "test_records": None, "queries": None})
+    whole = {"task_test_records": {}, "task_seeds": {}, "epsilon_seeds": {}, "test_records": None, "queries": None}
+    made = made.model_copy(update={**changes, **whole})
     require_known("source", [made.source], SOURCES)
     check_models(made)
     cells = expand(made, mechanisms, task_facts(), _changes(options or {}))
