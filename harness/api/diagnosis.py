@@ -123,7 +123,8 @@ def diagnose(
         that has them; 'tang.slots' is tang's alone.
     Raises UsageError for what does not fit, for mechanisms that release no text token by token, and for secure noise.
     """
-    made, mechanisms = _asked(mechanism, suite, task, epsilon, shots, delta, several(plugins))
+    targets = None if epsilon is None else several(epsilon)
+    made, mechanisms = _asked(mechanism, suite, task, targets, shots, delta, several(plugins))
     if "secure" in (noise, made.noise):
         raise UsageError(f"Secure noise keeps records private, and this is {OUTSIDE}; use it on public records alone.")
     require_known("noise", [noise], NOISES)
@@ -164,7 +165,7 @@ def _asked(
             raise UsageError(f"With a suite mechanisms are names of its rows, not {strange[0]!r:.60}.")
         known = load_mechanisms(plugins)
         made = changed(load_suite(find_suite(suite)), Changes([task], wanted, epsilons=epsilon or ()), known)
-        update = {**own, **({"task_shots": {}} if shots is not None else {})}
+        update: dict[str, Any] = {**own, **({"task_shots": {}} if shots is not None else {})}
         return made.model_copy(update=update), known
     if not wanted:
         raise UsageError("Name a mechanism, such as tang, or give a suite whose rows are wanted.")

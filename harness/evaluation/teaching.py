@@ -132,7 +132,7 @@ def taught_chances(run: Run, tokens: Sequence[int], vocabulary: int) -> np.ndarr
     # After so many times "above" nothing is asked any more. The other tokens are asked about in runs of their own.
     runs = [steps]
     for first in range(rounds, len(tokens), rounds):
-        runs.append(_steps(run, tokens, vocabulary, lambda t, first=first: first <= t < first + rounds))
+        runs.append(_steps(run, tokens, vocabulary, range(first, first + rounds).__contains__))
     return _over_answers([_merged(seen) for seen in zip(*runs, strict=True)], rounds)
 
 
