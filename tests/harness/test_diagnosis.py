@@ -91,7 +91,7 @@ def test_rows_of_a_suite_and_who_is_left_out(own_cache):
         ({"mechanism": "zero_shot"}, "noise"),
         ({"mechanism": ["tang", "private_evolution"]}, "private_evolution"),
         ({"mechanism": "ldp_labels"}, "ldp_labels"),
-        ({"mechanism": "tang", "tokens": 60}, "at most 50"),
+        ({"mechanism": "tang", "tokens": 101}, "at most 100"),
         ({"mechanism": "tang", "options": {"prism.slots": 3}}, "prism"),
         ({"mechanism": "tang", "options": {"style": "letter"}}, "letter"),
         ({"mechanism": "tang", "texts": 1}, "texts"),
