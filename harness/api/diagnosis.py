@@ -129,7 +129,13 @@ def diagnose(
         raise UsageError(f"Secure noise keeps records private, and this is {OUTSIDE}; use it on public records alone.")
     require_known("noise", [noise], NOISES)
     changes: dict[str, Any] = {"models": [model or made.models[0]], "source": source or made.source, "seeds": [seed]}
-    whole = {"task_test_records": {}, "task_seeds": {}, "epsilon_seeds": {}, "test_records": None, "queries": None}
+    whole: dict[str, Any] = {
+        "task_test_records": {},
+        "task_seeds": {},
+        "epsilon_seeds": {},
+        "test_records": None,
+        "queries": None,
+    }
     made = made.model_copy(update={**changes, **whole})
     require_known("source", [made.source], SOURCES)
     check_models(made)
