@@ -32,7 +32,7 @@ def run_cell(source: str, names: dict[str, object]) -> object:
 @pytest.mark.slow
 def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     request.getfixturevalue("own_cache")
-    for name in ("evaluate", "audit", "check", "release", "answer"):
+    for name in ("evaluate", "audit", "check", "diagnose", "release", "answer"):
         function = getattr(dpicl, name)
         small = {key: SMALL[key] for key in SMALL.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(dpicl, name, partial(function, **small))
@@ -47,6 +47,7 @@ def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     assert set(means.index.get_level_values("mechanism")) == {"zero_shot", "tang", "real_demonstrations"}
     assert set(ballots.mechanism) == {"ballots", "voting"} and (ballots.epsilon_proved <= 1).all()
     assert (names["audit"].to_frame().epsilon_audited <= names["audit"].to_frame().epsilon_proved).all()
+    assert (names["diagnosis"].to_frame().hit_rate <= 1).all() and len(names["diagnosis"].differences) == 3
     assert 5.32 < names["cost"]["proved"] < 5.34
     for thing in (names["results"], names["findings"], names["audit"], names["board"]):
         assert "<table" in thing._repr_html_() and repr(thing)

@@ -236,7 +236,8 @@ def declared(
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.kind == "demonstrations":
-        shots = task.plan_shots(config.shots, streams(config.seed, config.noise).stream("shots"))
+        count = released_count(mechanism, task, config.shots)
+        shots = task.plan_shots(count, streams(config.seed, config.noise).stream("shots"))
     else:
         asked = task.queries() if queries is None else list(queries)
     return shots, asked, sizes_of(mechanism, task, shots, config.queries or len(asked))
@@ -302,6 +303,8 @@ class _Work:
         context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
         given = mechanism.release(self.private, context)
         prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
+        if len(prompt.demonstrations) == len(self.shots) > self.config.shots:
+            prompt = replace(prompt, in_prompt=self.config.shots)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
 
@@ -330,6 +333,16 @@ def no_kind(mechanism: Mechanism) -> PluginError:
         f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism nor a"
         " PreparedMechanism."
     )
+
+
+def released_count(mechanism: Mechanism, task: PublicTask, shots: int) -> int:
+    """How many demonstrations a mechanism releases for a prompt of so many. Raises PluginError for fewer."""
+    if not isinstance(mechanism, DemonstrationMechanism):
+        return shots
+    count: object = mechanism.released(shots, task)
+    if not isinstance(count, int) or isinstance(count, bool) or count < shots:
+        raise PluginError(f"Mechanism '{mechanism.name}' wants to release {count!r:.40} texts for {shots} shots.")
+    return count
 
 
 def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: int) -> Sizes:
