@@ -28,7 +28,7 @@ HELP = {
     "plan": "show what `run` would do: cells, what is there already, what the rest costs",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
-    "compare": "compare two releases cell by cell; a gate for regressions",
+    "compare": "two rows of a board: which is better and how sure; two result folders: a gate for regressions",
     "track": "show scores across releases of a model and commits of the code",
     "publish": "send results to Weights & Biases or a local trackio dashboard",
     "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
