@@ -28,9 +28,7 @@ from dpicl.leaderboards.render.terminal import render_terminal
 
 def add(subparsers: Subparsers) -> None:
     """Adds the command."""
-    parser = add_command(
-        subparsers, "board", "dpicl board quick --html site\n  dpicl board field --task agnews --epsilon 1", _board
-    )
+    parser = add_command(subparsers, "board", "dpicl board field --task agnews --epsilon 1 --html site", _board)
     add_flags(parser)
     add_filters(parser)
     parser.add_argument("--attacks", action="store_true", help="also show every attack on the rows")

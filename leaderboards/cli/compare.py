@@ -35,8 +35,7 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "compare",
-        "dpicl compare tang pta --suite field --epsilon 1\n"
-        "  dpicl compare results/classification/embedded candidate/classification --fail-on-regression",
+        "dpicl compare tang pta --suite field --epsilon 1",
         _compare,
     )
     parser.add_argument("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")

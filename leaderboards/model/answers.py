@@ -119,7 +119,8 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> Answer | None:
     own.sort(key=lambda one: -(one.recovery or 0))
     if not own:
         return None
-    first = tuple(Best(one.label, recovery_text(one.recovery)) for one in own if one.rank and one.rank.first)
+    told = [one for one in own if compared(ranking, (one.label, epsilon))] or own
+    first = tuple(Best(one.label, recovery_text(one.recovery)) for one in told if one.rank and one.rank.first)
     where = f"{ranking.scope}, by mean recovery"
     above = [
         Best(one.label, recovery_text(one.recovery))
@@ -129,7 +130,8 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> Answer | None:
         and one.recovery is not None
         and one.recovery >= (own[0].recovery or 0)
     ]
-    return Answer(epsilon, where, first, len(own), ranking.tasks, tuple(above))
+    untold = tuple(one.label for one in own if one not in told)
+    return Answer(epsilon, where, first, len(own), ranking.tasks, tuple(above), untold=untold)
 
 
 def _on_task(table: TaskTable, rows: Sequence[Row]) -> Answer | None:
@@ -139,7 +141,7 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> Answer | None:
     rows = sorted(rows, key=lambda row: sign * row.score)
     controls = [row for row in table.rows if row.epsilon == 0 and not row.unranked]
     public = next((row for row in controls if row.mechanism == PUBLIC), None)
-    untold = [row for row in rows if not compared(table, row)] if len(rows) > 1 else []
+    untold = [row for row in rows if not compared(table, row.key)] if len(rows) > 1 else []
     first = [row for row in rows if row.rank is not None and row.rank.first and row not in untold]
     if not first:
         first, untold = rows, []

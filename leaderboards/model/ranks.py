@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
@@ -137,11 +137,11 @@ def _outcomes(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray | None:
     return values
 
 
-def compared(table: TaskTable, row: Row) -> bool:
-    """Whether a ranked row shares enough seeds with some other one to be told apart from it."""
-    own = [family for family in table.families if row.key in family.names]
-    others = (family.difference(row.key, name) for family in own for name in family.names if name != row.key)
-    return any(found is not None for found in others)
+def compared(where: TaskTable | Ranking, name: Hashable) -> bool:
+    """Whether a ranked row (by its key) or a standing (by label and ε) shares enough seeds with some other one to be
+    told apart from it."""
+    own = [family for family in where.families if name in family.names]
+    return any(family.difference(name, other) for family in own for other in family.names if other != name)
 
 
 def _rank(sets: RankSets | None, at: int, rivals: int) -> Rank:

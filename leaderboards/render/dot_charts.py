@@ -41,11 +41,22 @@ class Dot:
 
 def of_task(table: TaskTable, epsilons: Sequence[float], styles: Mapping[str, int]) -> Markup | None:
     """Scores at one ε or at two, with controls and reference baselines; None without a row at these ε."""
+    chart = _of_task(table, epsilons, styles)
+    return None if chart is None else on_page(chart.markup)()
+
+
+def picture(table: TaskTable, epsilon: float, styles: Mapping[str, int]) -> bytes | None:
+    """The same at one ε as a PNG file."""
+    chart = _of_task(table, [epsilon], styles)
+    return None if chart is None else on_page(chart.file)("png")
+
+
+def _of_task(table: TaskTable, epsilons: Sequence[float], styles: Mapping[str, int]) -> Chart | None:
     rows = [row for row in table.in_order if row.at_an_end or row.epsilon in epsilons]
     if all(row.at_an_end for row in rows):
         return None
     lower = table.lower_is_better(table.metric)
-    dots = [_dot(row, epsilons, compared(table, row)) for row in rows]
+    dots = [_dot(row, epsilons, compared(table, row.key)) for row in rows]
     where = names_text(epsilon_text(epsilon) for epsilon in epsilons)
     axis = metric_name(table.metric) + (", lower is better" if lower else "")
     return _plot(f"{table.task}: scores at ε = {where}, with 95% intervals", axis, dots, epsilons, styles, lower)
@@ -63,12 +74,13 @@ def over_tasks(
             low, high = _interval(one, [own.get((one.label, "proved", one.epsilon)) for own in rows])
             words = f"{one.label} at ε = {epsilon_text(one.epsilon)}: {recovery_text(one.recovery)}"
             words += f" [{recovery_text(low)}, {recovery_text(high)}]"
-            first = one.rank is not None and one.rank.first
+            first = one.rank is not None and one.rank.first and compared(ranking, (one.label, one.epsilon))
             dots.append(Dot(one.label, one.recovery, low, high, words, one.epsilon, first, one.label, one.is_baseline))
     if all(dot.baseline or dot.epsilon == 0 for dot in dots):
         return None
     title = f"{ranking.title}: mean recovery at ε = {epsilon_text(epsilon)}, with 95% intervals"
-    return _plot(title, "mean recovery (0: zero-shot, 1: real records)", dots, [epsilon], styles, False)
+    chart = _plot(title, "mean recovery (0: zero-shot, 1: real records)", dots, [epsilon], styles, False)
+    return on_page(chart.markup)()
 
 
 def _interval(one: Standing, rows: Iterable[Row | None]) -> tuple[float, float]:
@@ -100,7 +112,7 @@ def _dot(row: Row, epsilons: Sequence[float], told: bool) -> Dot:
 @on_page
 def _plot(
     title: str, axis: str, dots: Sequence[Dot], epsilons: Sequence[float], styles: Mapping[str, int], lower: bool
-) -> Markup:
+) -> Chart:
     best = sorted(dots, key=lambda dot: (dot.at, dot.value if lower else -dot.value, dot.label))
     labels = list(dict.fromkeys(dot.label for dot in best))
     two = len(epsilons) > 1
@@ -132,4 +144,4 @@ def _plot(
     axes.grid(visible=False, axis="y")
     first, *others = map(epsilon_text, epsilons)
     axes.set_xlabel(axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else ""))
-    return chart.markup()
+    return chart

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -28,7 +28,7 @@ def legend(board: Board) -> dict[str, str]:
     return {column.full or column.name: column.hint for column in columns(rows)} | marks
 
 
-def section_view(section: Section, addresses: Addresses, looks: dict[str, int]) -> dict[str, Any]:
+def section_view(section: Section, addresses: Addresses, looks: Mapping[str, int]) -> dict[str, Any]:
     """What the template shows of a section. addresses: where the pages of its rows are. looks: see `fixed_looks`."""
     here = {row.label: looks[row.label] for row in section.rows if 0 < row.epsilon < math.inf}
     rows = list(section.rows)
@@ -70,7 +70,7 @@ def _levels(section: Section) -> list[float]:
     return list(dict.fromkeys(answer.epsilon for answer in section.answers))
 
 
-def _pictures(section: Section, epsilon: float, looks: dict[str, int]) -> Iterator[Picture]:
+def _pictures(section: Section, epsilon: float, looks: Mapping[str, int]) -> Iterator[Picture]:
     """The picture of an answer: over several tasks where there is such a ranking, else one for each task."""
     several = [ranking for ranking in section.rankings if len(ranking.tasks) > 1]
     for ranking in several:
@@ -81,7 +81,7 @@ def _pictures(section: Section, epsilon: float, looks: dict[str, int]) -> Iterat
             yield table.task, epsilon_text(epsilon), f"{table.task} at ε = {epsilon_text(epsilon)}", plot
 
 
-def task_plots(table: TaskTable, looks: dict[str, int]) -> Iterator[Picture]:
+def task_plots(table: TaskTable, looks: Mapping[str, int]) -> Iterator[Picture]:
     """Scores at the ε of a table: dots where there are two or one, lines against ε where there are more."""
     found = sorted({row.epsilon for row in table.rows if row.epsilon > 0})
     if len(found) > 2:
@@ -120,7 +120,7 @@ def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
     return [{"name": name, "label": label, "values": values} for name, label, values in chosen if len(values) > 1]
 
 
-def _auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
+def _auc_plots(tables: Iterable[TaskTable], styles: Mapping[str, int]) -> Iterator[tuple[str, str, Markup]]:
     """(task, caption, plot) for every membership attack on every task."""
     for table in tables:
         rows = table.all_rows
