@@ -27,7 +27,7 @@ class Best:
 
 
 @dataclass(frozen=True)
-class Answer:
+class BoardAnswer:
     """Who is best at an ε. where: a task, or the tasks of a ranking. tasks: these. of: how many rows are ranked.
 
     first: those that may be the best, the highest first. above: controls at ε = 0 that are at least as good as every
@@ -94,10 +94,10 @@ class Answer:
         return f"At ε = {epsilon_text(self.epsilon)}, {self.where}: {said}."
 
 
-def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[Answer, ...]:
+def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[BoardAnswer, ...]:
     """At every ε with ranked rows: over several tasks first, then on every task. ε = 1, or the one nearest to it, comes
     first, then the others, rising."""
-    found: list[Answer | None] = []
+    found: list[BoardAnswer | None] = []
     for epsilon in levels(tables):
         found += [_over_tasks(ranking, epsilon) for ranking in rankings if len(ranking.tasks) > 1]
         found += [_on_task(table, ranked(table).get(epsilon, [])) for table in tables]
@@ -114,7 +114,7 @@ def levels(tables: Sequence[TaskTable]) -> list[float]:
     return [first, *(epsilon for epsilon in found if epsilon != first)]
 
 
-def _over_tasks(ranking: Ranking, epsilon: float) -> Answer | None:
+def _over_tasks(ranking: Ranking, epsilon: float) -> BoardAnswer | None:
     own = [one for one in ranking.standings if one.epsilon == epsilon and one.rank is not None]
     own.sort(key=lambda one: -(one.recovery or 0))
     if not own:
@@ -131,10 +131,10 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> Answer | None:
         and one.recovery >= (own[0].recovery or 0)
     ]
     untold = tuple(one.label for one in own if one not in told)
-    return Answer(epsilon, where, first, len(own), ranking.tasks, tuple(above), untold=untold)
+    return BoardAnswer(epsilon, where, first, len(own), ranking.tasks, tuple(above), untold=untold)
 
 
-def _on_task(table: TaskTable, rows: Sequence[Row]) -> Answer | None:
+def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
     if not rows:
         return None
     sign = 1 if table.lower_is_better(table.metric) else -1
@@ -145,7 +145,7 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> Answer | None:
     first = [row for row in rows if row.rank is not None and row.rank.first and row not in untold]
     if not first:
         first, untold = rows, []
-    return Answer(
+    return BoardAnswer(
         epsilon=rows[0].epsilon,
         where=table.task,
         first=tuple(map(_best, first)),

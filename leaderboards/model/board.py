@@ -20,7 +20,7 @@ from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD, Result
-from dpicl.leaderboards.model.answers import Answer, answers
+from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
@@ -53,7 +53,7 @@ class Section:
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
     places: Places = field(default_factory=dict, repr=False)
-    answers: tuple[Answer, ...] = field(default=(), repr=False)
+    answers: tuple[BoardAnswer, ...] = field(default=(), repr=False)
 
     @property
     def rows(self) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dpicl.leaderboards.model.rank_sets import Difference, Family
+from dpicl.leaderboards.model.rank_sets import Difference, RankFamily
 from dpicl.leaderboards.model.ranks import compare_rows, ranked
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
@@ -34,7 +34,7 @@ class Pairs:
         sets = compare_rows(rows)
         if sets is None:
             return None
-        self._families.append(Family(tuple(row.key for row in rows), sets))
+        self._families.append(RankFamily(tuple(row.key for row in rows), sets))
         return self._families[-1].difference(one.key, other.key)
 
     def rivals(self, row: Row) -> list[Row]:

@@ -101,7 +101,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Family:
+class RankFamily:
     """Rows that were resampled together, by their names, and what was found."""
 
     names: tuple[Hashable, ...]

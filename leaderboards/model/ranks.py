@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from dpicl.leaderboards.model.rank_sets import Family, RankSets, rank_sets
+from dpicl.leaderboards.model.rank_sets import RankFamily, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, score_text
@@ -38,15 +38,15 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     public = next((row for row in table.rows if row.mechanism == PUBLIC and row.epsilon == 0), None)
     changed: dict[tuple[str, float], Row] = {}
     detectable = {}
-    families: list[Family] = []
+    families: list[RankFamily] = []
     for epsilon, rows in ranked(table).items():
         sets = compare_rows(rows)
         if sets is not None and sets.detectable < 1:  # no score differs by more
             detectable[epsilon] = sets.detectable
         beside = None if public is None else compare_rows([*rows, public])
-        families += [] if sets is None else [Family(tuple(row.key for row in rows), sets)]
+        families += [] if sets is None else [RankFamily(tuple(row.key for row in rows), sets)]
         families += (
-            [] if beside is None or public is None else [Family((*(row.key for row in rows), public.key), beside)]
+            [] if beside is None or public is None else [RankFamily((*(row.key for row in rows), public.key), beside)]
         )
         for at, row in enumerate(rows):
             below = beside is not None and not beside.better[at, -1]
@@ -85,7 +85,7 @@ def over_tasks(rankings: Sequence[Ranking], tables: Sequence[TaskTable]) -> tupl
 
 def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable]) -> Ranking:
     placed: dict[tuple[str, float], Standing] = {}
-    families: list[Family] = []
+    families: list[RankFamily] = []
     for epsilon in {one.epsilon for one in ranking.standings if 0 < one.epsilon < math.inf}:
         rivals = [one for one in ranking.standings if one.epsilon == epsilon and one.recovery is not None]
         if not rivals:
@@ -94,7 +94,7 @@ def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable]) -> Ranking:
         known = [part for part in parts if part is not None]
         fixed = rank_sets(known, draws=_DRAWS) if known and len(known) == len(tables) else None
         sampled = rank_sets([_as_sample(known)], draws=_DRAWS) if fixed is not None and len(known) > 2 else None
-        families += [] if fixed is None else [Family(tuple((one.label, epsilon) for one in rivals), fixed)]
+        families += [] if fixed is None else [RankFamily(tuple((one.label, epsilon) for one in rivals), fixed)]
         for at, one in enumerate(rivals):
             sample = None if sampled is None else _rank(sampled, at, len(rivals))
             placed[one.label, epsilon] = replace(one, rank=_rank(fixed, at, len(rivals)), sample_rank=sample)

@@ -13,7 +13,7 @@ from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
-from dpicl.leaderboards.model.rank_sets import Family
+from dpicl.leaderboards.model.rank_sets import RankFamily
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_row, outcomes_of, title_of
 from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
 
@@ -45,7 +45,7 @@ class TaskTable:
     missing: tuple[Missing, ...]
     detectable: Mapping[float, float] = field(default_factory=dict)
     said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
-    families: tuple[Family, ...] = field(default=(), repr=False, compare=False)
+    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def in_order(self) -> tuple[Row, ...]:
@@ -151,7 +151,7 @@ class Ranking:
     tasks: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
-    families: tuple[Family, ...] = field(default=(), repr=False, compare=False)
+    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def title(self) -> str:

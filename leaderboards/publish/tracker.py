@@ -54,6 +54,8 @@ class Sink:
     """One project of a tracker. module: wandb or trackio. folder: of the runs on this machine, and of their record."""
 
     name: str
+    #: Whether charts are sent as images; trackio gives each file a random name, and draws bars itself.
+    pictures = False
 
     def __init__(self, module: ModuleType, project: str, folder: Path) -> None:
         self.module = module
@@ -111,7 +113,8 @@ class Sink:
             lines: list[dict[str, Any]] = [dict(row) for row in thing.rows]
         else:
             heads, seeds = thing.seeds
-            pictures = {name: (imread(io.BytesIO(png)) * 255).astype("uint8") for name, png in thing.charts.items()}
+            charts = thing.charts if self.pictures else {}
+            pictures = {name: (imread(io.BytesIO(png)) * 255).astype("uint8") for name, png in charts.items()}
             line = {f"scores/{name}": self.module.Image(picture) for name, picture in pictures.items()}
             line["board"] = self.module.Table(columns=[*thing.columns], data=[[*row] for row in thing.rows])
             lines = [{**line, "seeds": self.module.Table(columns=[*heads], data=[[*row] for row in seeds])}]
@@ -139,6 +142,7 @@ class WandbSink(Sink):
     """Weights & Biases, online or offline."""
 
     name = "W&B"
+    pictures = True
 
     def __init__(self, to: Destination) -> None:
         super().__init__(load_wandb(), to.project, to.folder / "wandb")

@@ -33,6 +33,7 @@ from dpicl.leaderboards.model.text import (
     SAMPLED_NOTE,
     bound_text,
     confidence_text,
+    counted,
     epsilon_text,
     names_text,
     recovery_text,
@@ -76,11 +77,20 @@ def _section(console: Console, section: Section, attacks: bool, details: bool) -
         _ranking(console, ranking)
     for table in section.tables if details else ():
         _task(console, table, explain=table is first_per_query(section.tables), attacks=attacks)
-    if lacking := [row for table in section.tables for row in table.rows if row.audit.command and not attacks]:
-        rows = f"{len(lacking)} of {len(list(section.rows))} rows have no audit"
-        print_notes(console, [f"{rows}; --attacks shows every attack, and how to make an audit."])
+    if not attacks and (hidden := _hidden(section)):
+        print_notes(console, [hidden])
     print_notes(console, section.notes)
     console.print()
+
+
+def _hidden(section: Section) -> str:
+    """How many attacks there are to be seen, and how many rows have no audit; "" where there is neither."""
+    rows = list(section.rows)
+    found = sum(len(row.audit.attacks) + len(row.audit.external) for row in rows)
+    lacking = sum(bool(row.audit.command) for row in rows)
+    said = [f"{counted(found, 'attack')} on these rows"] if found else []
+    said += [f"{lacking} of {len(rows)} rows without an audit"] if lacking else []
+    return f"{' and '.join(said)}: --attacks shows them." if said else ""
 
 
 def _task(console: Console, table: TaskTable, explain: bool, attacks: bool) -> None:
