@@ -10,6 +10,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
     from dpicl.harness.api.functions import account, audit, calibrate, check, evaluate
     from dpicl.harness.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
     from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
+    "dpicl.harness.api.exact": "audit_exactly audit_rows_exactly",
     "dpicl.harness.api.functions": "account audit calibrate check evaluate",
     "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
     "dpicl.harness.attacks.base": "Attack AttackFinding AttackSetup",

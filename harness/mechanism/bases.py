@@ -106,6 +106,8 @@ class Mechanism(Pluggable):
     notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: What it does, in a line, for tables.
+    summary: ClassVar[str] = ""
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:

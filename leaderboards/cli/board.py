@@ -52,8 +52,7 @@ def add_filters(parser: Parser) -> None:
         ("--mechanism", "labels", "M", "row or mechanism of the board", str),
         ("--epsilon", "epsilons", "E", "target epsilon", epsilon),
     ):
-        help = f"{what}; may be repeated"
-        parser.add_argument(flag, action="append", default=[], dest=kept, type=type, metavar=letter, help=help)
+        parser.repeated(flag, letter, what, type, dest=kept)
 
 
 def submitted(arguments: argparse.Namespace, file: str | None, suite: str | None = None) -> list[Submission]:

@@ -64,7 +64,7 @@ _HINTS = {
     "proved": "upper bound from the ledger of what the run really did, for all Q queries together",
     "per_query": "what one answer alone would cost",
     "claimed": "what the authors' own formula gives for the same noise",
-    "audited": "the largest lower bound at 95% confidence that an attack of ours on it gives",
+    "audited": "the largest lower bound of ours: exact (no sampling error), or sampled (at 95% confidence)",
     "queries": "how many queries this ε covers",
     "seeds": "random seeds that were run",
 }

@@ -109,5 +109,7 @@ def counted(number: int, noun: str = "result") -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be."""
+    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be; at 1 nothing was sampled."""
+    if confidence == 1:
+        return "no sampling error"
     return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"

@@ -26,6 +26,7 @@ def audit_json(audit: Audit) -> dict[str, Any]:
     best = {} if audit.best is None else attack_json(audit.best)
     return {
         "epsilon": audit.epsilon,
+        "kind": audit.kind or None,
         **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
         "flag": audit.flag,
         "doubts": list(audit.doubts),

@@ -186,7 +186,9 @@ def _ranking(console: Console, ranking: Ranking) -> None:
 
 
 def _cell(column: Column, row: Row) -> str:
-    return column.text(row) + (" !" if column.key == "audited" and row.audit.flag else "")
+    if column.key != "audited":
+        return column.text(row)
+    return f"{column.text(row)} {row.audit.kind}".rstrip() + (" !" if row.audit.flag else "")
 
 
 def _labelled(row: Row) -> str:

@@ -213,7 +213,7 @@ def test_both_accesses_can_be_told_apart_and_words_have_the_numbers():
     own = (make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box"))
     points = attacked(make_result("tang", 0.6), Audit(own, (make_external(0.7),)))
     assert [one.hollow for _, one in points] == [False, True, True]
-    assert points[0][1].words == "tang on agnews, white-box audit, 95%: audited ε 0.456, proved ε 0.99"
+    assert points[0][1].words == "tang on agnews, white-box sampled audit, 95%: audited ε 0.456, proved ε 0.99"
     fills = [group.find("path").get("fill") for group in tree(audited_proved(points, STYLES)).iter("g")]
     assert fills == ["var(--c0)", "var(--ground)", "var(--ground)"]
     assert attack_points("tang", [make_attack(audited=None)]) == []
