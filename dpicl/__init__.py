@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
     from dpicl.harness.privacy.vote_histogram import VoteHistogram
-    from dpicl.leaderboards.api import board
+    from dpicl.leaderboards.api import board, compare
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
@@ -93,7 +93,7 @@ _PLACES = {
     "dpicl.harness.privacy.limited_domain": "LimitedDomain",
     "dpicl.harness.privacy.top_k": "NoisyTopK",
     "dpicl.harness.privacy.vote_histogram": "VoteHistogram",
-    "dpicl.leaderboards.api": "board",
+    "dpicl.leaderboards.api": "board compare",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 

@@ -30,7 +30,7 @@ HELP = {
     "plan": "show what `run` would do: cells, what is there already, what the rest costs",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
-    "compare": "compare two releases cell by cell; a gate for regressions",
+    "compare": "two rows of a board: which is better and how sure; two result folders: a gate for regressions",
     "track": "show scores across releases of a model and commits of the code",
     "publish": "send results to Weights & Biases or a local trackio dashboard",
     "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
@@ -79,10 +79,16 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(flag, type=whole(least), default=default, metavar=metavar, help=what)
 
     def repeated(
-        self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str, split: bool = True
+        self,
+        flag: str,
+        metavar: str,
+        what: str,
+        type: Callable[[str], Any] = str,
+        split: bool = True,
+        **more_settings: Any,
     ) -> None:
         """Adds a flag whose values are collected in a list. split: whether commas divide several in one."""
-        settings = _listed(type) if split else _several(type=type)
+        settings = (_listed(type) if split else _several(type=type)) | more_settings
         more = " (or A,B)" if split else ""
         action = self.add_argument(flag, metavar=metavar, help=f"{what}; may be repeated{more}", **settings)
         if flag in _COMPLETED:
