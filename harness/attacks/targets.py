@@ -19,8 +19,7 @@ from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt, 
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
-from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.base import LanguageModel, common_prefix_length
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
@@ -67,12 +66,12 @@ class Target:
 
     def demonstrations(self) -> Sequence[Demonstration]:
         """The demonstrations of `prompt`."""
-        return self.prompt().demonstrations
+        return self.prompt().shown
 
     def _prefix(self, seen: Task) -> str:
         """What stands before every query of a view."""
         prompt = self.prompt()
-        return seen.icl_prefix(prompt.demonstrations, prompt.instruction)
+        return seen.icl_prefix(prompt.shown, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
         made = release(

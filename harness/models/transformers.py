@@ -20,19 +20,21 @@ import torch
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.together import wait_for
 from dpicl.harness.models import attention
-from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.harness.models.base import (
+    Broken,
+    ChatPrompt,
+    Decoder,
+    LanguageModel,
+    ModelIdentity,
+    Prefix,
+    Tokens,
+    Usage,
+    common_prefix_length,
+)
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
 from dpicl.harness.models.products import by_onednn, linear_layers
-from dpicl.harness.models.reading import (
-    PIECE,
-    SHAPES,
-    Passes,
-    Piece,
-    Reading,
-    common_prefix_length,
-    row_of,
-)
+from dpicl.harness.models.reading import PIECE, SHAPES, Passes, Piece, Reading, row_of
 from dpicl.harness.models.rereading import RereadingModel
 from dpicl.harness.models.tree import EndingScores, ScoredEnding, Tree
 
@@ -112,6 +114,8 @@ class TransformersLM(CausalModel):
     takes any).
     """
 
+    packs_rows = True
+
     def __init__(
         self,
         model: Any,
@@ -142,6 +146,23 @@ class TransformersLM(CausalModel):
             rows.append(self._row(tokens, prefix, None, partial(_place, own)))
         self._read(rows)
         return result
+
+    def log_probs_along(
+        self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
+    ) -> list[torch.Tensor]:
+        """T Tensors[B, V] float32 on the CPU; every prompt is read in one piece with its text. See LanguageModel."""
+        result = torch.empty(len(text), len(prompts), self.vocab_size)
+        rows = []
+        for at, prompt in enumerate(prompts):
+            opened = self._opened(prompt, len(text))
+            begin, past = self._reused(opened, prefix)
+            tail = [*opened[begin:], *text[:-1]]
+            own = KeyValues(self.memory, begin + len(tail)) if len(tail) > PIECE else None
+            first = len(opened) - begin - 1
+            take = partial(_place_each, result[:, at], first)
+            rows.append(row_of(tail, begin, past, own, take, wanted=range(first, len(tail))))
+        self._read(rows)
+        return list(result)
 
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
@@ -331,6 +352,10 @@ def _bytes_a_token(model: Any) -> int:
 
 def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) -> None:
     row.copy_(log_probs[0])
+
+
+def _place_each(rows: torch.Tensor, first: int, places: Sequence[int], log_probs: torch.Tensor) -> None:
+    rows[[place - first for place in places]] = log_probs.cpu()
 
 
 def _ignore(places: Sequence[int], log_probs: torch.Tensor) -> None:

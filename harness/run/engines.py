@@ -2,13 +2,14 @@
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
 lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
-error that a user can fix ends its cell only; a bug ends the run.
+error ends its cell only; one of the results folder, which is the same for all cells, ends the run.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -64,13 +65,14 @@ Report = Callable[[CellProgress | Done], None]
 @dataclass(frozen=True)
 class Job:
     """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon."""
+    whether secure noise may come with an infinite epsilon. total_epsilon: of all releases of a private set."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
     reveal: bool = False
+    total_epsilon: float | None = None
 
 
 class Engine(Protocol):
@@ -89,7 +91,9 @@ class Worker:
     records: Fingerprints = field(default_factory=Fingerprints)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins), reveal=self.job.reveal)
+        self.bench = Workbench(
+            load_mechanisms(self.job.plugins), reveal=self.job.reveal, total_epsilon=self.job.total_epsilon
+        )
         self.store = Store(self.job.results, self.job.suite.name)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
@@ -112,6 +116,8 @@ class Worker:
                 raise  # the folder is the same for every cell
             except DpiclError as error:
                 return Done(cell, "failed", spent(), message=told(error))
+            except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
+                return Done(cell, "failed", spent(), message=unknown_failure(error, cell.secure))
             score = result.scores[result.main_metric].value
             return Done(cell, "done", spent(), score=score)
 
@@ -133,6 +139,17 @@ class Worker:
             result = noted(result, self.bench.task(cell))
         self.store.write(result)
         return result
+
+
+def unknown_failure(error: Exception, secure: bool) -> str:
+    """One sentence on an error that is none of ours, and where it was raised. secure: without what it says, which may
+    quote a record."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    said = type(error).__name__ if secure else f"{type(error).__name__}: {told(error, 300)}"
+    return (
+        f"{said} ({Path(last.filename).name}, line {last.lineno}); where this is no code of your own (functions of a"
+        " task, a model), please report it."
+    )
 
 
 class Inline:

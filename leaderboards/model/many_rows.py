@@ -29,7 +29,7 @@ _BLOCK = 65_536
 
 
 @dataclass(frozen=True)
-class Pairs:
+class PairMatrices:
     """All pairs of p rows; every array is [p, p], a row against a column.
 
     counts: seeds of both. differences: of mean scores. spread: variance of the means from seed to seed, not moderated.
@@ -44,7 +44,7 @@ class Pairs:
     shares: tuple[np.ndarray, ...]
 
 
-def pairs_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> Pairs:
+def pairs_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> PairMatrices:
     """tasks: of each float64[S, D, p]. there: bool[S, p], which row has which seed."""
     rows = there.shape[1]
     shape = (rows, rows)
@@ -64,7 +64,7 @@ def pairs_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> Pairs:
             by_document, rest = _components(one, other)
             documents[at] += by_document / one.shape[1] / len(tasks) ** 2
             shares[number][at] = np.sqrt(by_document / np.maximum(by_document + rest / len(one), TINY))
-    return Pairs(counts, differences, spread, documents, shares)
+    return PairMatrices(counts, differences, spread, documents, shares)
 
 
 def _blocks(there: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -103,7 +103,11 @@ def draws_of(rows: int, draws: int) -> int:
 
 
 def largest(
-    seeds: np.ndarray, documents: Sequence[np.ndarray], there: np.ndarray, pairs: Pairs, prior: tuple[float, float]
+    seeds: np.ndarray,
+    documents: Sequence[np.ndarray],
+    there: np.ndarray,
+    pairs: PairMatrices,
+    prior: tuple[float, float],
 ) -> np.ndarray:
     """float64[draws]: the largest |t| over the pairs with a finite standard error, were all rows equal.
 
@@ -147,7 +151,7 @@ class _Block:
     there: np.ndarray | None
 
     @classmethod
-    def of(cls, rows: slice, pairs: Pairs, there: np.ndarray, prior: tuple[float, float]) -> _Block:
+    def of(cls, rows: slice, pairs: PairMatrices, there: np.ndarray, prior: tuple[float, float]) -> _Block:
         part = (rows, slice(rows.start, None))
         counts = pairs.counts[part]
         variance, degrees = prior

@@ -28,11 +28,13 @@ from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import Components, components
-from dpicl.leaderboards.model.many_rows import Pairs, draws_of, largest, pairs_of
+from dpicl.leaderboards.model.many_rows import PairMatrices, draws_of, largest, pairs_of
 from dpicl.leaderboards.model.row_effects import TINY, SeedPrior, document_effects, prior_of, seed_effects
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
+#: Of rank sets and of the intervals of differences, all together.
+LEVEL = 0.95
 #: Probability of finding the difference that `RankSets.detectable` states.
 POWER = 0.8
 #: Tables of more rows are told apart by products of matrices; see `many_rows`.
@@ -113,7 +115,7 @@ def rank_sets(
     outcomes: Sequence[np.ndarray],
     *,
     lower_is_better: bool = False,
-    level: float = 0.95,
+    level: float = LEVEL,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> RankSets:
@@ -192,7 +194,7 @@ def _largest(
     tasks: Sequence[np.ndarray],
     there: np.ndarray,
     prior: SeedPrior,
-    pairs: Pairs,
+    pairs: PairMatrices,
     draws: int,
     generator: np.random.Generator,
 ) -> np.ndarray:
