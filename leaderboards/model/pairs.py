@@ -25,6 +25,11 @@ class Pairs:
         self._ranked = ranked(table)
         self._families = list(table.families)
 
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        return len(self._table.in_order)
+
     def difference(self, one: Row, other: Row) -> Difference | None:
         """The first row's score minus the other's; None where they share too few seeds or test records."""
         for family in self._families:

@@ -29,7 +29,9 @@ def visible(text: str, longest: int = LONGEST_TEXT) -> str:
     Names and released texts are untrusted: nothing in them may move a terminal's cursor or change the reading
     direction. Line breaks and tabs become spaces. Escaping for HTML is the template's business.
     """
-    start = "".join(" " if character in "\n\r\t" else shown(character) for character in text[:longest])
+    start = text[:longest]
+    if not start.isprintable():  # else none of its characters is of a category that `shown` writes out
+        start = "".join(" " if character in "\n\r\t" else shown(character) for character in start)
     return start if len(text) <= longest else f"{start}… ({len(text):,} characters in all)"
 
 

@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -83,11 +84,24 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
 
 
 def write_file(target: Path, content: str | bytes) -> None:
-    """Writes one file atomically. Raises ResultError when it cannot."""
+    """Writes one file atomically, where it does not hold this already. Raises ResultError when it cannot."""
+    if isinstance(content, str):
+        content = content.encode()
     try:
+        if _holds(target, content):
+            return
         put_whole(target, content, tag=f".{os.getpid()}")
     except OSError as error:
         raise _unwritable(target, error) from error
+
+
+def _holds(target: Path, content: bytes) -> bool:
+    """Whether a plain file has this content, byte by byte."""
+    try:
+        found = target.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return stat.S_ISREG(found.st_mode) and found.st_size == len(content) and target.read_bytes() == content
 
 
 def _unwritable(target: Path, error: OSError) -> ResultError:

@@ -20,13 +20,15 @@ from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import score_text
 from dpicl.leaderboards.render.site.addresses import Addresses
 
-#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
-MOST_RIVALS = 40
+#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
+#: where the table of its task is so long that these tables would be most of the site.
+MOST_RIVALS, FEW_RIVALS, LONG_TABLE = 40, 10, 200
 
 
 def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]:
     """The rows of its task that a row stands beside, best first: each with the difference, and what it says."""
-    rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:MOST_RIVALS]
+    most = FEW_RIVALS if pairs.rows > LONG_TABLE else MOST_RIVALS
+    rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
     rivals.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
     found = [(one, pairs.difference(row, one)) for one in rivals]
     return [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from bisect import bisect
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,10 @@ from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.section_page import task_plots
 
 _ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
+#: Rows' names on a board up to which each has plots of its own; with more, drawing them would take most of the time.
+MOST_DRAWN = 40
+#: Other names of a mechanism that its page links, those that follow it in the alphabet.
+MOST_SIBLINGS = 40
 #: A paragraph, or the points of a list.
 Block = str | tuple[str, ...]
 
@@ -56,7 +61,8 @@ def mechanism_view(
 ) -> dict[str, Any]:
     """What the template shows of a mechanism. mechanisms: the registry; what is not in it has no documentation. looks:
     see `fixed_looks`."""
-    parts = [part for section in board.sections if (part := _part(section, label, looks))]
+    drawn = len(labels_of(board)) <= MOST_DRAWN
+    parts = [part for section in board.sections if (part := _part(section, label, looks, drawn))]
     rows = [row for part in parts for row in part["rows"]]
     submission = rows[0].submission
     known = mechanisms.get(rows[0].mechanism) if submission is None else None
@@ -69,15 +75,15 @@ def mechanism_view(
         "submission": submission,
         "reproduced": [again for row in rows for again in row.reproduced],
         "reported": [row for row in rows if row.reported is not None],
-        "siblings": [(other, addresses.mechanism(other)) for other in sorted(others - {label})],
+        "siblings": [(other, addresses.mechanism(other)) for other in _following(label, others)],
         "parts": parts,
         "addresses": addresses,
         "epsilon_key": epsilon_key(),
     }
 
 
-def _part(section: Section, label: str, looks: Mapping[str, int]) -> dict[str, Any] | None:
-    """A section's rows of one mechanism with their plots and options; None where it has none."""
+def _part(section: Section, label: str, looks: Mapping[str, int], drawn: bool) -> dict[str, Any] | None:
+    """A section's rows of one mechanism with their options, and their plots if ``drawn``; None where it has none."""
     own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
     tables = [table.only([label]) for table in section.tables if own[table.task]]
     if not tables:
@@ -87,12 +93,21 @@ def _part(section: Section, label: str, looks: Mapping[str, int]) -> dict[str, A
         "section": section,
         "rows": rows,
         "columns": columns(rows),
-        "plots": [plot for table in tables for plot in task_plots(table, looks)],
-        "epsilons": [(table.task, plot) for table in tables if (plot := three_epsilons(table)) is not None],
+        "plots": [plot for table in tables if drawn for plot in task_plots(table, looks)],
+        "epsilons": [(table.task, plot) for table in tables if drawn and (plot := three_epsilons(table)) is not None],
         "tasks": [table.task for table in tables],
         "options": _options({table.task: own[table.task][0] for table in tables}),
         "attacked": [row for row in rows if row.audit.attacks or row.audit.external],
     }
+
+
+def _following(label: str, others: set[str]) -> list[str]:
+    """The other names, in the order of the alphabet; of many those that follow a name, from the first again."""
+    found = sorted(others - {label})
+    if len(found) <= MOST_SIBLINGS:
+        return found
+    first = bisect(found, label)
+    return [*found[first:], *found[:first]][:MOST_SIBLINGS]
 
 
 def _options(by_task: Mapping[str, Row]) -> list[tuple[str, list[str]]]:
