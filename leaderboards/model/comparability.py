@@ -27,6 +27,14 @@ REAL_DATA = "real_demonstrations"
 #: The two reference baselines.
 BASELINES = (ZERO_SHOT, REAL_DATA)
 
+@lru_cache(maxsize=64)
+def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
+    """Ids in their order, and what brings their outcomes into it; results of one task share it."""
+    places = sorted(range(len(ids)), key=ids.__getitem__)
+    taken = itemgetter(*places)
+    return taken(ids) if len(ids) > 1 else ids, (lambda own: list(taken(own))) if len(ids) > 1 else list
+
+
 #: Name -> what must be equal.
 _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "suite content": lambda r: r.suite.hash,
@@ -83,14 +91,6 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("records a class", "declared sizes", "kind of noise", "notion of privacy"), _SUITE),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
-
-
-@lru_cache(maxsize=64)
-def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
-    """Ids in their order, and what brings their outcomes into it; results of one task share it."""
-    places = sorted(range(len(ids)), key=ids.__getitem__)
-    taken = itemgetter(*places)
-    return taken(ids) if len(ids) > 1 else ids, (lambda own: list(taken(own))) if len(ids) > 1 else list
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
