@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from dpicl.harness.run.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
-ENGINES = ("inline", "local", "ray")
 
 #: What each command does, in the order of `dpicl --help`.
 HELP = {
