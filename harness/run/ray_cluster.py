@@ -6,9 +6,10 @@ import logging
 import os
 import queue
 import socket
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,7 @@ def placed(ray: Any, worker: type, seat: Seat) -> Any:
 
 
 def _divided(node: NodeResources, workers: int, cpus: int | None, gpus: int) -> list[Seat]:
-    return [Seat(node, cpus or node.cpus // workers, gpus)] * workers
+    return [Seat(node, cpus or node.cpus // workers, gpus) for _ in range(workers)]
 
 
 def _holds(node: NodeResources, cpus: int, gpus: int) -> int:
@@ -132,7 +133,8 @@ def connected(address: str | None) -> Iterator[Any]:
     except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise UsageError(f"Ray cannot be used: {told(error, 500)}") from error
     try:
-        yield ray
+        with redirect_stdout(sys.stderr):  # what Ray says of its nodes is not the answer of a command
+            yield ray
     finally:
         with undisturbed():
             ray.shutdown()

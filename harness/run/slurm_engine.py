@@ -28,7 +28,8 @@ from dpicl.harness.run.worker_process import undisturbed
 
 _log = logging.getLogger(__name__)
 _JOBS, _CPUS, _MINUTES = 4, 2, 60
-#: A job takes no more cells when less than this is left of its time, besides what its longest portion took.
+#: A job takes no more cells when less than this is left of its time (a tenth of it at most), besides what its longest
+#: portion took.
 _MARGIN_SECONDS = 60.0
 _POLL_SECONDS = 2.0
 #: Jobs that may die one after the other without having begun a cell.
@@ -53,8 +54,9 @@ class Shard:
     wait: bool = False
 
     def __call__(self) -> ShardEnd:
-        """Runs cells until there is none or the time is short."""
-        end, longest, done = time.monotonic() + self.seconds - _MARGIN_SECONDS, 0.0, list[Done]()
+        """Runs cells until there is none or the time is short; the first portion in any case."""
+        longest, done = 0.0, list[Done]()
+        end = time.monotonic() + self.seconds - min(_MARGIN_SECONDS, self.seconds / 10)
         limit_threads(self.job.threads)
         try:
             worker = LocalWorker(self.job)
@@ -64,7 +66,7 @@ class Shard:
 
             for several in portions(self.cells, most=AT_ONCE):
                 began = time.monotonic()
-                if began + longest > end:
+                if done and began + longest > end:
                     break
                 run_portion(several, attempt)
                 longest = max(longest, time.monotonic() - began)
