@@ -32,6 +32,7 @@ _JOBS, _CPUS, _MINUTES = 4, 2, 60
 #: portion took.
 _MARGIN_SECONDS = 60.0
 _POLL_SECONDS = 2.0
+_JOBS_FOLDER = ".jobs"
 #: Jobs that may die one after the other without having begun a cell.
 _FALSE_STARTS = 3
 
@@ -146,7 +147,7 @@ class _Crew:
         self.store = Store(self.job.results, job.suite.name)
         self.running: list[_Running] = []
         self.false_starts = 0
-        self.executor = _executor(engine, self.store.folder / ".jobs")
+        self.executor = _executor(engine, self.store.folder / _JOBS_FOLDER)
 
     def work(self) -> None:
         """Until every cell has ended."""
@@ -205,7 +206,7 @@ class _Crew:
         if self.false_starts >= _FALSE_STARTS:
             raise DpiclError(
                 f"{count(self.false_starts, 'job')} died before they began a cell; their logs are in"
-                f" {self.executor.folder}. Finished cells are kept."
+                f" {self.store.folder / _JOBS_FOLDER}. Finished cells are kept."
             )
         for cell in (shard.cells.pop(id) for id in sorted(begun)):
             if message := self.attempts.lost(cell, f"in job {shard.handle.job_id} was lost ({shard.handle.state})"):

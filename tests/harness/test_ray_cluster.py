@@ -122,7 +122,7 @@ class Lab:
         return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in found}
 
 
-def wait_until(condition: Callable[[], bool], process: Any, seconds: float = 240) -> None:
+def wait_until(condition: Callable[[], bool], process: Any, seconds: float = 600) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert process.poll() is None, process.communicate()
@@ -137,7 +137,7 @@ def alive(process: int) -> bool:
         return False
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     cluster, dpicl, dpicl_process, tmp_path, monkeypatch
 ):

@@ -67,36 +67,46 @@ def slurm(tmp_path, monkeypatch) -> Path:
     return jobs
 
 
+def finished(process: Any) -> dict[str, Any]:
+    """What a run answers that ends well."""
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
 @pytest.mark.cluster
-def test_jobs_do_every_cell_once_and_a_dead_one_costs_one_more_try(dpicl, mortal, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(slurm_engine, "_POLL_SECONDS", 0.2)
+@pytest.mark.timeout(1800)
+def test_jobs_do_every_cell_once_and_a_dead_one_costs_one_more_try(dpicl, dpicl_process, mortal, tmp_path):  # noqa: F811
     suite, plugin, log = mortal({0: 0, 1: 1, 2: 0})
     words = ["run", suite, "--plugin", plugin, "--json", "--results"]
-    flags = ("--engine", "slurm", "--scheduler", "local", "--workers", 2, "--cpus", 1, "--minutes", 10)
-    answer = dpicl(*words, tmp_path / "slurm", *flags)
-    assert answer.code == 0, answer.err
-    assert answer.json["counts"] == {"done": 3, "present": 0, "skipped": 0, "failed": 0}
-    counts = Counter(log.read_text().split())
-    assert counts["1"] == 2
+    flags = ("--engine", "slurm", "--scheduler", "local", "--workers", 2, "--cpus", 1, "--minutes", 30)
+    answer = finished(dpicl_process(*words, tmp_path / "slurm", *flags))
+    assert answer["counts"] == {"done": 3, "present": 0, "skipped": 0, "failed": 0}
+    assert Counter(log.read_text().split())["1"] == 2
     log.write_text("1\n")
     assert dpicl(*words, tmp_path / "inline").code == 0
     assert outcomes(tmp_path / "slurm") == outcomes(tmp_path / "inline")
 
 
 @pytest.mark.cluster
-def test_sbatch_gets_what_was_asked_for_and_at_most_so_many_jobs(dpicl, mortal, slurm, tmp_path):  # noqa: F811
+@pytest.mark.timeout(1800)
+def test_sbatch_gets_what_was_asked_for_and_at_most_so_many_jobs(
+    dpicl,
+    dpicl_process,
+    mortal,  # noqa: F811
+    slurm,
+    tmp_path,
+):
     suite, plugin, log = mortal({0: 0, 1: 0})
     words = ["run", suite, "--plugin", plugin, "--json", "--results", tmp_path / "slurm", "--engine", "slurm"]
-    flags = ("--workers", 1, "--cpus", 1, "--minutes", 7, "--sbatch", "partition=night")
+    flags = ("--workers", 1, "--cpus", 1, "--minutes", 30, "--sbatch", "partition=night")
     dry = dpicl(*words, *flags, "--dry-run")
     assert dry.code == 0 and dry.json["jobs"] == [2]
     assert list(slurm.iterdir()) == [] and not (tmp_path / "slurm").exists()
-    answer = dpicl(*words, *flags)
-    assert answer.code == 0, answer.err
-    assert answer.json["counts"]["done"] == 2
+    assert finished(dpicl_process(*words, *flags))["counts"]["done"] == 2
     assert sorted(log.read_text().split()) == ["0", "1"]
     (script,) = (path.read_text() for path in slurm.glob("script-*"))
-    for line in ("--partition=night", "--time=7", "--cpus-per-task=1"):
+    for line in ("--partition=night", "--time=30", "--cpus-per-task=1"):
         assert f"#SBATCH {line}" in script
     assert len(outcomes(tmp_path / "slurm")) == 2
 
