@@ -159,7 +159,7 @@ def _address(given: str | None) -> str | None:
     try:
         if said is not None and "://" in said:
             raise ValueError("it names a protocol")
-        found: str | None = services.canonicalize_bootstrap_address(said)
+        found: str | None = services.canonicalize_bootstrap_address(said)  # type: ignore[arg-type]
         if found is not None:
             host, _, port = found.rpartition(":")
             if not host or not 0 < int(port) < 2**16:
@@ -196,7 +196,7 @@ def _asked(address: str) -> str:
     """What is wrong with a cluster, "" where nothing is."""
     from ray._private import services
     from ray._private.authentication import authentication_token_setup as tokens
-    from ray._raylet import GcsClient
+    from ray._raylet import GcsClient  # type: ignore[attr-defined]
     from ray.exceptions import AuthenticationError
 
     try:

@@ -75,7 +75,7 @@ class WorkerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Nothing that a worker does can be left half done by it (docs/design.md)."""
+        """Nothing that a worker does can be left half done by it (docs/reliability.md)."""
         if self.process.pid is not None:
             self.process.kill()
             self.process.join()
