@@ -89,8 +89,9 @@ def _misfit(result: Result, suite: Suite) -> str:
 
 def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "mode", "test_records", "train_records")
+    keys = ("delta", "noise", "mode", "train_records")
     wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
+    wanted["test_records"] = suite.records_of(cell.task)
     wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
     if cell.queries is not None:
         wanted["queries"] = suite.queries
@@ -150,7 +151,7 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
             problems.append(f"{where} has two results for one seed; keep one.")
         if len(seeds) < SEEDS:
             problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more.")
-        elif lacking := everywhere - seeds:
+        elif lacking := everywhere - seeds - _left_out(suite, task, epsilon):
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
@@ -161,6 +162,11 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
         problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
     problems += _without_baselines(contents, reference, everywhere)
     return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
+
+
+def _left_out(suite: Suite | None, task: str, epsilon: float) -> set[int]:
+    """The seeds of the suite that it does not run on this task at this epsilon."""
+    return set() if suite is None else set(suite.seeds) - set(suite.seeds_of(task, epsilon))
 
 
 def _same_noise(results: Sequence[Result]) -> bool:
