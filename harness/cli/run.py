@@ -13,26 +13,23 @@ from typing import Any, Protocol
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import (
-    Parser,
     Subparsers,
     add_command,
     add_selection_flags,
     board_command,
     selected,
 )
+from dpicl.harness.cli.engine_flags import add_engine_flags, dry_run, engine_of
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run import sizing
 from dpicl.harness.run.costs import Costs
-from dpicl.harness.run.engine_settings import ENGINES, EngineSettings
-from dpicl.harness.run.engines import Engine, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import Presence, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
-from dpicl.harness.run.slurm_engine import Slurm
 from dpicl.harness.run.store import Damaged
 from dpicl.harness.run.worker import CellProgress, Done, Job
 
@@ -64,7 +61,7 @@ def add(
         action="store_true",
         help="run again what has results of other records; the old files are set aside and kept",
     )
-    _add_engine_flags(run)
+    add_engine_flags(run)
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
         run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
@@ -82,45 +79,12 @@ def add(
     )
 
 
-def _add_engine_flags(run: Parser) -> None:
-    run.choice(
-        "--engine",
-        ENGINES,
-        "this process, worker processes, Ray, or Slurm (default: inline)",
-        default="inline",
-    )
-    run.count("--workers", "N", "workers of the engine (default: one for two cores; Slurm: 4 jobs at once)")
-    run.add_argument("--address", metavar="HOST:PORT", help="Ray: the cluster's head (default: RAY_ADDRESS)")
-    run.count("--cpus", "N", "Ray, Slurm: cores of each worker (default: Ray shares a node's cores, Slurm 2)")
-    run.count("--gpus", "N", "Ray, Slurm: GPUs of each worker (default: Ray 1 where there are any, else 0)", least=0)
-    run.count("--minutes", "N", "Slurm: time limit of a job, which ends in time and leaves the rest to the next (60)")
-    run.add_argument(
-        "--sbatch",
-        action="append",
-        default=[],
-        type=_sbatch,
-        metavar="NAME=VALUE",
-        help="Slurm: a further option of sbatch, such as partition=gpu; may be repeated",
-    )
-    run.choice("--scheduler", ("slurm", "local", "debug"), "Slurm: run its jobs on this machine instead (local, debug)")
-    run.add_argument("--dry-run", action="store_true", help="Slurm: show the jobs and submit none")
-
-
-def _sbatch(text: str) -> tuple[str, str]:
-    name, equals, value = text.removeprefix("--").partition("=")
-    if not equals or not name:
-        raise argparse.ArgumentTypeError(f"write NAME=VALUE, not '{text}'")
-    return name.replace("-", "_"), value
-
-
 def _run(arguments: argparse.Namespace) -> int:
     _check_wandb(arguments)
     selection = selected(arguments)
-    names = ("address", "cpus", "gpus", "minutes", "scheduler")
-    settings = EngineSettings(sbatch=tuple(arguments.sbatch), **{name: getattr(arguments, name) for name in names})
-    engine = make_engine(arguments.engine, arguments.workers, settings)
+    engine = engine_of(arguments)
     if arguments.dry_run:
-        return _dry_run(arguments, selection, engine)
+        return dry_run(arguments, selection, engine)
     check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
@@ -141,20 +105,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
-
-
-def _dry_run(arguments: argparse.Namespace, selection: Selection, engine: Engine) -> int:
-    if not isinstance(engine, Slurm):
-        raise UsageError("--dry-run goes with --engine slurm; `dpicl plan` shows what a run would do.")
-    missing = presence(selection.cells, selection.store.load_all()[0], Fingerprints()).missing
-    jobs, asks = engine.plan(missing), engine.parameters()
-
-    def show() -> None:
-        output.emit(f"{output.count(len(missing), 'cell')} in {output.count(len(jobs), 'job')}; nothing is submitted.")
-        output.emit_table(["job", "cells"], [[str(number), str(cells)] for number, cells in enumerate(jobs, 1)])
-        output.emit(", ".join(f"{name}={value}" for name, value in asks.items()))
-
-    return output.answer(arguments, {"cells": len(missing), "jobs": jobs, "parameters": asks}, show)
 
 
 def _check_wandb(arguments: argparse.Namespace) -> None:

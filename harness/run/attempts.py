@@ -81,8 +81,8 @@ class Attempts:
             self._again.append(cell)
             return None
         return (
-            f"{cell}: its worker {how} {tries} times, most often for want of memory (or of time, in a job); finished cells"
-            " are kept. Run again with fewer --workers."
+            f"{cell}: its worker {how} {tries} times, most often for want of memory (or of time, in a job);"
+            " finished cells are kept. Run again with fewer --workers."
         )
 
 
