@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -116,7 +118,8 @@ class Slurm:
 
 def slurm_engine(workers: int | None, settings: EngineSettings) -> Slurm:
     """Raises UsageError where submitit is not installed."""
-    _import_submitit()
+    if find_spec("submitit") is None:
+        raise UsageError("submitit is not installed; run `pip install 'dpicl-bench[slurm]'`.")
     return Slurm(workers or _JOBS, settings)
 
 
@@ -224,7 +227,9 @@ class _Crew:
 
 def _executor(engine: Slurm, folder: Path) -> Any:
     """What submits jobs. folder: for their pickled arguments, answers and logs."""
-    submitit = _import_submitit()
+    os.environ.setdefault("SUBMITIT_LOG_LEVEL", "NOCONFIG")  # else it writes to stdout
+    from submitit import AutoExecutor
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
@@ -232,16 +237,8 @@ def _executor(engine: Slurm, folder: Path) -> Any:
         raise unwritable(folder, error) from error
     scheduler = engine.settings.scheduler or "slurm"
     try:
-        executor = submitit.AutoExecutor(folder=folder / "%j", cluster=scheduler)
+        executor = AutoExecutor(folder=folder / "%j", cluster=scheduler)
         executor.update_parameters(**engine.parameters())
     except (RuntimeError, TypeError, ValueError, NameError) as error:
         raise UsageError(f"Slurm cannot be used here: {told(error, 500)}") from error
     return executor
-
-
-def _import_submitit() -> Any:
-    try:
-        import submitit
-    except ModuleNotFoundError:
-        raise UsageError("submitit is not installed; run `pip install 'dpicl-bench[slurm]'`.") from None
-    return submitit
