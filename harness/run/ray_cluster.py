@@ -143,7 +143,6 @@ def connected(address: str | None) -> Iterator[Any]:
 def import_ray() -> Any:
     """Raises UsageError where Ray is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is told to anybody
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     try:
         import ray
     except ModuleNotFoundError:
