@@ -75,6 +75,7 @@ class DPOpt(DemonstrationMechanism):
     name = "dp_opt"
     knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
     source = "Hong et al., ICLR 2024, arXiv 2312.03724"
+    summary = "writes an instruction, token by token, by noisy votes of records"
 
     slots: int = 40
     instructions: int = 2
@@ -89,6 +90,7 @@ class DPOpt(DemonstrationMechanism):
 
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, instructions=1, tokens=1, least=0, retries=0, domain=1, vote_temperature=0)
+        self.require_at_most(slots=100_000, instructions=10_000, retries=10_000)
         check_positive(holdout=self.holdout, record_tokens=self.record_tokens)
         if not 0 < self.failure < 1:
             raise UsageError(f"Option failure must be a probability above 0 and below 1, not {self.failure}.")

@@ -46,6 +46,7 @@ class ESA(AnswerMechanism):
     name = "esa"
     knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Wu et al., ICLR 2024, arXiv 2305.01639"
+    summary = "answers by the public candidate nearest to a noisy mean of slots' embeddings"
     published = {"samsum": {"slots": 100, "examples_per_slot": 4, "candidates": 100}}
 
     radius: float = 0.5
@@ -63,6 +64,7 @@ class ESA(AnswerMechanism):
             raise UsageError(
                 f"Option candidates must be at least 2, not {self.candidates}: one leaves nothing to choose."
             )
+        self.require_at_most(candidates=10_000)
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":

@@ -37,7 +37,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.bases import Context, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.mechanism.generation import check_positive, drawn_in_public
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.above_threshold import AboveThreshold
 from dpicl.harness.privacy.primitives import BoundedRangeChoice
@@ -53,6 +53,7 @@ class PrivatePrediction(OneSampleTexts):
     name = "private_prediction"
     knob = Knob("temperature", low=1e-4, high=1e5, non_private=0.0)
     source = "Amin et al. 2024, arXiv 2407.12108"
+    summary = "PRISM without its public half; tokens that the public prompt predicts too are free"
     #: Of the paper's grid: s 125 to 1500, theta .3 to .7, tau_pub 1.5; r comes from its budget.
     published = {
         task: {"prompts": 125, "threshold": 0.5, "public_temperature": 1.5}
@@ -89,7 +90,7 @@ class PrivatePrediction(OneSampleTexts):
 
         def draw(rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
             nonlocal left, is_above
-            public_token = int((public / self.public_temperature + randomness.gumbel(size=len(public))).argmax())
+            public_token = drawn_in_public(public / self.public_temperature, randomness)
             if not left:
                 return public_token
             is_above = is_above or noisy_threshold.start(sample)

@@ -39,6 +39,7 @@ class VotingNearest(Voting):
     name = "voting_nearest"
     knob = Voting.knob
     source = "after arXiv 2511.04332 and 2511.07637"
+    summary = "voting by the records that are like the query, each in a few queries at most"
     published = {}
 
     threshold: float = 0.4
@@ -53,6 +54,10 @@ class VotingNearest(Voting):
         check_positive(uses=self.uses)
         if self.partition != "per_query":
             raise UsageError("Records join queries by likeness and are not sampled; leave out the option partition.")
+        if self.sampling_seed is not None:
+            raise UsageError(
+                "Records join queries by likeness and are not sampled; leave out the option sampling_seed."
+            )
 
     @property
     def scheme(self) -> JoiningScheme:

@@ -17,7 +17,10 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
-from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.local import SPLITS
+from dpicl.harness.data.reading import SourceSpec
+from dpicl.harness.data.task_file import BY_EMBEDDING as BY_EMBEDDING
+from dpicl.harness.data.task_file import LOGISTIC as LOGISTIC
 from dpicl.harness.data.task_file import NEAREST as NEAREST
 from dpicl.harness.data.task_file import read_task_file
 
@@ -115,6 +118,11 @@ def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
         raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
     if own["data"].get("public"):
         raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
+    words = {*labels, *(own["data"]["local"].get("labels") or {})}  # as prompts say them, as files do
+    if shared := sorted(words & {*config["doc_to_choice"]}):
+        raise DataError(
+            f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
+        )
     if len(labels) != len(config["doc_to_choice"]):
         raise DataError(
             f"{said} has {len(labels)} labels, and doc_to_choice lists {len(config['doc_to_choice'])} codewords; give"
@@ -177,7 +185,7 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
     metadata = config["metadata"]
     lower = metadata.get("lower_is_better", ())
     metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
-    metrics |= {NEAREST: True} if metadata["kind"] == "classification" else {}
+    metrics |= dict.fromkeys(BY_EMBEDDING, True) if metadata["kind"] == "classification" else {}
     return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
 
 
@@ -191,7 +199,11 @@ def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     label words that the records are kept with."""
     data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
     base = config["metadata"].get("codes")
-    return SourceSpec(base or config["metadata"]["name"], classes(load_config(base) if base else config), **data)
+    name = base or config["metadata"]["name"]
+    if files := {split: data["local"][split] for split in SPLITS if split in data["local"]}:
+        own = folder_of(name).path
+        data["local"] = {**data["local"], **{split: own / Path(file).expanduser() for split, file in files.items()}}
+    return SourceSpec(name, classes(load_config(base) if base else config), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:

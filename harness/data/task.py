@@ -275,7 +275,7 @@ class Task(PublicTask):
             if limit is not None and limit < 1:
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
-        source = data_sources.resolve(source, spec.name)
+        source = data_sources.resolve(source, spec)
         check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
@@ -283,7 +283,7 @@ class Task(PublicTask):
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
-        record_sets.require_records(name, spec.labels, train, test, sizes is not None)
+        record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config["metadata"].get("codes"):
             codes = code_map(spec.labels, classes(config), code_seed)
@@ -297,6 +297,30 @@ class Task(PublicTask):
             test=tuple(test),
             public=tuple(public),
             seed=seed,
+            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
+        )
+
+    @classmethod
+    def of_records(
+        cls,
+        config: Mapping[str, Any],
+        records: Sequence[Record],
+        sizes: Mapping[str, int] | None,
+        public: Sequence[Record] = (),
+    ) -> Task:
+        """A task with these private records, and no test record: to release from, not to score.
+
+        config: task.yaml as `load_config` gives it. sizes: as in `load`.
+        """
+        train, _, dropped = record_sets.deduplicate(records, public)
+        return cls(
+            **_told(config),
+            source="local",
+            fingerprint=record_sets.fingerprint(train, (), public),
+            dropped=dropped,
+            train=tuple(train),
+            test=(),
+            public=tuple(public),
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 

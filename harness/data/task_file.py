@@ -16,6 +16,7 @@ import jinja2.nodes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.harness.core.errors import DataError, PluginError, UsageError, unknown
+from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
@@ -26,6 +27,10 @@ COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": 
 #: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
 #: where demonstrations are released; it is the main metric of one whose reader is the embedding.
 NEAREST = "acc_nearest"
+#: Accuracy of a logistic classifier on the demonstrations' embeddings, wherever there is the other one.
+LOGISTIC = "acc_logistic"
+#: Metrics that read released texts by embedding, which results of answers and old results lack.
+BY_EMBEDDING = (NEAREST, LOGISTIC)
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -66,6 +71,7 @@ Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function)]
 Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function), AfterValidator(_one_line)]
 Dotted = Annotated[str, BeforeValidator(_no_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
+FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_no_function)]
 Number = Annotated[int, Field(ge=1, le=10**9)]
 Stops = list[Annotated[Text, Field(min_length=1)]]
 
@@ -129,18 +135,23 @@ class Prompts(_Keys):
 
 
 class LocalKeys(_Keys):
-    """Fields of a record, or a reader of its text; or why there are no local records."""
+    """Fields of a record, or a reader of its text; or why there are no local records. train, test: files or folders,
+    from the task's folder; without them they are those under $DPICL_DATA."""
 
     missing: Text | None = None
     text: Text | None = None
     label: Line | None = None
     labels: dict[str, str] = {}
     reader: Dotted | None = None
+    train: FilePath | None = None
+    test: FilePath | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> LocalKeys:
         if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+        if self.test is not None and self.train is None:
+            raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
         return self
 
 
@@ -320,8 +331,8 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
             said = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), said
-    if kind == "classification" and NEAREST in (*metrics, *aggregates):
-        yield ("metadata",), f"the harness computes {NEAREST} itself; leave it out of metric_list and aggregates."
+    if kind == "classification" and (own := [name for name in BY_EMBEDDING if name in (*metrics, *aggregates)]):
+        yield ("metadata",), f"the harness computes {own[0]} itself; leave it out of metric_list and aggregates."
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
         yield ("metadata", "lower_is_better"), said
@@ -343,20 +354,15 @@ def _explain(error: ValidationError, document: Document) -> str:
     """The first problem as one sentence with its line; what is missing first, since the names are long."""
     problem = min(error.errors(), key=lambda each: each["type"] != "missing")
     place: Place = tuple(problem["loc"])
-    shown = ".".join(map(str, place))[:100]
     if problem["type"] == "missing":
         beside = [
             str(each["loc"][-1])
             for each in error.errors()
             if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
         ]
-        under = f" under `{'.'.join(map(str, place[:-1]))}`" if place[:-1] else ""
+        under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
         hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
         return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-method.md."))
     if problem["type"] == "extra_forbidden":
-        return str(document.error(place, f"the key '{shown}' has no meaning here; remove it, or correct its name."))
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    given = problem.get("input")
-    if isinstance(given, bool | int | float) and "string" in message:
-        message += f", not {given!r}; put it in quotes"
-    return str(document.error(place, f"'{shown}': {message[0].lower()}{message[1:]}."))
+        return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
+    return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))

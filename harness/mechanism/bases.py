@@ -106,6 +106,8 @@ class Mechanism(Pluggable):
     notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: What it does, in a line, for tables.
+    summary: ClassVar[str] = ""
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
@@ -133,6 +135,11 @@ class DemonstrationMechanism(Mechanism):
     """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
 
     kind = "demonstrations"
+
+    def released(self, shots: int, task: PublicTask) -> int:
+        """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a
+        classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
+        return shots
 
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
@@ -223,6 +230,7 @@ class AnswerMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
+        self.require_at_most(slots=100_000, examples_per_slot=100_000)
         self.scheme  # noqa: B018  refuses an unknown partition
 
     @property

@@ -17,9 +17,13 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Options
 from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.plain_words import problem_words
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
+
+#: In the metadata of a field: see `resolve_options`.
+LATER = "later"
 
 
 def option_types(cls: type[Pluggable]) -> dict[str, Any]:
@@ -38,13 +42,18 @@ def option_types(cls: type[Pluggable]) -> dict[str, Any]:
 def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     """Every option's value: the class's defaults, then the published ones of the task, then the given ones.
 
+    One that is younger than results of its mechanism (`LATER` in its field's metadata) is left out where it is None, so
+    that these stay results of the same cells.
+
     Raises UsageError for an unknown option and for a value of the wrong type.
     """
     types = option_types(cls)
+    later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
     values = validated(cls.name, types, {**cls.published.get(task, {}), **given})
     instance = build(cls, values)
     try:
-        plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
+        said = {name: getattr(instance, name) for name in types}
+        plain: Options = json_text.loads(json.dumps({k: v for k, v in said.items() if v is not None or k not in later}))
     except (TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
     return plain
@@ -86,8 +95,7 @@ def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) ->
         try:
             values[name] = _adapter(types[name]).validate_python(value)
         except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            raise UsageError(f"Option {name} of {owner}: {message[0].lower()}{message[1:]}, not {value!r}.") from None
+            raise UsageError(f"Option {name} of {owner} {problem_words(error.errors()[0])}.") from None
         except PydanticUserError as error:
             raise PluginError(f"Option {name} of {owner} has a type that no suite can write; fix it.") from error
         if isinstance(values[name], float) and not math.isfinite(values[name]):

@@ -112,7 +112,7 @@ def _cells_of(
                 "Option sampling_seed makes the sampling randomness public; leave it out with noise: secure."
             )
     except UsageError as error:
-        raise suite.error(place, str(error)) from None
+        raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     for epsilon in suite.epsilons if own_epsilon is None else [own_epsilon]:
         if suite.noise == "secure" and math.isinf(epsilon) and not reveal:

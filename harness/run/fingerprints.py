@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from dpicl.harness.core import seeds
@@ -24,9 +25,9 @@ from dpicl.harness.core.errors import DataError, ResultError
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
+from dpicl.harness.data import local, reading, tables, task
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
-from dpicl.harness.data import task
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
 from dpicl.harness.data.task import Task
@@ -35,7 +36,7 @@ from dpicl.harness.run.results import WITHHELD, Result
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 #: What turns files into records; with other code the same files may be other records.
-_CODE = (data_sources, record_sets, seeds, task, task_config)
+_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
 
 
 class NotRead(DataError):
@@ -58,7 +59,7 @@ def task_of(cell: Cell) -> Task:
     )
     if before is not None and before == _kept_under(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
-            _folder()
+            own_folder()
             before.unlink(missing_ok=True)
             put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True, private=True)
     return task
@@ -132,7 +133,7 @@ def noted(result: Result, fingerprint: str) -> Result:
         later = datetime.fromisoformat(result.created) + timedelta(seconds=1)
         result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
     try:
-        (_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
+        (own_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
     except OSError as error:
         raise _unusable(error) from error
     return result
@@ -154,9 +155,10 @@ def _kept_under(cell: Cell) -> Path | None:
     data_sources.check_there(spec, cell.source)
     if not task_folders()[cell.task].built_in:
         return None
-    content: list[str] = []
+    content: list[Any] = []
     if cell.source == "local":
-        content = [_file_hash(data_sources.local_file(spec, split)) for split in ("train", "test")]
+        places = [local.split_file(spec, split) for split in local.SPLITS]
+        content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
     elif cell.source == "hub":
         content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
     parts = [cell.task, cell.source, cell.train_records, cell.test_records, cell.sizes is None, _code(), content]
@@ -195,16 +197,16 @@ def _noted(result: Result) -> str | None:
 
 
 def _keyed(fingerprint: str) -> str:
-    return hmac.new(_secret(), fingerprint.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(machine_key(), fingerprint.encode(), hashlib.sha256).hexdigest()
 
 
-def _secret() -> bytes:
-    """This machine's key: 32 random bytes, made once."""
+def machine_key() -> bytes:
+    """This machine's key: 32 random bytes, made once. Raises ResultError where it cannot be kept."""
     try:
-        path = _folder() / "key"
+        path = own_folder() / "key"
         if not path.exists():
-            with suppress(FileExistsError):  # another process was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}", new=True, private=True)
+            with suppress(FileExistsError):  # another one was faster: its key counts
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True, private=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error
@@ -217,7 +219,8 @@ def _unusable(error: Exception) -> ResultError:
     )
 
 
-def _folder() -> Path:
+def own_folder() -> Path:
+    """`private_folder`, there and its owner's alone. Raises OSError."""
     folder = private_folder()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)

@@ -19,7 +19,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, UsageError, told
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
-from dpicl.harness.run.engine_settings import EngineSettings
+from dpicl.harness.run.engine_settings import EngineSettings, refuse_secure
 from dpicl.harness.run.ray_cluster import Seat, connected, import_ray, live_nodes, placed, seats, seats_of
 from dpicl.harness.run.ray_worker import Luggage, RayWorker, code_here
 from dpicl.harness.run.worker import AT_ONCE, CellProgress, Job, Outcome, Recorder, Report
@@ -43,6 +43,7 @@ class Ray:
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         if not cells:
             return
+        refuse_secure(cells)
         with connected(self.settings.address) as ray:
             crew = _Crew(ray, self, cells, job, report, wait_for_locks)
             try:

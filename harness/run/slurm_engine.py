@@ -23,7 +23,7 @@ from dpicl.harness.core.errors import DpiclError, UsageError, told
 from dpicl.harness.core.files import unwritable
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
-from dpicl.harness.run.engine_settings import EngineSettings
+from dpicl.harness.run.engine_settings import EngineSettings, refuse_secure
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.worker import AT_ONCE, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
 from dpicl.harness.run.worker_process import undisturbed
@@ -92,6 +92,7 @@ class Slurm:
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
         if not cells:
             return
+        refuse_secure(cells)
         crew = _Crew(self, cells, job, report, wait_for_locks)
         try:
             crew.work()

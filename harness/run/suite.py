@@ -55,6 +55,7 @@ from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
 
 Source = Literal["auto", "hub", "local", "synthetic"]
@@ -137,6 +138,11 @@ class MechanismEntry(BaseModel):
         return self.label or self.name
 
 
+def _entry(value: Any) -> Any:
+    """`tang` is short for `{name: tang}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 class Suite(BaseModel):
     """A parsed suite."""
 
@@ -163,9 +169,11 @@ class Suite(BaseModel):
     sizes: dict[str, DeclaredSize] = {}
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
-    mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
+    mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
 
     _document: Document | None = PrivateAttr(default=None)
+    #: Keys that the command line has set; the file is not to be blamed for them.
+    _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
     _listed: list[int] = PrivateAttr(default=[])
 
     @model_validator(mode="after")
@@ -202,8 +210,10 @@ class Suite(BaseModel):
         return [seed for seed in self.seeds if seed not in listed[most:]]
 
     def error(self, place: Place, message: str) -> UsageError:
-        """A UsageError that names file and line where the suite came from a file."""
-        return self._document.error(place, message) if self._document else UsageError(message)
+        """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
+        if self._document is None or (place and place[0] in self._from_flags):
+            return UsageError(message[0].upper() + message[1:])
+        return self._document.error(place, message)
 
 
 def load_suite(path: Path) -> Suite:
@@ -273,18 +283,15 @@ def _explain(error: ValidationError, report: Callable[[Place, str], UsageError])
     """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = tuple(problem["loc"])
-    shown = ".".join(str(part) for part in place)
     if problem["type"] == "extra_forbidden":
         fields = MechanismEntry.model_fields if place[0] == "mechanisms" else {**Suite.model_fields, "model": None}
         return report(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
-        return report(place, f"the key '{place[-1]}' is missing.")
-    message = problem["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    given = problem.get("input")
-    if "not" not in message and isinstance(given, str | int | float):
-        message += f", not {repr(given)[:60]}"
-    return report(place, f"'{shown}': {message}." if shown else f"{message}.")
+        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
+        return report(place, f"the key '{place[-1]}' is missing{inside}.")
+    if not place:
+        return report(place, f"{problem_words(problem)}.")
+    return report(place, f"'{place_words(place)}' {problem_words(problem)}.")
 
 
 @dataclass(frozen=True)
@@ -329,6 +336,7 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     if changes.test_records is not None:
         update["test_records"] = changes.test_records
     new = suite.model_copy(update=update)
+    new._from_flags = suite._from_flags | update.keys()
     _check_size(new)
     return new
 

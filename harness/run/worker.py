@@ -2,13 +2,14 @@
 
 A cell has two halves. `Worker.compute` runs it and touches no results folder, so it may happen on any machine.
 `Recorder` is beside the results folder: it takes the cell's lock, looks whether the cell is finished already, and
-writes what came out. So any number of runs may share a results folder. An error that a user can fix ends its cell
-only; a bug ends the run.
+writes what came out. So any number of runs may share a results folder. An error ends its cell only; one of the results
+folder, which is the same for all cells, ends the run.
 """
 
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -65,7 +66,8 @@ Report = Callable[[CellProgress | Done], None]
 @dataclass(frozen=True)
 class Job:
     """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon. owner: what the process calls itself in its locks."""
+    whether secure noise may come with an infinite epsilon. owner: what the process calls itself in its locks.
+    total_epsilon: of all releases of a private set."""
 
     suite: SuiteReference
     results: Path
@@ -73,6 +75,7 @@ class Job:
     threads: int = 0
     reveal: bool = False
     owner: str = ""
+    total_epsilon: float | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ class Worker:
     bench: Workbench = field(init=False)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins), reveal=self.job.reveal)
+        self.bench = Workbench(
+            load_mechanisms(self.job.plugins), reveal=self.job.reveal, total_epsilon=self.job.total_epsilon
+        )
 
     def compute(self, cell: Cell, report: Report) -> Outcome:
         """Runs a cell. Reads and writes no results folder."""
@@ -115,6 +120,8 @@ class Worker:
             raise  # the folder is the same for every cell
         except DpiclError as error:
             return Outcome(Done(cell, "failed", spent(), message=told(error)))
+        except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
+            return Outcome(Done(cell, "failed", spent(), message=unknown_failure(error, cell.secure)))
 
 
 @dataclass
@@ -187,6 +194,17 @@ class LocalWorker:
         """Runs a cell that no other worker has finished or is running."""
         with self.recorder.taken(cell, wait_for_lock) as over:
             return over or self.recorder.keep(self.worker.compute(cell, report))
+
+
+def unknown_failure(error: Exception, secure: bool) -> str:
+    """One sentence on an error that is none of ours, and where it was raised. secure: without what it says, which may
+    quote a record."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    said = type(error).__name__ if secure else f"{type(error).__name__}: {told(error, 300)}"
+    return (
+        f"{said} ({Path(last.filename).name}, line {last.lineno}); where this is no code of your own (functions of a"
+        " task, a model), please report it."
+    )
 
 
 def portions(cells: Sequence[Cell], most: int | None = None) -> Iterator[list[Cell]]:
