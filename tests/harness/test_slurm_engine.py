@@ -160,3 +160,13 @@ def test_results_say_how_cells_ended(ready):
     end = Shard(job, (results[0].cell,), seconds=600.0)()
     assert end.done == (Done(results[0].cell, "done", end.done[0].seconds, score=end.done[0].score),)
     assert json.loads(Store(job.results, "quick").path(results[0].cell).read_text())["cell_id"] == results[0].cell_id
+
+
+@pytest.mark.parametrize("engine", ["ray", "slurm"])
+def test_secure_noise_stays_on_one_machine(engine, tmp_path):
+    """What a private set has spent is kept on one machine."""
+    pytest.importorskip(engine.replace("slurm", "submitit"))
+    cell = make_result().cell.model_copy(update={"noise": "secure", "sizes": {"a": 100}})
+    job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
+    with pytest.raises(UsageError, match="secure"):
+        make_engine(engine, None).run([cell], job, print)
