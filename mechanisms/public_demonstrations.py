@@ -33,6 +33,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     name = "public_demonstrations"
     knob = None
     source = "Tang et al., ICLR 2024, epsilon = 0"
+    needs = "log-probabilities"
     published = {
         "agnews": {"tokens": 100},
         "dbpedia": {"tokens": 100},
@@ -73,7 +74,7 @@ class PublicDemonstrations(DemonstrationMechanism):
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
-            text.append(int(public_log_probs(decoder.log_probs, model)[0].argmax()))
+            text.append(int(public_log_probs(decoder.likeliest(1), model)[0].argmax()))
         return text.demonstration(label)
 
 

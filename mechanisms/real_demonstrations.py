@@ -27,6 +27,7 @@ class RealDemonstrations(DemonstrationMechanism):
     name = "real_demonstrations"
     knob = None
     source = "no privacy"
+    needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NonPrivateDpEvent()

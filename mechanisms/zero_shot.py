@@ -22,6 +22,7 @@ class ZeroShot(DemonstrationMechanism):
     name = "zero_shot"
     knob = None
     source = "no private data"
+    needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NoOpDpEvent()
