@@ -43,8 +43,9 @@ class LogProbs(NamedTuple):
 def part(answer: Any, *path: str | int) -> Any:
     """What stands in an answer at keys and list positions. Raises ValueError where it does not."""
     for step in path:
+        kind: type = dict if isinstance(step, str) else list
         try:
-            answer = answer[step] if type(answer) is (dict if isinstance(step, str) else list) else None
+            answer = answer[step] if type(answer) is kind else None
         except (KeyError, IndexError):
             answer = None
         if answer is None:

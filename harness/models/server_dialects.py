@@ -188,7 +188,7 @@ class LlamaCpp(Dialect):
 class OpenAI(Dialect):
     """Any server with the completions of OpenAI."""
 
-    kind = "openai"
+    kind: ClassVar[ServerKind] = "openai"
     tops: ClassVar[Sequence[int]] = (128, 20, 10, 5, 1)
     #: Text of a token -> its id, where it stands for one alone.
     texts: Mapping[str, int] = {}

@@ -144,7 +144,8 @@ class Probe:
         top, found = self._top(dialect, prompts[0])
         listed = self._listed(dialect, prompts[0])
         said = self._answered(fingerprint(self._connection, dialect, prompts, compared(top)))
-        alone, among = self._noise(dialect, tokens, compared(top)) if top else (None, None)
+        context = self._settings.context or _context(entry, props)
+        alone, among = self._noise(dialect, tokens, compared(top), context) if top else (None, None)
         record = ServerRecord(
             kind=dialect.kind,
             model=dialect.model.rpartition("/")[2] if dialect.model.startswith("/") else dialect.model,
@@ -155,7 +156,7 @@ class Probe:
             alone=alone,
             among=among,
             tokenizer=self._agreement(dialect, tokens),
-            context=self._settings.context or _context(entry, props),
+            context=context,
             fingerprint=said.digest,
             loopback=self._settings.loopback,
         )
@@ -236,11 +237,13 @@ class Probe:
     def _listed(self, dialect: Dialect, prompt: Prompt) -> int:
         """How many ids a request may list. Servers that do not know how ignore them, or refuse."""
         ids = [(at * dialect.vocab_size) // (dialect.lists + 1) for at in range(dialect.lists)]
-        return len(ids) if ids and self._tried(partial(dialect.log_probs, prompt=prompt, top=1, listed=ids)) else 0
+        found = self._tried(partial(dialect.log_probs, prompt=prompt, top=1, listed=ids)) if ids else None
+        return 0 if found is None else len(ids)
 
-    def _noise(self, dialect: Dialect, tokens: Tokens, top: int) -> tuple[float, float]:
+    def _noise(self, dialect: Dialect, tokens: Tokens, top: int, context: int) -> tuple[float, float]:
         """The largest differences between answers to one prompt: asked alone several times, and among others."""
-        first, others = Prompt([*tokens.lead, *tokens.encode(LONG)], self._salt), fixed(tokens, self._salt)
+        long = [*tokens.lead, *tokens.encode(LONG)][: max(1, context - 1)]
+        first, others = Prompt(long, self._salt), fixed(tokens, self._salt)
 
         def said(prompt: Prompt) -> Coroutine[Any, Any, LogProbs]:
             return dialect.log_probs(self._connection.value, prompt, top)
