@@ -43,13 +43,14 @@ class LogProbs(NamedTuple):
 def part(answer: Any, *path: str | int) -> Any:
     """What stands in an answer at keys and list positions. Raises ValueError where it does not."""
     for step in path:
-        kind: type = dict if isinstance(step, str) else list
-        try:
-            answer = answer[step] if type(answer) is kind else None
-        except (KeyError, IndexError):
-            answer = None
-        if answer is None:
+        found: Any = None
+        if isinstance(step, str):
+            found = answer.get(step) if type(answer) is dict else None
+        elif type(answer) is list and step < len(answer):
+            found = answer[step]
+        if found is None:
             raise ValueError("a part is missing")
+        answer = found
     return answer
 
 

@@ -74,6 +74,7 @@ class Connection:
     """A server as it is asked. repeated: how often requests were sent again so far."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        settings.require_private()
         self.settings, self.repeated = settings, 0
         self._secret = settings.secret()
         self._loop = _Loop.of_this_process()

@@ -62,6 +62,14 @@ class ServerSettings:
         except ValueError:
             return False
 
+    def require_private(self) -> None:
+        """Raises UsageError where what is sent could be read on the way, and nobody has allowed that."""
+        if self.url.startswith("http:") and not self.loopback and os.environ.get(PLAIN_HTTP) != "1":
+            raise UsageError(
+                f"Prompts hold private records, and plain http to {urlsplit(self.url).hostname} can be read on the way;"
+                f" use https, or a tunnel to 127.0.0.1, or set {PLAIN_HTTP}=1 where the network is yours."
+            )
+
     def secret(self) -> str | None:
         """The API key. Raises UsageError where the variable holds none that a header may carry."""
         if self.key is None:
@@ -98,10 +106,12 @@ def name_of(entry: Mapping[str, Any]) -> str:
     address = settings.pop("server", None)
     if not isinstance(address, str) or not all(isinstance(value, str | int | float) for value in settings.values()):
         raise ValueError("an entry of models is a name, or {server: URL, ...} with plain values")
+    name = f"server:{address}" + (f"?{urlencode(settings)}" if settings else "")
     try:
-        name = f"server:{address}" + (f"?{urlencode(settings)}" if settings else "")
         if "://" in address:
-            settings_of(name.removeprefix("server:"))
+            _parsed(name.removeprefix("server:"))
+        elif settings or not _NAME.fullmatch(address):
+            raise UsageError(f"server is an address, as in {EXAMPLE}, or a name without further settings")
     except UsageError as error:
         raise ValueError(str(error).rstrip(".")) from None
     return name
@@ -156,10 +166,4 @@ def _checked(url: str) -> str:
         raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
     if parts.fragment or " " in url:
         raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")
-    settings = ServerSettings(url.rstrip("/").removesuffix("/v1").rstrip("/"))
-    if parts.scheme == "http" and not settings.loopback and os.environ.get(PLAIN_HTTP) != "1":
-        raise UsageError(
-            f"Prompts hold private records, and plain http to {host} can be read on the way; use https, or a tunnel to"
-            f" 127.0.0.1, or set {PLAIN_HTTP}=1 where the network is yours."
-        )
-    return settings.url
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")

@@ -90,6 +90,9 @@ class Handler(BaseHTTPRequestHandler):
         fake = self.server
         self.sent = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         fake.paths[self.path] += 1
+        if self.path == "/apply-template":
+            self.answer({"prompt": f"User: {body['messages'][0]['content']}\nAssistant: "})
+            return
         if "okenize" in self.path:
             self.answer(self.tokens(body))
             return
