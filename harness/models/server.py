@@ -18,7 +18,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -36,10 +36,11 @@ from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswer
 from dpicl.harness.models.server_probe import Probe, Probed, compared, fingerprint, fixed
 from dpicl.harness.models.server_requests import Requests
 from dpicl.harness.models.server_settings import settings_of
+from dpicl.harness.models.server_tokens import LlamaCppTokens
 from dpicl.harness.models.tree import ScoredEnding
 
 #: Some requests that make one answer.
-Work = Callable[[Ask], Coroutine[Any, Any, Any]]
+Work = Callable[[Ask], Awaitable[Any]]
 #: Seeds that every server takes.
 _SEEDS = 2**31 - 1
 #: The salt of one private set's prompts; "" outside of `ServerLM.apart`.
@@ -65,6 +66,8 @@ class ServerLM(LanguageModel):
         self._requests = Requests(connection.start, connection.settings.window, self.usage)
         self._fixed = fixed(self._tokens, salt)
         self._checking, self._checked = asyncio.Lock(), time.monotonic()
+        if isinstance(self._tokens, LlamaCppTokens):  # from here on it cuts private texts
+            self._tokens.ask = lambda call: connection.wait(self._answer(lambda ask: ask(call)))
         about = self._record.model_dump(
             include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint"}
         )

@@ -98,11 +98,11 @@ class OwnTokens(Tokens):
 
 
 class LlamaCppTokens(Tokens):
-    """The tokenizer of llama.cpp's server, asked over HTTP; what it said is kept."""
+    """The tokenizer of llama.cpp's server, asked over HTTP; what it said is kept. ask: see `Ask`."""
 
     def __init__(self, ask: Ask, vocab_size: int, props: Any) -> None:
         self.vocab_size = vocab_size
-        self._ask = ask
+        self.ask = ask
         self.encode_kept = lru_cache(_KEPT)(self._encoded)
         self._shown = lru_cache(_KEPT)(self._detokenized)
         self._special = lru_cache(_KEPT)(self._is_special)
@@ -129,14 +129,14 @@ class LlamaCppTokens(Tokens):
     def _encoded(self, content: str, special: bool = False, parse: bool = True) -> tuple[int, ...]:
         body = {"content": content, "add_special": special, "parse_special": parse}
         most = len(content.encode()) + 8
-        found = self._ask(
+        found = self.ask(
             Call("/tokenize", body, SMALL, lambda answer: tokens(part(answer, "tokens"), self.vocab_size, most))
         )
         return tuple(found or ())
 
     def _detokenized(self, ids: tuple[int, ...]) -> str:
         most = 200 * len(ids)
-        found = self._ask(
+        found = self.ask(
             Call("/detokenize", {"tokens": list(ids)}, SMALL, lambda answer: text(part(answer, "content"), most))
         )
         return str(found or "")
@@ -151,5 +151,5 @@ class LlamaCppTokens(Tokens):
     def _chat(self, user: str) -> str:
         body = {"messages": [{"role": "user", "content": user}]}
         most = 10 * len(user) + 100_000
-        found = self._ask(Call("/apply-template", body, SMALL, lambda answer: text(part(answer, "prompt"), most)))
+        found = self.ask(Call("/apply-template", body, SMALL, lambda answer: text(part(answer, "prompt"), most)))
         return str(found or "")
