@@ -24,14 +24,13 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
-from dpicl.harness.models.server_answers import LogProbs
-from dpicl.harness.models.server_dialects import Ask, Generation, Prompt
+from dpicl.harness.models.server_answers import LogProbs, before, joined
+from dpicl.harness.models.server_dialect import Ask, Generation, Prompt
 from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.harness.models.server_probe import Probe, Probed, compared, fingerprint, fixed
 from dpicl.harness.models.server_requests import Requests
@@ -88,7 +87,7 @@ class ServerLM(LanguageModel):
 
     def likeliest_log_probs(self, prompts: Sequence[Tokens], count: int) -> torch.Tensor:
         """As `next_token_log_probs`, of the ``count`` likeliest tokens at least, where the server lists so many."""
-        top = self._top if self._top >= 0 and not 0 <= count < self._top else count
+        top = self._top if count < 0 or 0 <= self._top < count else min(count, self.vocab_size)
         return self._rows(self._asked([(self._opened(prompt), ()) for prompt in prompts], top))
 
     def listed_log_probs(
@@ -160,7 +159,7 @@ class ServerLM(LanguageModel):
         texts = self._answers(works, [len(tokens) for tokens in opened])
         if broken == "raise" and None in texts:
             raise refused(self.identity.name)
-        return [_before(text or "", ends) for text in texts]
+        return [before(text or "", ends) for text in texts]
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -197,7 +196,8 @@ class ServerLM(LanguageModel):
         limit, works, places = self._record.listed_ids, [], []
         for at, (tokens, listed) in enumerate(prompts):
             prompt = self._prompt(tokens)
-            parts = [listed[i : i + limit] for i in range(0, len(listed), limit)] if limit else []
+            whole = self._record.vocabulary and len(listed) * 10 > self.vocab_size
+            parts = [listed[i : i + limit] for i in range(0, len(listed), limit)] if limit and not whole else []
             for part in parts or [()]:
                 works.append(partial(self._dialect.log_probs, prompt=prompt, top=1 if part else top, listed=part))
                 places.append(at)
@@ -205,7 +205,7 @@ class ServerLM(LanguageModel):
         found: list[list[LogProbs | None]] = [[] for _ in prompts]
         for at, answer in zip(places, answers, strict=True):
             found[at].append(answer)
-        return [_joined(parts) for parts in found]
+        return [joined(parts) for parts in found]
 
     def _answers(self, works: Sequence[Work], tokens: Sequence[int]) -> list[Any]:
         """What each work gives; None where a request of it fails for good. tokens: of each prompt."""
@@ -293,19 +293,3 @@ class _Growing(Decoder):
 def refused(name: str) -> ModelError:
     """The error of a public prompt that a server does not answer."""
     return ModelError(f"The model server {name} refuses a public prompt that others like it follow; see its log.")
-
-
-def _joined(parts: Sequence[LogProbs | None]) -> LogProbs | None:
-    """Several answers about one prompt as one; None where one is missing."""
-    found = [part for part in parts if part is not None]
-    if len(found) < len(parts):
-        return None
-    tokens = np.concatenate([part.tokens for part in found])
-    _, first = np.unique(tokens, return_index=True)
-    return LogProbs(tokens[first], np.concatenate([part.values for part in found])[first])
-
-
-def _before(text: str, ends: Sequence[str]) -> str:
-    """The text before the first of these."""
-    found = [at for at in map(text.find, ends) if at >= 0]
-    return text[: min(found)] if found else text

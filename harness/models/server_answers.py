@@ -103,3 +103,19 @@ def require(found: LogProbs, wanted: Sequence[int]) -> LogProbs:
     if not np.isin(wanted, found.tokens).all():
         raise ValueError("a token that was asked for is missing")
     return found
+
+
+def joined(parts: Sequence[LogProbs | None]) -> LogProbs | None:
+    """Several answers about one prompt as one; None where one is missing."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    tokens = np.concatenate([part.tokens for part in found])
+    _, first = np.unique(tokens, return_index=True)
+    return LogProbs(tokens[first], np.concatenate([part.values for part in found])[first])
+
+
+def before(text: str, ends: Sequence[str]) -> str:
+    """The text before the first of these."""
+    found = [at for at in map(text.find, ends) if at >= 0]
+    return text[: min(found)] if found else text

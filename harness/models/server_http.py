@@ -130,7 +130,8 @@ class Connection:
             timeout=self.settings.timeout,
             limits=httpx.Limits(max_connections=self.settings.window + 1),
             follow_redirects=False,
-            trust_env=self.settings.url.startswith("https:"),  # a proxy would read what goes over plain http
+            trust_env=self.settings.url.startswith("https:")
+            and not self.settings.loopback,  # a proxy would read what goes over plain http
         )
 
     async def _tried(self, call: Call) -> Any:

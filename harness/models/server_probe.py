@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,12 +14,19 @@ from typing import Any, Literal, TypeVar
 
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models.server_answers import LogProbs, part, text, whole
-from dpicl.harness.models.server_dialects import DIALECTS, Ask, Dialect, Generation, LlamaCpp, OpenAI, Prompt
+from dpicl.harness.models.server_dialect import Ask, Dialect, Generation, Prompt
 from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswered
+from dpicl.harness.models.server_llama_cpp import LlamaCpp
+from dpicl.harness.models.server_openai import VLLM, OpenAI
 from dpicl.harness.models.server_record import ServerRecord
+from dpicl.harness.models.server_sglang import SGLang
 from dpicl.harness.models.server_tokens import LlamaCppTokens, OwnTokens, Tokens
 
 T = TypeVar("T")
+
+#: How each kind of server is asked, and what servers call themselves in their list of models.
+DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM, SGLang, OpenAI)}
+_KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang"}
 
 #: Public prompts whose answers tell one model from another.
 FIXED = (
@@ -284,7 +291,3 @@ def _context(entry: Any, props: Any) -> int:
         with suppress(ValueError):
             return max(1, whole(part(answer, *path), 10_000_000))
     return CONTEXT
-
-
-#: What servers call themselves in their list of models.
-_KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang"}

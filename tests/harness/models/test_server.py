@@ -20,8 +20,10 @@ from dpicl.harness.core.together import together
 from dpicl.harness.models import server_http
 from dpicl.harness.models.base import ChatPrompt, LanguageModel
 from dpicl.harness.models.server import ServerLM
-from dpicl.harness.models.server_dialects import DIALECTS, Generation, OpenAI, Prompt
+from dpicl.harness.models.server_dialect import Generation, Prompt
 from dpicl.harness.models.server_http import Call
+from dpicl.harness.models.server_openai import OpenAI
+from dpicl.harness.models.server_probe import DIALECTS
 from dpicl.harness.models.transformers import TransformersLM
 from tests.harness.helpers import assert_shown_nowhere
 from tests.harness.models import fake_server
