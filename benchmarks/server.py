@@ -6,8 +6,10 @@ llama.cpp's server runs in a process of its own (wheel xllamacpp) with the embed
 the model in this process has one thread too. Three questions, as mechanisms ask them: log-probabilities of 50 listed
 tokens after each of 16 prompts (Tang), of four labels after 16 prompts (voting), and of the whole vocabulary (PRISM).
 
-tokens: those of the prompts. utilisation: processor seconds of the server over the wall clock, so how much of its one
-thread the client keeps busy. difference: half the L1 distance of the next-token distributions of both, the largest.
+tokens: those of the prompts. processor: seconds of all threads of a process, which other work on the machine does not
+change. utilisation: the server's processor seconds over the wall clock, so how much of its one thread the client keeps
+busy; on a machine with other work it says little. difference: half the L1 distance of the next-token distributions of
+both, the largest.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ LABELS = (" World", " Sports", " Business", " Technology")
 
 def measured(ask: Callable[[], Any], tokens: int, server: LlamaServer | None) -> dict[str, float]:
     """Tokens a second of one question, and the server's share of the wall clock."""
-    used, start = server.cpu_seconds() if server else 0.0, time.perf_counter()
+    used, own, start = server.cpu_seconds() if server else 0.0, time.process_time(), time.perf_counter()
     ask()
-    seconds = time.perf_counter() - start
-    found = {"seconds": round(seconds, 3), "tokens_per_second": round(tokens / seconds, 1)}
-    return found | ({"utilisation": round((server.cpu_seconds() - used) / seconds, 3)} if server else {})
+    seconds, client = time.perf_counter() - start, time.process_time() - own
+    theirs = server.cpu_seconds() - used if server else 0.0
+    found = {"seconds": seconds, "tokens_per_second": tokens / seconds, "client_processor": client}
+    if server:
+        found |= {"server_processor": theirs, "utilisation": theirs / seconds}
+    found["tokens_per_processor_second"] = tokens / (client + theirs)
+    return {name: round(value, 3) for name, value in found.items()}
 
 
 def questions(
@@ -62,13 +68,14 @@ def main() -> None:
     parser.add_argument(
         "--window", type=int, default=4, help="requests at the same time (default 4, the server's slots)"
     )
+    parser.add_argument("--cache", choices=["yes", "no"], default="yes", help="whether the server may use kept prompts")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     here = models.load("embedded-float32")
     prompts = [here.encode(TEXT.format(number=number)) for number in range(100, 100 + 3 * PROMPTS)]
     with llama_server(gguf_path(), slots=4) as server:
-        there = models.load(f"server:{server.url}?window={arguments.window}")
+        there = models.load(f"server:{server.url}?window={arguments.window}&cache={arguments.cache}")
         report = {
             "machine": machine(),
             "prompts": PROMPTS,

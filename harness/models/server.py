@@ -63,12 +63,12 @@ class ServerLM(LanguageModel):
         self.vocab_size, self.eos_token_id = self._tokens.vocab_size, self._tokens.eos_token_id
         self.max_length, self.lead_tokens = self._record.context, len(self._tokens.lead)
         self._requests = Requests(connection.start, connection.settings.window, self.usage)
-        self._fixed = fixed(self._tokens, salt)
+        self._fixed = fixed(self._tokens, salt if self._record.cache else None)
         self._checking, self._checked = asyncio.Lock(), time.monotonic()
         if isinstance(self._tokens, LlamaCppTokens):  # from here on it cuts private texts
             self._tokens.ask = lambda call: connection.wait(self._answer(lambda ask: ask(call)))
         about = self._record.model_dump(
-            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint"}
+            include={"kind", "model", "vocabulary", "listed_ids", "top_tokens", "fingerprint", "cache"}
         )
         pinned = hashlib.sha256(json.dumps([about, self.vocab_size], sort_keys=True).encode()).hexdigest()
         self.identity = ModelIdentity(name, pinned, None, "server", "server", probed.parameters, rows_alone=False)
@@ -183,7 +183,7 @@ class ServerLM(LanguageModel):
         return tokens or [self._tokens.start]
 
     def _prompt(self, tokens: list[int]) -> Prompt:
-        return Prompt(tokens, _SALT.get() or self._salt)
+        return Prompt(tokens, None if not self._record.cache else _SALT.get() or self._salt)
 
     @property
     def _top(self) -> int:

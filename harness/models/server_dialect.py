@@ -22,10 +22,11 @@ Ask = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Prompt:
-    """The tokens that are read. salt: of the prefix cache, where the server keeps prompts of different salts apart."""
+    """The tokens that are read. salt: of the prefix cache, where the server keeps prompts of different salts apart; None
+    where nothing that was kept may be used."""
 
     tokens: Sequence[int]
-    salt: str = ""
+    salt: str | None = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,8 @@ class Dialect(ABC):
     tops: ClassVar[Sequence[int]]
     #: How many ids a request may list; 0 for none.
     lists: ClassVar[int] = 0
+    #: Whether it can be told not to use what it kept of other prompts.
+    can_forget: ClassVar[bool] = False
     written: Callable[[Sequence[int]], str] | None = None
 
     def __init__(self, model: str, vocab_size: int) -> None:

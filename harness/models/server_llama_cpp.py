@@ -25,6 +25,7 @@ class LlamaCpp(Dialect):
     kind = "llama.cpp"
     tops = (-1,)
     lists = 1024
+    can_forget = True
     forced: int = 0
     #: How many of the likeliest tokens are looked at first, and by how much listed ones are raised.
     _FIRST, _BIAS = 64, 100.0
@@ -104,4 +105,4 @@ class LlamaCpp(Dialect):
             raise ValueError("the prompt was cut")
 
     def _body(self, prompt: Prompt, body: Mapping[str, Any]) -> dict[str, Any]:
-        return {"prompt": self._content(prompt), "cache_prompt": True, "stream": False, **body}
+        return {"prompt": self._content(prompt), "cache_prompt": prompt.salt is not None, "stream": False, **body}

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -74,6 +75,7 @@ class VLLM(OpenAI):
     kind = "vllm"
     tops = (-1, 1024, 256, 128, 64, 20, 5)
     lists = 128
+    can_forget = True
 
     def tokenize(self, content: str) -> Call | None:
         body = {"model": self.model, "prompt": content, "add_special_tokens": False}
@@ -88,6 +90,6 @@ class VLLM(OpenAI):
     def _extra(self, prompt: Prompt, listed: Sequence[int]) -> dict[str, Any]:
         extra: dict[str, Any] = {"add_special_tokens": False, "return_tokens_as_token_ids": True}
         extra |= {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}  # not the model's own defaults
-        if prompt.salt:
-            extra["cache_salt"] = prompt.salt
+        if prompt.salt != "":
+            extra["cache_salt"] = prompt.salt or secrets.token_urlsafe(32)  # a salt of its own finds nothing
         return {**extra, "logprob_token_ids": list(listed)} if listed else extra

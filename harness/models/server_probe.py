@@ -115,7 +115,7 @@ async def fingerprint(connection: Connection, dialect: Dialect, prompts: Sequenc
     return Fingerprint(tuple(said))
 
 
-def fixed(tokens: Tokens, salt: str) -> list[Prompt]:
+def fixed(tokens: Tokens, salt: str | None) -> list[Prompt]:
     """The fixed prompts in the model's tokens."""
     return [Prompt([*tokens.lead, *tokens.encode(text)], salt) for text in FIXED]
 
@@ -132,7 +132,8 @@ class Probe:
     """
 
     def __init__(self, connection: Connection, salt: str) -> None:
-        self._connection, self._settings, self._salt = connection, connection.settings, salt
+        self._connection, self._settings = connection, connection.settings
+        self._salt = None if self._settings.cache == "no" else salt
 
     def run(self) -> Probed:
         """Everything that is to be known of it."""
@@ -141,6 +142,8 @@ class Probe:
         props = self.ask(Call("/props")) if kind == "llama.cpp" else None
         tokens = self._tokens(kind, entry, props)
         dialect = DIALECTS[kind](text(entry["id"], 300), tokens.vocab_size)
+        if self._salt is None and not dialect.can_forget:
+            raise UsageError(f"A server of the kind {kind} cannot be told to keep nothing; leave cache=no out.")
         prompts = fixed(tokens, self._salt)
         if isinstance(dialect, LlamaCpp):
             dialect.forced = tokens.encode(" the")[0]
@@ -164,6 +167,7 @@ class Probe:
             among=among,
             tokenizer=self._agreement(dialect, tokens),
             context=context,
+            cache=self._salt is not None,
             fingerprint=said.digest,
             loopback=self._settings.loopback,
         )

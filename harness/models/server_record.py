@@ -23,6 +23,7 @@ class ServerRecord(BaseModel):
     lists, 0 for none; top_tokens: of how many of the likeliest tokens, 0 where it gives no log-probability.
     alone, among: the largest difference between log-probabilities of the same request, sent several times by itself and
     among others; None without log-probabilities. It is a measurement of public prompts, and no proof.
+    cache: whether a prompt may use what the server kept of others.
     tokenizer: whose tokens are sent, and whether the server cuts the same texts into the same ones. context: tokens
     that it reads. fingerprint: sha256 over what it said to fixed prompts. loopback: whether it is on this machine.
     """
@@ -41,6 +42,7 @@ class ServerRecord(BaseModel):
     context: Positive
     fingerprint: Annotated[str, Field(max_length=64)]
     loopback: bool
+    cache: bool = True
 
     @property
     def candidates(self) -> bool:

@@ -51,6 +51,7 @@ class ServerSettings:
     patience: float = 300.0
     context: int | None = None
     top: int | None = None
+    cache: str = "yes"
     key: str | None = None
 
     @property
@@ -136,6 +137,8 @@ def _parsed(address: str) -> ServerSettings:
             given[name] = _number(name, given[name], _WHOLE.get(name))
     if given.get("kind", KINDS[0]) not in KINDS:
         raise unknown("kind of server", given["kind"], KINDS)
+    if given.get("cache", "yes") not in ("yes", "no"):
+        raise UsageError("The setting cache of a server is yes or no.")
     if not _VARIABLE.fullmatch(given.get("key", "KEY")):
         raise UsageError("The setting key of a server is the name of an environment variable, never the key itself.")
     return ServerSettings(url=_checked(base), **given)

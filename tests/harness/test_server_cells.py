@@ -74,7 +74,7 @@ def fake() -> Iterator[FakeServer]:
 
 
 def entry(fake: FakeServer, **more: object) -> str:
-    return json.dumps({"server": fake.url, "kind": fake.kind, "patience": 1, "timeout": 5, **more})
+    return json.dumps({"server": fake.url, "kind": fake.kind, "patience": 1, "timeout": 60, **more})
 
 
 @pytest.fixture

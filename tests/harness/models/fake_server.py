@@ -255,7 +255,7 @@ def dripping(handler: Handler, answer: bytes) -> bool:
     handler.send_response(200)
     handler.send_header("Content-Length", str(len(answer)))
     handler.end_headers()
-    for at in range(200):
+    for at in range(400):
         handler.wfile.write(answer[at : at + 1])
         handler.wfile.flush()
         time.sleep(0.05)

@@ -63,7 +63,7 @@ def llama(start: Callable[..., FakeServer], sim: LanguageModel) -> FakeServer:
 
 
 def loaded(server: FakeServer, **how: object) -> ServerLM:
-    model = models.load(server.name(**{"patience": 5, "timeout": 2, **how}))
+    model = models.load(server.name(**{"patience": 60, "timeout": 30, **how}))
     assert isinstance(model, ServerLM)
     return model
 
@@ -189,7 +189,7 @@ FAULTS = {
 def test_a_request_that_fails_is_sent_again_and_gives_the_same(
     fault: str, llama: FakeServer, sim: LanguageModel
 ) -> None:
-    model = loaded(llama, timeout=0.5)
+    model = loaded(llama, timeout=3 if fault == "dripping" else 30)
     prompts = [sim.encode(text) or [5] for text in TEXTS]
     llama.faults.extend([FAULTS[fault], None, FAULTS[fault]])
     close(model.next_token_log_probs(prompts), sim.next_token_log_probs(prompts))
@@ -372,3 +372,20 @@ def bounded_or_refused(kind: str, answer: object, listed: tuple[int, ...]) -> No
 
 def _sent(handler: Handler) -> object:
     return handler.sent.get("prompt")
+
+
+def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(llama: FakeServer, start, tiny, tiny_folder) -> None:
+    loaded(llama).next_token_log_probs([[5]])
+    assert all(body["cache_prompt"] is True for _, body in llama.seen)
+    llama.seen.clear()
+    model = loaded(llama, cache="no")
+    model.next_token_log_probs([[5]])
+    model.settle()
+    assert all(body["cache_prompt"] is False for _, body in llama.seen)
+    assert model.server is not None and not model.server.cache
+    vllm = start("vllm", tiny, top=20)
+    loaded(vllm, tokenizer=tiny_folder, cache="no").next_token_log_probs([[5, 6], [5, 7]])
+    salts = [body["cache_salt"] for _, body in vllm.seen]
+    assert len(set(salts)) == len(salts)
+    with pytest.raises(UsageError, match="cache"):
+        loaded(start("sglang", tiny), tokenizer=tiny_folder, cache="no")
