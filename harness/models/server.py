@@ -30,7 +30,7 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.server_answers import LogProbs, before, joined
-from dpicl.harness.models.server_dialect import Ask, Generation, Prompt
+from dpicl.harness.models.server_dialect import Ask, Prompt, Writing
 from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.harness.models.server_probe import Probe, Probed, compared, fingerprint, fixed
 from dpicl.harness.models.server_requests import Requests
@@ -154,7 +154,7 @@ class ServerLM(LanguageModel):
         ends = tuple(word for word in stop if word)
         works = []
         for at, tokens in enumerate(opened):
-            how = Generation(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
+            how = Writing(max_tokens, ends, temperature, seeds[at] % _SEEDS if seeds else 0)
             works.append(partial(self._dialect.text, prompt=self._prompt(tokens), how=how))
         texts = self._answers(works, [len(tokens) for tokens in opened])
         if broken == "raise" and None in texts:

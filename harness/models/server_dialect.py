@@ -22,15 +22,15 @@ Ask = Callable[[Call], Awaitable[Any]]
 
 @dataclass(frozen=True)
 class Prompt:
-    """The tokens that are read. salt: of the prefix cache, where the server keeps prompts of different salts apart; None
-    where nothing that was kept may be used."""
+    """The tokens that are read. salt: of the prefix cache, where the server keeps prompts of different salts apart;
+    None where nothing that was kept may be used."""
 
     tokens: Sequence[int]
     salt: str | None = ""
 
 
 @dataclass(frozen=True)
-class Generation:
+class Writing:
     """How a text is written: greedily at temperature 0."""
 
     max_tokens: int
@@ -64,7 +64,7 @@ class Dialect(ABC):
         """Of the ``top`` likeliest next tokens (-1: all); where some are ``listed``, of these at least."""
 
     @abstractmethod
-    async def text(self, ask: Ask, prompt: Prompt, how: Generation) -> str:
+    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
         """What the model writes."""
 
     def tokenize(self, content: str) -> Call | None:

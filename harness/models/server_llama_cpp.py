@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dpicl.harness.models.server_answers import LOWEST, LogProbs, log_probs, part, require, text
-from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Generation, Prompt, columns, tokenizing
+from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, columns, tokenizing
 from dpicl.harness.models.server_http import Call
 
 
@@ -43,7 +43,7 @@ class LlamaCpp(Dialect):
             np.concatenate([first.values, values[other].clip(LOWEST, 0.0)]),
         )
 
-    async def text(self, ask: Ask, prompt: Prompt, how: Generation) -> str:
+    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
         body = {
             "n_predict": how.max_tokens,
             "temperature": how.temperature,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from dpicl.harness.models.server_answers import LogProbs, log_probs, part, require, text
-from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Generation, Prompt, tokenizing
+from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, tokenizing
 from dpicl.harness.models.server_http import Call
 from dpicl.harness.models.server_record import ServerKind
 
@@ -41,7 +41,7 @@ class OpenAI(Dialect):
         said: LogProbs = await ask(Call("/v1/completions", self._body(prompt, body), largest, read))
         return said
 
-    async def text(self, ask: Ask, prompt: Prompt, how: Generation) -> str:
+    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
         body = {
             "max_tokens": how.max_tokens,
             "temperature": how.temperature,

@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models.server_answers import LogProbs, part, text, whole
-from dpicl.harness.models.server_dialect import Ask, Dialect, Generation, Prompt
+from dpicl.harness.models.server_dialect import Ask, Dialect, Prompt, Writing
 from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswered
 from dpicl.harness.models.server_llama_cpp import LlamaCpp
 from dpicl.harness.models.server_openai import VLLM, OpenAI
@@ -111,7 +111,7 @@ async def fingerprint(connection: Connection, dialect: Dialect, prompts: Sequenc
         if top:
             said.append(await dialect.log_probs(connection.value, prompt, top))
         else:
-            said.append(await dialect.text(connection.value, prompt, Generation(8)))
+            said.append(await dialect.text(connection.value, prompt, Writing(8)))
     return Fingerprint(tuple(said))
 
 
@@ -149,7 +149,7 @@ class Probe:
             dialect.forced = tokens.encode(" the")[0]
         elif isinstance(tokens, OwnTokens) and type(dialect) is OpenAI:
             dialect.texts = tokens.texts()
-            if self._tried(partial(dialect.text, prompt=prompts[0], how=Generation(1))) is None:
+            if self._tried(partial(dialect.text, prompt=prompts[0], how=Writing(1))) is None:
                 dialect.written = tokens.written
         top, found = self._top(dialect, prompts[0])
         listed = self._listed(dialect, prompts[0])

@@ -39,7 +39,8 @@ class ServerSettings:
     several. tokenizer: a folder or hub id; None: the server's own (llama.cpp). window: requests that are on their way
     at the same time. timeout: seconds of one request, its answer included. patience: seconds for which a request is
     repeated before it is given up. context: tokens that a prompt and its answer may have; None: what the server says.
-    key: the environment variable that holds the API key.
+    top: the most of the likeliest tokens that are asked for; None: as many as there are. cache: 'no' where no prompt
+    may use what the server kept of another one (llama.cpp, vLLM). key: the environment variable with the API key.
     """
 
     url: str

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpicl.harness.models.server_answers import LogProbs, log_probs, part, require, text
-from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Generation, Prompt, columns, tokenizing
+from dpicl.harness.models.server_dialect import LETTERS, Ask, Dialect, Prompt, Writing, columns, tokenizing
 from dpicl.harness.models.server_http import Call
 
 
@@ -36,7 +36,7 @@ class SGLang(Dialect):
         said: LogProbs = await ask(Call("/generate", self._body(prompt, body), largest, read))
         return said
 
-    async def text(self, ask: Ask, prompt: Prompt, how: Generation) -> str:
+    async def text(self, ask: Ask, prompt: Prompt, how: Writing) -> str:
         sampling = {
             "max_new_tokens": how.max_tokens,
             "temperature": how.temperature,

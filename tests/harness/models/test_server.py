@@ -20,7 +20,7 @@ from dpicl.harness.core.together import together
 from dpicl.harness.models import server_http
 from dpicl.harness.models.base import ChatPrompt, LanguageModel
 from dpicl.harness.models.server import ServerLM
-from dpicl.harness.models.server_dialect import Generation, Prompt
+from dpicl.harness.models.server_dialect import Prompt, Writing
 from dpicl.harness.models.server_http import Call
 from dpicl.harness.models.server_openai import OpenAI
 from dpicl.harness.models.server_probe import DIALECTS
@@ -362,7 +362,7 @@ def bounded_or_refused(kind: str, answer: object, listed: tuple[int, ...]) -> No
         assert found.tokens.min() >= 0 and found.tokens.max() < 50
         assert np.isfinite(found.values).all() and found.values.max() <= 0
     with suppress(ValueError, ModelError):
-        text = asyncio.run(dialect.text(ask, prompt, Generation(4)))
+        text = asyncio.run(dialect.text(ask, prompt, Writing(4)))
         assert len(text) <= 800 and text.encode() is not None
     call = dialect.tokenize("ab")
     if call is not None:
