@@ -34,11 +34,12 @@ PROMISED_SHARE = 0.05
 
 def run() -> dict[str, Any]:
     """Two cells of one collection, in a cache of their own."""
+    from dpicl.harness.data.config import load_config, source_spec
     from dpicl.harness.data.sources import resolve
 
     with tempfile.TemporaryDirectory() as folder:
         bench = Workbench(load_mechanisms())
-        source = resolve("auto", TASK)
+        source = resolve("auto", source_spec(load_config(TASK)))
         cells = [_cell(bench.mechanisms["voting"].cls, source, *terms) for terms in ((1.0, 0), (8.0, 1))]
         bench.model(cells[0].model)
         bench.task(cells[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import logging
 import os
 import sys
@@ -62,7 +64,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns 0, 1 when a check failed, 2 for a bad use, or for a plugin that fails where no
     cell of a run can end alone. A bug of ours shows its traceback."""
     _show_warnings()
-    argv = list(sys.argv[1:] if argv is None else argv)
+    _write_what_can_be()
+    argv = arguments.spoken(sys.argv[1:] if argv is None else argv, list(HELP))
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions; see docs/quickstart.md
+        import argcomplete
+
+        argcomplete.autocomplete(build_parser())
     try:
         wanted = {"run", "plan"} if argv[:1] in (["run"], ["plan"]) else set(argv[:1])
         parsed = arguments.parse(build_parser(wanted), argv, list(HELP))
@@ -78,13 +85,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.message(f"dpicl: stopped{goes_on}.")
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains again at exit
+        _drop_output()
         return 0
+    except OSError as error:
+        output.message(f"dpicl: {_unusable(error)}")
+        _drop_output()
+        return BAD_USE
     except BaseException as error:
         if not (said := plugin_failure(error)):
             raise
         output.message(f"dpicl: {said}")
         return BAD_USE
+
+
+def _write_what_can_be() -> None:
+    """A terminal or file whose encoding lacks a character gets a question mark, and the rest of the answer."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="replace")
+
+
+def _drop_output() -> None:
+    """What stdout has not taken is lost; else Python complains again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unusable(error: OSError) -> str:
+    """One sentence on a place that the system does not let us use."""
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF):
+        return f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
+    where = f" {error.filename}" if error.filename is not None else ""
+    return f"The system does not let us use{where} ({error.strerror or type(error).__name__}); fix that."
 
 
 class _OneLine(logging.Formatter):

@@ -18,12 +18,10 @@ from dpicl.harness.core.messages import count, message
 from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.printable import printable
-from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
-from dpicl.harness.mechanism.options import build, resolve_options
-from dpicl.harness.mechanism.outputs import skip_reason
+from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.run.fingerprints import Fingerprints
-from dpicl.harness.run.presence import at_hand
+from dpicl.harness.run.presence import at_hand, completeness, skipped
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, select
 from dpicl.harness.run.store import damaged_said
@@ -125,6 +123,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
+    notes = [*state_of(selection, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 
 
@@ -179,12 +178,14 @@ def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]
 def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[str, str]]:
     """Why rows of the suite have no result on a task, where the mechanism says so itself."""
     there = {(result.cell.label, result.cell.task) for result in results}
-    reasons: dict[tuple[str, str], str] = {}
-    for cell in selection.cells:
-        key = (cell.label, cell.task)
-        cls = selection.mechanisms[cell.mechanism].cls
-        if key in there or key in reasons or cls.skip is Mechanism.skip:
-            continue
-        if reason := skip_reason(build(cls, cell.options), Task.without_records(cell.task)):
-            reasons[key] = reason
-    return [{"label": label, "task": task, "reason": reason} for (label, task), reason in reasons.items()]
+    without = [cell for cell in selection.cells if (cell.label, cell.task) not in there]
+    reasons = skipped(without, selection.mechanisms)
+    found = {(cell.label, cell.task): reasons[cell.id] for cell in without if cell.id in reasons}
+    return [{"label": label, "task": task, "reason": reason} for (label, task), reason in found.items()]
+
+
+def state_of(selection: Selection, results: Sequence[Result]) -> list[str]:
+    """A sentence that says how many cells of the suite are still to be run; none where all are there."""
+    left_out = skipped(selection.cells, selection.mechanisms)
+    said = completeness(selection.suite.name, selection.cells, results, left_out)
+    return [said] if said else []

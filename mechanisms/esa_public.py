@@ -29,6 +29,7 @@ class ESAPublic(ESA):
     name = "esa_public"
     knob = None
     source = "ESA of Wu et al., ICLR 2024, with public records"
+    summary = "ESA with public records in the slots: its control"
     published = ESA.published
 
     @property

@@ -36,6 +36,7 @@ class HotPATE(Tang):
 
     name = "hot_pate"
     source = "Cohen et al., ICLR 2026, arXiv 2312.02132"
+    summary = "writes demonstrations token by token by noisy votes of coordinated slots"
     published = {}
 
     def votes(self, weights: np.ndarray, randomness: np.random.Generator) -> np.ndarray:

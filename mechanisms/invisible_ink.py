@@ -48,6 +48,7 @@ class InvisibleInk(OneSampleTexts):
     name = "invisible_ink"
     knob = Knob("inverse_clip", low=1e-3, high=1e6, non_private=0.0)
     source = "Vinod, Pillutla & Thakurta, NeurIPS 2025, arXiv 2507.02974"
+    summary = "writes demonstrations by sampling tokens from clipped differences of private and public scores"
     #: Of the paper's grid, for its own records: s 3 to 31, tau 1.0 to 1.2, k 10 to 500.
     published = {
         task: {"prompts": 31, "temperature": 1.1, "top_k": 100}

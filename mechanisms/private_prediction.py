@@ -53,6 +53,7 @@ class PrivatePrediction(OneSampleTexts):
     name = "private_prediction"
     knob = Knob("temperature", low=1e-4, high=1e5, non_private=0.0)
     source = "Amin et al. 2024, arXiv 2407.12108"
+    summary = "PRISM without its public half; tokens that the public prompt predicts too are free"
     #: Of the paper's grid: s 125 to 1500, theta .3 to .7, tau_pub 1.5; r comes from its budget.
     published = {
         task: {"prompts": 125, "threshold": 0.5, "public_temperature": 1.5}

@@ -45,6 +45,7 @@ class ProductOfExperts(AnswerMechanism):
     name = "product_of_experts"
     knob = Knob("temperature", low=0.001, high=100_000.0, non_private=0.0)
     source = "Romijnders et al., arXiv 2602.05012"
+    summary = "answers by a softmax over summed, clipped log-ratios, one record an expert"
 
     examples_per_slot: int = 1
     clip: float = 1.0

@@ -33,6 +33,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     name = "public_demonstrations"
     knob = None
     source = "Tang et al., ICLR 2024, epsilon = 0"
+    summary = "demonstrations from the public prompt alone: what a private method must beat"
     needs = "log-probabilities"
     published = {
         "agnews": {"tokens": 100},

@@ -27,6 +27,7 @@ class RealDemonstrations(DemonstrationMechanism):
     name = "real_demonstrations"
     knob = None
     source = "no privacy"
+    summary = "real records as demonstrations, no privacy: the upper reference baseline"
     needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:

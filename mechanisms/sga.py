@@ -51,6 +51,7 @@ class SGA(PublicChoice):
     name = "sga"
     knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=5000.0, non_private=0.0)
     source = "Joo et al., arXiv 2509.10932"
+    summary = "answers by public responses, ranked by noisy clusters of slots' answers"
     published = {
         "samsum": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},
         "chatdoctor": {"slots": 100, "examples_per_slot": 4, "public_slots": 100},

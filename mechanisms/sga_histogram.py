@@ -38,6 +38,7 @@ class SGAHistogram(PublicChoice):
     name = "sga_histogram"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "a histogram in place of DPM in Joo et al., arXiv 2509.10932"
+    summary = "answers by public responses, ranked by a noisy histogram of slots' nearest ones"
     slot_per_record = True
 
     def release(self, knob: float) -> dp.DpEvent:

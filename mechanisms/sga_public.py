@@ -25,6 +25,7 @@ class SGAPublic(SGA):
     name = "sga_public"
     knob = None
     source = "SGA of Joo et al., arXiv 2509.10932, with public records"
+    summary = "SGA with public records in the slots: its control"
     published = SGA.published
 
     @property

@@ -52,6 +52,7 @@ class Voting(AnswerMechanism):
     name = "voting"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Wu et al., ICLR 2024, arXiv 2305.01639"
+    summary = "answers by the label with most noisy votes of slots"
     published = {"agnews": {"slots": 10, "examples_per_slot": 4, "calibrate": False}}
 
     calibrate: bool = True

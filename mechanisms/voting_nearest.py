@@ -39,6 +39,7 @@ class VotingNearest(Voting):
     name = "voting_nearest"
     knob = Voting.knob
     source = "after arXiv 2511.04332 and 2511.07637"
+    summary = "voting by the records that are like the query, each in a few queries at most"
     published = {}
 
     threshold: float = 0.4

@@ -22,6 +22,7 @@ class ZeroShot(DemonstrationMechanism):
     name = "zero_shot"
     knob = None
     source = "no private data"
+    summary = "the instruction alone, nothing private: the lower reference baseline"
     needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 from dpicl.harness import models
@@ -44,10 +45,11 @@ def list_tasks(plugins: Paths = ()) -> list[Row]:
 
 @checked
 def list_mechanisms(plugins: Paths = ()) -> list[Row]:
-    """Every mechanism: its kind, its knob, its options with their defaults, and where it comes from."""
+    """Every mechanism: what it does, its kind, its knob, its options with their defaults, and where it comes from."""
     return [
         {
             "name": name,
+            "does": item.cls.summary or (inspect.getdoc(item.cls) or "").partition("\n")[0],
             "kind": item.cls.kind,
             "knob": item.cls.knob.name if item.cls.knob else None,
             "options": _options(item.cls),

@@ -6,21 +6,23 @@ import argparse
 import inspect
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from dpicl.harness.cli import meanings
 from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
-from dpicl.harness.core.paths import DEFAULT_RESULTS
+from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
     from dpicl.harness.run.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 ENGINES = ("inline", "local", "ray")
+_NOISES = ("seeded", "secure")
 
 #: What each command does, in the order of `dpicl --help`.
 HELP = {
@@ -42,6 +44,7 @@ HELP = {
     "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
     "ginc": "train the model of the task ginc, or measure how it learns from demonstrations",
     "cache": "list or clear collected model outputs (derived from private records) and what killed processes left",
+    "data": "count records, labels, lengths, repeats and errors of a task or of a file, before anything runs",
     "doctor": "show what is installed and what is missing",
 }
 
@@ -63,22 +66,29 @@ class Parser(argparse.ArgumentParser):
     def share(self, *flags: str, **changes: Any) -> None:
         """Adds flags that several commands have. changes: what is other about them here."""
         for flag in flags:
-            self.add_argument(flag, **{**_SHARED[flag], **changes})
+            action = self.add_argument(flag, **{**_SHARED[flag], **changes})
+            if flag in _COMPLETED:
+                _complete(action, _COMPLETED[flag])
 
     def count(self, flag: str, metavar: str, what: str, least: int = 1, default: int | None = None) -> None:
         """Adds a flag that is a whole number."""
         self.add_argument(flag, type=whole(least), default=default, metavar=metavar, help=what)
 
-    def repeated(self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str) -> None:
-        """Adds a flag whose values are collected in a list."""
-        self.add_argument(
-            flag, action="append", default=[], type=type, metavar=metavar, help=f"{what}; may be repeated"
-        )
+    def repeated(
+        self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str, split: bool = True
+    ) -> None:
+        """Adds a flag whose values are collected in a list. split: whether commas divide several in one."""
+        settings = _listed(type) if split else _several(type=type)
+        more = " (or A,B)" if split else ""
+        action = self.add_argument(flag, metavar=metavar, help=f"{what}; may be repeated{more}", **settings)
+        if flag in _COMPLETED:
+            _complete(action, _COMPLETED[flag])
 
     def choice(self, flag: str, choices: Sequence[str], help: str, kind: str = "", default: str | None = None) -> None:
         """Adds a flag, or an argument, that is one of a few words. kind: what a message calls it."""
         kind, words = kind or flag.removeprefix("--"), "|".join(choices)
-        self.add_argument(flag, type=one_of(kind, choices), default=default, metavar=words, help=help)
+        action = self.add_argument(flag, type=one_of(kind, choices), default=default, metavar=words, help=help)
+        _complete(action, lambda: choices)
 
     def flags(self) -> list[str]:
         """Every long flag."""
@@ -95,10 +105,10 @@ def add_command(subparsers: Subparsers, name: str, example: str, run: Command, h
 
 
 def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argparse.Namespace:
-    """Parses the command line. Raises UsageError with the closest command or flag for one that there is not."""
+    """Parses the command line. Raises UsageError with the command or flag that is meant for one that there is not."""
     if argv and not argv[0].startswith("-") and argv[0] not in commands:
-        raise unknown("command", argv[0], commands)
-    if argv and argv[0].startswith("--") and argv[0] not in parser.flags():
+        raise _meant("command", argv[0], commands, meanings.COMMANDS)
+    if argv and argv[0].startswith("--") and argv[0].partition("=")[0] not in parser.flags():
         raise unknown("flag", argv[0], parser.flags())
     arguments, extra = parser.parse_known_args(argv)
     if getattr(arguments, "passes_on", False):
@@ -108,8 +118,28 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
         flag = next((item for item in extra if item.startswith("-")), None)
         if flag is None:
             raise UsageError(f"Unexpected argument '{extra[0]}'; see `{owner.prog} --help`.")
-        raise unknown("flag", flag.split("=")[0], owner.flags())
+        raise _meant("flag", flag.split("=")[0], owner.flags(), meanings.FLAGS)
     return arguments
+
+
+def _meant(kind: str, name: str, known: Sequence[str], meanings: Mapping[str, str]) -> UsageError:
+    """`unknown`, with what somebody means who writes the name: a name of ours, or a sentence."""
+    meaning = meanings.get(name.lower(), "")
+    if meaning in known:
+        return UsageError(f"Unknown {kind} '{name}'. Did you mean '{meaning}'? Known: {', '.join(sorted(known))}.")
+    if " " in meaning:
+        return UsageError(f"Unknown {kind} '{name}'. {meaning} Known: {', '.join(sorted(known))}.")
+    return unknown(kind, name, known)
+
+
+def spoken(argv: Sequence[str], commands: Sequence[str]) -> list[str]:
+    """The command line with what other programs call `--help` and `--version` in our words."""
+    words = list(argv)
+    if words[:1] == ["help"]:
+        return [*words[1:2], "--help"] if words[1:2] and words[1] in commands else ["--help"]
+    if words[:1] in (["-V"], ["-v"], ["version"]):
+        return ["--version"]
+    return words
 
 
 def number(text: str) -> float:
@@ -175,6 +205,19 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
+def label_names(text: str) -> dict[str, str]:
+    """'billing,refund' or '0=billing,1=refund' -> label as a file has it -> label word, with single spaces."""
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        written, _, word = part.partition("=") if "=" in part else (part, "", part)
+        written, word = written.strip(), " ".join(word.split())
+        if not written or not word or written in found:
+            said = f"'{written}' is given twice" if written in found else f"'{part}' lacks a label or its name"
+            raise argparse.ArgumentTypeError(f"{said}; write billing,refund or 0=billing,1=refund")
+        found[written] = word
+    return found
+
+
 def _flag(**settings: Any) -> dict[str, Any]:
     """What `add_argument` is given for a flag."""
     return settings
@@ -185,7 +228,42 @@ def _several(**settings: Any) -> dict[str, Any]:
     return {"action": "append", "default": [], **settings}
 
 
-_SOURCES, _NOISES = "|".join(SOURCES), ("seeded", "secure")
+def _listed(type: Callable[[str], Any], **settings: Any) -> dict[str, Any]:
+    """The same for one that may be repeated, or have several values, divided by commas."""
+
+    def read(text: str) -> list[Any]:
+        return [type(part.strip()) for part in text.split(",") if part.strip()] or [type(text)]
+
+    return {"action": "extend", "default": [], "type": read, **settings}
+
+
+def _complete(action: argparse.Action, choices: Callable[[], Iterable[str]]) -> None:
+    """What argcomplete offers as a value."""
+    action.completer = lambda **_: list(choices())  # type: ignore[attr-defined]
+
+
+def _names_of(kind: str) -> Callable[[], Iterable[str]]:
+    """The names of what `dpicl list KIND` shows; found only while somebody completes one."""
+
+    def names() -> Iterable[str]:
+        from dpicl.harness.api import lists
+
+        return [str(row["name"]) for row in getattr(lists, f"list_{kind}")()]
+
+    return names
+
+
+#: Flag -> what may stand there.
+_COMPLETED: dict[str, Callable[[], Iterable[str]]] = {
+    "--source": lambda: SOURCES,
+    "--noise": lambda: _NOISES,
+    "--model": _names_of("models"),
+    "--task": _names_of("tasks"),
+    "--mechanism": _names_of("mechanisms"),
+}
+
+
+_SOURCES = "|".join(SOURCES)
 _SHARED = {
     "--results": _flag(type=Path, default=DEFAULT_RESULTS, metavar="DIR", help="results folder (default: results)"),
     "--source": _flag(type=one_of("source", SOURCES), default="auto", metavar=_SOURCES, help="where records come from"),
@@ -211,13 +289,21 @@ _SHARED = {
     "--option": _several(
         type=option, metavar="K=V", help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated"
     ),
-    "--epsilon": _several(type=epsilon, metavar="E", help="target epsilon ('inf' too); may be repeated"),
+    "--text-field": _flag(metavar="NAME", help="field of a file's text (default: text, or another usual name)"),
+    "--label-field": _flag(metavar="NAME", help="field of a file's label (default: label, or another usual name)"),
+    "--labels": _flag(
+        type=label_names,
+        metavar="LIST",
+        help="label words, as billing,refund or, where a file has other labels, 0=billing,1=refund",
+    ),
+    "--epsilon": _listed(epsilon, metavar="E", help="target epsilon ('inf' too); may be repeated (or 1,8)"),
 }
 
 
 def add_results_flags(parser: Parser) -> None:
     """Where results are, and which of them."""
-    parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
+    suite = parser.add_argument("suite", metavar="SUITE", help="a suite file, or the name of a shipped suite")
+    _complete(suite, lambda: [*shipped_suites(), *map(str, Path().glob("*.yaml"))])
     parser.share("--results", "--plugin")
     parser.share("--source", default=None)
     parser.count("--limit", "N", "test records of each task")

@@ -40,7 +40,7 @@ def add(subparsers: Subparsers) -> None:
     parser.count("--members", "N", "private records to be expected (default: 50)")
     parser.count("--others", "N", "records that are not members (default: 50)")
     parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
-    parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option)
+    parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option, split=False)
     parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
     parser.add_argument("--show", action="store_true", help="only show the results that are there")
 

@@ -18,11 +18,13 @@ from pathlib import Path
 from dpicl.harness import models
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
+from dpicl.harness.cli.data import summary
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.paths import DEFAULT_RESULTS, cache_folder
 from dpicl.harness.core.plugins import version_of
-from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.config import list_tasks, load_config, source_spec
+from dpicl.harness.data.local import data_folder
+from dpicl.harness.data.sources import resolve
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.models import embeddings
 from dpicl.harness.models.weights import dtype_name, preferred_dtype
@@ -135,7 +137,7 @@ def _mechanisms() -> Iterator[Check]:
 
 def _data() -> Iterator[Check]:
     try:
-        folder = data_sources.data_folder()
+        folder = data_folder()
     except DpiclError as error:
         yield Check("DPICL_DATA", False, str(error))
         return
@@ -143,13 +145,14 @@ def _data() -> Iterator[Check]:
     yield Check("DPICL_DATA", True, str(folder) if folder else "not set: synthetic records", hint)
     for task in list_tasks():
         try:
-            own = source_spec(load_config(task)).name
+            spec = source_spec(load_config(task))
+            source = resolve("auto", spec)
+            found = summary(task) if source == "local" else f"{source} records"
         except DpiclError as error:
             yield Check(f"task {task}", False, str(error))
             continue
-        source = data_sources.resolve("auto", own)
         missing = folder is not None and source != "local"
-        yield Check(f"task {task}", True, f"{source} records", f"put {own}/train.jsonl there" if missing else "")
+        yield Check(f"task {task}", True, found, f"put {spec.name}/train.jsonl there" if missing else "")
 
 
 def _folders(results: Path) -> Iterator[Check]:

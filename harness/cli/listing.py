@@ -11,6 +11,9 @@ from dpicl.harness.cli.arguments import Subparsers, add_command
 
 _KINDS = ("tasks", "mechanisms", "attacks", "models", "suites")
 
+#: What a table leaves to JSON, so that its lines stay short.
+_IN_JSON = {"mechanisms": ("knob", "options", "published", "origin")}
+
 
 def add(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "list", "dpicl list mechanisms", _list)
@@ -22,7 +25,7 @@ def _list(arguments: argparse.Namespace) -> int:
     plugins = arguments.plugin
     listed = getattr(lists, f"list_{arguments.kind}")
     rows: list[dict[str, Any]] = listed() if arguments.kind == "suites" else listed(plugins)
-    columns = list(rows[0]) if rows else ["name"]
+    columns = [each for each in (rows[0] if rows else ["name"]) if each not in _IN_JSON.get(arguments.kind, ())]
     table = [[_text(row[column]) for column in columns] for row in rows]
     return output.answer(arguments, rows, lambda: output.emit_table(columns, table))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from dpicl.harness import models
 from dpicl.harness.attacks.registry import load_attacks
@@ -15,7 +16,7 @@ from dpicl.harness.core import paths
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.data.config import list_tasks
 from dpicl.harness.mechanism import registry
-from dpicl.harness.scaffold import writing
+from dpicl.harness.scaffold import own_task, writing
 
 MECHANISM_KINDS = tuple(writing.MECHANISMS)
 
@@ -40,6 +41,11 @@ _NEXT = {
     ),
     "suite": ("dpicl plan {file}", "dpicl run {file}", "dpicl board {file}"),
 }
+_NEXT_OWN = (
+    "dpicl data {name} --plugin {file}",
+    "dpicl run {suite} --plugin {file}",
+    "dpicl board {suite} --plugin {file}",
+)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -52,25 +58,56 @@ def add(subparsers: Subparsers) -> None:
         "a mechanism that releases demonstrations (default), answers queries, or is prepared once for any query",
         kind="kind of mechanism",
     )
+    parser.add_argument("--from", dest="train", type=Path, metavar="FILE", help="task: the file with the train records")
+    parser.add_argument("--test", type=Path, metavar="FILE", help="task: test records (default: a test file beside)")
+    parser.share("--text-field", "--label-field", "--labels")
     parser.add_argument("--dir", type=Path, default=Path(), metavar="DIR", help="where to write (default: this folder)")
 
 
 def _new(arguments: argparse.Namespace) -> int:
     if arguments.kind is not None and arguments.what != "mechanism":
         raise UsageError("--kind is for `dpicl new mechanism`; leave it out.")
+    if arguments.train is not None and arguments.what == "task":
+        return _own_task(arguments)
+    for flag in ("from", "test", "text-field", "label-field", "labels"):
+        if getattr(arguments, "train" if flag == "from" else flag.replace("-", "_")) is not None:
+            raise UsageError(f"--{flag} is for `dpicl new task NAME --from FILE`; leave it out.")
     examples = {"attack": writing.ATTACK, "model": writing.MODEL, "suite": writing.SUITE, "task": writing.TASK}
     example = examples.get(arguments.what) or writing.MECHANISMS[arguments.kind or "demonstrations"]
     files = writing.write_example(example, arguments.what, arguments.name, _taken(arguments.what), arguments.dir)
+    return _written(arguments, files, _NEXT[arguments.what])
+
+
+def _own_task(arguments: argparse.Namespace) -> int:
+    made = own_task.write_own_task(
+        arguments.name,
+        arguments.train,
+        arguments.test,
+        arguments.text_field,
+        arguments.label_field,
+        arguments.labels or {},
+        _taken("task"),
+        arguments.dir,
+    )
+    for note in made.notes:
+        output.message(note)
+    following = _NEXT_OWN if made.test else _NEXT_OWN[:1]
+    return _written(arguments, made.files, following, labels=made.labels)
+
+
+def _written(arguments: argparse.Namespace, files: Sequence[Path], next: Sequence[str], **more: Any) -> int:
+    """Says what was written, and the commands that come next."""
     places = {"file": files[0], "suite": files[0] / "suite.yaml", "dir": arguments.dir}
     quoted = {key: shlex.quote(str(path)) for key, path in places.items()}
-    following = [command.format(name=arguments.name, **quoted) for command in _NEXT[arguments.what]]
-    if arguments.json:
-        output.emit_json({"kind": arguments.what, "name": arguments.name, "files": files, "next": following})
-        return 0
-    output.emit(f"Wrote {', '.join(map(str, files))}")
-    for number, command in enumerate(following):
-        output.emit(f"{'Next:' if number == 0 else '     '} {command}")
-    return 0
+    following = [command.format(name=arguments.name, **quoted) for command in next]
+    document = {"kind": arguments.what, "name": arguments.name, "files": files, "next": following, **more}
+
+    def show() -> None:
+        output.emit(f"Wrote {', '.join(map(str, files))}")
+        for number, command in enumerate(following):
+            output.emit(f"{'Next:' if number == 0 else '     '} {command}")
+
+    return output.answer(arguments, document, show)
 
 
 def _taken(kind: str) -> Iterable[str]:

@@ -6,7 +6,7 @@ import argparse
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,7 +27,7 @@ from dpicl.harness.run import sizing
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
-from dpicl.harness.run.presence import Presence, check_sources, presence, why
+from dpicl.harness.run.presence import Presence, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
@@ -207,8 +207,10 @@ def _plan(arguments: argparse.Namespace) -> int:
         return _sizes(arguments, selection, results)
     found = presence(selection.cells, results, Fingerprints())
     status = {cell.id: "present" for cell in found.there} | {each.cell.id: "stale" for each in found.stale}
-    because = {each.cell.id: each.reason for each in found.stale}
-    missing = [cell for cell in selection.cells if status.get(cell.id) != "present"]
+    left_out = skipped(found.missing, selection.mechanisms)
+    status |= dict.fromkeys(left_out, "skipped")
+    because = {each.cell.id: each.reason for each in found.stale} | left_out
+    missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
@@ -222,7 +224,8 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "version": selection.suite.version,
                 "present": len(found.there),
                 "stale": len(found.stale),
-                "missing": len(found.missing),
+                "skipped": len(left_out),
+                "missing": len(found.missing) - len(left_out),
                 "tokens": tokens,
                 "seconds": total,
                 "cells": [
@@ -240,12 +243,17 @@ def _plan(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    _plan_table(selection, status, {key: value.tokens for key, value in estimates.items()})
+    shown = [cell for cell in selection.cells if cell.id not in left_out]
+    _plan_table(shown, status, {key: value.tokens for key, value in estimates.items()})
     time_text = "time unknown until a cell has run" if total is None else f"about {output.duration(total)}"
     which = " with the stale ones" if found.stale else ""
-    cost = f" ({tokens / 1e6:.2g} million tokens{which}, {time_text} in one process)" if missing else ""
+    cost = f" ({tokens / 1e6:,.3g} million tokens{which}, {time_text} in one process)" if missing else ""
     cells, stale = output.count(len(selection.cells), "cell"), f", {len(found.stale)} stale" if found.stale else ""
-    output.emit(f"\n{cells}: {len(found.there)} there{stale}, {len(found.missing)} to do{cost}.")
+    fitting = f", {len(left_out)} skipped" if left_out else ""
+    to_do = len(found.missing) - len(left_out)
+    output.emit(f"\n{cells}: {len(found.there)} there{stale}{fitting}, {to_do} to do{cost}.")
+    for name, tasks, reason in _reasons(selection.cells, left_out):
+        output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
         output.emit(f"Stale: made from other records than those at hand ({why(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
@@ -318,9 +326,18 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
     return 0
 
 
-def _plan_table(selection: Selection, status: dict[str, str], tokens: dict[str, int]) -> None:
+def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[str, list[str], str]]:
+    """(row, tasks, reason) of cells that are skipped."""
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for cell in cells:
+        if reason := left_out.get(cell.id):
+            groups.setdefault((cell.label, reason), {})[cell.task] = None
+    return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
+
+
+def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:
     groups: dict[tuple[str, str, str, str, float], list[Cell]] = {}
-    for cell in selection.cells:
+    for cell in cells:
         groups.setdefault((cell.model, cell.task, cell.source, cell.label, cell.epsilon), []).append(cell)
     stale = "stale" in status.values()
     rows = [
@@ -330,12 +347,12 @@ def _plan_table(selection: Selection, status: dict[str, str], tokens: dict[str, 
             source,
             label,
             f"{epsilon:g}",
-            str(len(cells)),
-            str(sum(status.get(cell.id) == "present" for cell in cells)),
-            *([str(sum(status.get(cell.id) == "stale" for cell in cells))] if stale else []),
-            f"{sum(tokens[cell.id] for cell in cells) / 1e6:.2f} M",
+            str(len(own)),
+            str(sum(status.get(cell.id) == "present" for cell in own)),
+            *([str(sum(status.get(cell.id) == "stale" for cell in own))] if stale else []),
+            f"{sum(tokens[cell.id] for cell in own) / 1e6:.2f} M",
         ]
-        for (model, task, source, label, epsilon), cells in groups.items()
+        for (model, task, source, label, epsilon), own in groups.items()
     ]
     columns = ["model", "task", "source", "mechanism", "epsilon", "cells", "there", *(["stale"] if stale else [])]
     output.emit_table([*columns, "tokens"], rows)

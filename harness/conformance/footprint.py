@@ -21,7 +21,8 @@ import numpy as np
 
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.paths import cache_folder
-from dpicl.harness.data.sources import RECORDS_READ, data_folder
+from dpicl.harness.data.local import data_folder
+from dpicl.harness.data.sources import RECORDS_READ
 
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 #: Names of audit events with effects on the outside, or how they begin -> what the report says of them.

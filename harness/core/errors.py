@@ -7,10 +7,16 @@ and exits with code 2; library users catch :class:`DpiclError`.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 #: Characters of a message that is shown.
 _LONGEST = 10_000
+#: What a plug-in may bring, as messages call it.
+PLUGGABLE = ("mechanism", "task", "attack", "model")
+#: Files of the working folder that a forgotten plug-in is looked for in, and how much of each is read.
+_FILES, _LARGEST_PLUGIN = 50, 200_000
 
 
 class DpiclError(Exception):
@@ -67,11 +73,37 @@ def told(error: BaseException, most: int = _LONGEST) -> str:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """A UsageError for an unknown name, with the closest known one and the whole list."""
+    """A UsageError for an unknown name, with the closest known one, all of them, and a forgotten plug-in."""
     known = sorted(choices)
     close = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{close[0]}'?" if close else ""
-    return UsageError(f"Unknown {kind} '{name}'.{hint} Known: {', '.join(known) or 'none'}.")
+    if kind in PLUGGABLE and (path := _own(kind, name)) is not None:
+        hint = f" {path} has it: add `--plugin {path}`."
+    own = " One of your own comes with --plugin." if kind in PLUGGABLE and not hint else ""
+    return UsageError(f"Unknown {kind} '{name}'.{hint}{own} Known: {', '.join(known) or 'none'}.")
+
+
+def _own(kind: str, name: str) -> Path | None:
+    """The file or folder here that looks as if it brought the name."""
+    if Path(name).name != name or name.startswith("."):
+        return None
+    if kind == "task":
+        return Path(name) if (Path(name) / "task.yaml").is_file() else None
+    try:
+        files = [Path(f"{name}.py"), Path(name) / f"{name}.py", *sorted(Path().glob("*.py"))[:_FILES]]
+        return next((path for path in files if path.is_file() and _names(path, kind, name)), None)
+    except OSError:
+        return None
+
+
+def _names(path: Path, kind: str, name: str) -> bool:
+    with path.open("rb") as file:
+        text = file.read(_LARGEST_PLUGIN).decode("utf-8", "replace")
+    said = re.escape(name.partition(":")[0])
+    return (
+        re.search(rf"MODELS\b.*[\"']{said}[\"']" if kind == "model" else rf"name\b[^=\n]*=\s*[\"']{said}[\"']", text)
+        is not None
+    )
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:

@@ -131,7 +131,8 @@ def _items(loader: yaml.SafeLoader, node: yaml.MappingNode, path: Path) -> Itera
         line = key_node.start_mark.line + 1
         if not isinstance(key_node, yaml.ScalarNode) or key_node.tag.endswith((":merge", ":value")):
             raise UsageError(f"{path}, line {line}: a key is a plain word; there are no merged keys here.")
-        yield str(_value(loader, key_node, path)), line, value_node
+        value = _value(loader, key_node, path)  # refuses what is no value; a key is the word that stands there
+        yield value if isinstance(value, str) else key_node.value, line, value_node
 
 
 def _value(loader: yaml.SafeLoader, node: yaml.Node, path: Path) -> Any:

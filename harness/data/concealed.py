@@ -62,7 +62,7 @@ def load_task(name: str, source: str, secure: bool, **limits: Any) -> Task:
             " with noise: secure."
         )
     spec = source_spec(config)
-    source = data_sources.resolve(source, spec.name)
+    source = data_sources.resolve(source, spec)
     check_source(spec, source)
     data_sources.check_there(spec, source)
     return concealed(secure, lambda: Task.load(name, source, **limits), _READING.format(name=name))

@@ -17,7 +17,8 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
-from dpicl.harness.data.sources import SourceSpec
+from dpicl.harness.data.local import SPLITS
+from dpicl.harness.data.reading import SourceSpec
 from dpicl.harness.data.task_file import NEAREST as NEAREST
 from dpicl.harness.data.task_file import read_task_file
 
@@ -191,7 +192,11 @@ def source_spec(config: Mapping[str, Any]) -> SourceSpec:
     label words that the records are kept with."""
     data = {key: value for key, value in config["metadata"]["data"].items() if key != "out_of_distribution"}
     base = config["metadata"].get("codes")
-    return SourceSpec(base or config["metadata"]["name"], classes(load_config(base) if base else config), **data)
+    name = base or config["metadata"]["name"]
+    if files := {split: data["local"][split] for split in SPLITS if split in data["local"]}:
+        own = folder_of(name).path
+        data["local"] = {**data["local"], **{split: own / Path(file).expanduser() for split, file in files.items()}}
+    return SourceSpec(name, classes(load_config(base) if base else config), **data)
 
 
 def check_source(spec: SourceSpec, source: str) -> None:

@@ -7,74 +7,35 @@ private, so no error in this file shows one.
 
 from __future__ import annotations
 
-import codecs
-import importlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import DataError, UsageError
 from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.data.local import SPLITS, has_local, split_file
+from dpicl.harness.data.reading import FileRecords, RowFault, SourceSpec, function_of, normal_record, read_records
 from dpicl.harness.data.splits import Split, normalised
 
 SOURCES = ("auto", "hub", "local", "synthetic")
 #: Audit event (PEP 578) of every reading of a source, with the task's name: the conformance kit sees who reads.
 RECORDS_READ = "dpicl.records"
 
-#: Bytes of one line of a JSONL file.
-LONGEST_LINE = 10_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-@dataclass(frozen=True)
-class SourceSpec:
-    """What a task.yaml says about its data.
+def resolve(source: str, spec: SourceSpec) -> str:
+    """The source that will be used: 'auto' is 'local' where the task has local records here, else 'synthetic'.
 
-    labels: label words in public order; empty for tasks without classes.
-    local: 'text' and 'label', the fields of a local JSONL record, and 'labels', label as written there -> label word
-        (label words themselves are always accepted); or 'reader', a function from such a record to its text, and
-        'label', the constant label.
-    hub: path, revision and columns of the hub data set, or {"missing": reason}.
-    synthetic: module of the corpus, and default numbers of train and test records (a class; in all without classes).
-    public: source -> how many train records are public; empty where none is.
-    max_words: 'text' and 'label' -> how many words of it are kept. The cut looks at that record alone.
-    line_separator: what takes the place of line breaks in a text.
+    Raises UsageError for an unknown source, DataError as `has_local`.
     """
-
-    name: str
-    labels: tuple[str, ...]
-    local: Mapping[str, Any]
-    hub: Mapping[str, Any]
-    synthetic: Mapping[str, Any]
-    public: Mapping[str, int] = field(default_factory=dict)
-    max_words: Mapping[str, int] = field(default_factory=dict)
-    line_separator: str = " "
-
-
-def resolve(source: str, name: str) -> str:
-    """The source that will be used: 'auto' is 'local' where $DPICL_DATA holds the task, else 'synthetic'."""
     if source not in SOURCES:
         raise UsageError(f"Unknown source '{source}'; use one of {', '.join(SOURCES)}.")
     if source != "auto":
         return source
-    folder = data_folder()
-    return "local" if folder is not None and (folder / name / "train.jsonl").is_file() else "synthetic"
-
-
-def data_folder() -> Path | None:
-    """The folder that $DPICL_DATA names, or None. Raises DataError when it names something that is no folder."""
-    value = os.environ.get("DPICL_DATA", "")
-    if not value:
-        return None
-    folder = Path(value).expanduser()
-    if not folder.is_dir():
-        raise DataError("DPICL_DATA does not name a folder; point it to one that holds TASK/train.jsonl, or unset it.")
-    return folder
+    return "local" if has_local(spec) else "synthetic"
 
 
 def read(
@@ -93,8 +54,8 @@ def read(
 def check_there(spec: SourceSpec, source: str) -> None:
     """Raises DataError where a local file is missing, or no commit of a hub data set is known. Reads no record."""
     if source == "local":
-        for split in ("train", "test"):
-            local_file(spec, split)
+        for split in SPLITS:
+            split_file(spec, split)
     elif source == "hub":
         hub_commit(spec)
 
@@ -103,107 +64,14 @@ def check_there(spec: SourceSpec, source: str) -> None:
 
 
 def read_local(spec: SourceSpec) -> tuple[Split, Split]:
-    """$DPICL_DATA/<task>/train.jsonl and test.jsonl. Raises DataError with the file and line, never with the text."""
-    train, test = (_read_jsonl(spec, local_file(spec, split)) for split in ("train", "test"))
+    """The local records. Raises DataError with the file and line, never with the text."""
+    train, test = (reading_of(spec, split).checked() for split in SPLITS)
     return train, test
 
 
-def local_file(spec: SourceSpec, split: str) -> Path:
-    """The file of a split under $DPICL_DATA. Raises DataError where it is not there."""
-    if "missing" in spec.local:
-        raise DataError(f"{spec.local['missing']} Use `--source synthetic`, or another task.")
-    folder = data_folder()
-    if folder is None:
-        raise DataError(
-            f"DPICL_DATA is not set; point it to a folder that holds {spec.name}/train.jsonl and"
-            f" {spec.name}/test.jsonl, or use `--source synthetic`."
-        )
-    path = folder / spec.name / f"{split}.jsonl"
-    if not path.is_file():
-        raise DataError(
-            f"DPICL_DATA holds no {spec.name}/{path.name}; put the file there, or use `--source synthetic`."
-        )
-    return path
-
-
-def _read_jsonl(spec: SourceSpec, path: Path) -> Split:
-    place = f"{spec.name}/{path.name}"
-    try:
-        with path.open("rb") as file:
-            lines = enumerate(_lines(file), start=1)
-            return [_parse(spec, line, f"{place} line {number}") for number, line in lines if line.strip()]
-    except OSError as error:
-        raise DataError(f"Cannot read {place} under DPICL_DATA: {error.strerror}.") from error
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file, without the byte order mark that some editors write; a longer one than any record is cut."""
-    first = True
-    while line := file.readline(LONGEST_LINE + 1):
-        yield line.removeprefix(codecs.BOM_UTF8) if first else line
-        first = False
-
-
-def _parse(spec: SourceSpec, line: bytes, place: str) -> Record:
-    try:
-        row = json_text.loads(line, LONGEST_LINE, plain=False)
-    except ValueError as error:
-        raise DataError(f"{place} is not a JSON object: {error}; repair or remove this line.") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{place} is not a JSON object; repair or remove this line.")
-    if "reader" in spec.local:
-        return _record(spec, _read_row(spec, row, place), spec.local["label"], place)
-    fields = spec.local["text"], spec.local["label"]
-    columns = [row.get(field) for field in fields]
-    if not all(isinstance(value, str) for value in columns):
-        raise DataError(f"{place} needs the string fields '{fields[0]}' and '{fields[1]}'.")
-    text, label = map(str, columns)
-    return _record(spec, text, spec.local.get("labels", {}).get(label, label), place)
-
-
-def _read_row(spec: SourceSpec, row: dict[str, Any], place: str) -> str:
-    """The text of a row by the task's own reader, whose exceptions may quote the row unless it means them for us."""
-    reader: Callable[[dict[str, Any]], str] = function_of(spec.local["reader"], f"The reader of task {spec.name}")
-    try:
-        text = reader(row)
-    except ValueError as error:
-        raise DataError(f"{place} {error}; repair or remove this line.") from None
-    except Exception as error:
-        raise DataError(f"{place} ended the task's reader ({type(error).__name__}); repair or remove it.") from None
-    if not isinstance(text, str):
-        raise DataError(f"{place}: the task's reader gave no text; repair the line or the reader.")
-    return text
-
-
-def function_of(name: str, what: str) -> Any:
-    """The function of a dotted name. Raises DataError where there is none; what: the subject of that sentence."""
-    module, _, function = name.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError, SyntaxError) as error:
-        raise DataError(f"{what}, {name}, cannot be loaded ({type(error).__name__}: {error}).") from error
-
-
-def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
-    """One line of text with single spaces, and of label: prompts and demonstrations are made of lines.
-
-    Characters that no tokenizer accepts (halves of surrogate pairs) become '?', so that no text makes a run fail.
-    """
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    text = _first_words(spec.line_separator.join(line for line in lines if line), spec.max_words.get("text"))
-    label = _first_words(label, spec.max_words.get("label"))
-    text, label = (part.encode("utf-8", "replace").decode() for part in (text, label))
-    if not text or not label:
-        raise DataError(f"{place} has an empty text or label; fill it in or remove it.")
-    if spec.labels and label not in spec.labels:
-        known = ", ".join([*spec.local.get("labels", {}), *spec.labels])
-        raise DataError(f"{place} has an unknown label; known: {known}.")
-    return Record(text, label)
-
-
-def _first_words(text: str, most: int | None) -> str:
-    """The first so many words (None: all), with single spaces between them."""
-    return " ".join(text.split()[:most])
+def reading_of(spec: SourceSpec, split: str) -> FileRecords:
+    """What the local file of a split holds, faults included. Raises DataError for one that is no table."""
+    return read_records(split_file(spec, split), spec, split)
 
 
 # --- the hub -------------------------------------------------------------------------------------------------------
@@ -290,11 +158,18 @@ def read_synthetic(spec: SourceSpec, limit_train: int | None, limit_test: int | 
     splits: dict[str, Split] = {}
     for split, size in sizes.items():  # test first: a train record never repeats a test record
         splits[split] = [
-            _record(spec, text, label, f"the synthetic corpus of {spec.name}")
+            _record(spec, text, label, f"The synthetic corpus of {spec.name}")
             for group in groups
             for text, label in _distinct(spec.name, records(group, split, seed), size, seen)
         ]
     return splits["train"], splits["test"]
+
+
+def _record(spec: SourceSpec, text: str, label: str, place: str) -> Record:
+    try:
+        return normal_record(spec, text, label)
+    except RowFault as fault:
+        raise DataError(f"{place} {fault}; leave it out, or correct the task file.") from None
 
 
 def _distinct(name: str, stream: Iterator[tuple[str, str]], size: int, seen: set[str]) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.seeds import streams
@@ -87,9 +87,16 @@ def _priority(seed: int, record: Record) -> bytes:
     return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
 
 
-def require_records(name: str, labels: Sequence[str], train: Split, test: Split, may_be_empty: bool) -> None:
+def require_records(
+    name: str, labels: Sequence[str], train: Split, test: Split, may_be_empty: bool, dropped: Mapping[str, int]
+) -> None:
     """Raises DataError for an empty test set and, unless ``may_be_empty`` (declared sizes), for an empty train set or a
-    class without train records."""
+    class without train records. dropped: what `deduplicate` counts."""
+    if not train and test and dropped["train_in_test"] and not may_be_empty:
+        raise DataError(
+            f"{name} has no train record that is not a test record too ({dropped['train_in_test']} are both): the train"
+            " file seems to be the test file; bring different records."
+        )
     missing = [label for label in labels if label not in {record.label for record in train}]
     if missing and not may_be_empty:
         raise DataError(f"{name} has no train record of {', '.join(missing)}; add some or use another source.")

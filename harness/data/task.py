@@ -275,7 +275,7 @@ class Task(PublicTask):
             if limit is not None and limit < 1:
                 raise UsageError(f"The number of {part} records must be at least 1, not {limit}.")
         spec = source_spec(config)
-        source = data_sources.resolve(source, spec.name)
+        source = data_sources.resolve(source, spec)
         check_source(spec, source)
         train, test = data_sources.read(spec, source, limit_train, limit_test, seed)
         train, test, dropped = record_sets.deduplicate(train, test)
@@ -283,7 +283,7 @@ class Task(PublicTask):
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
         train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
-        record_sets.require_records(name, spec.labels, train, test, sizes is not None)
+        record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config["metadata"].get("codes"):
             codes = code_map(spec.labels, classes(config), code_seed)

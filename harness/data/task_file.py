@@ -16,6 +16,7 @@ import jinja2.nodes
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dpicl.harness.core.errors import DataError, PluginError, UsageError, unknown
+from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Function, Place, parse
 
 KINDS = ("classification", "continuation", "extraction", "generation", "json")
@@ -66,6 +67,7 @@ Text = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function)]
 Line = Annotated[str, Field(max_length=_LONGEST), BeforeValidator(_no_function), AfterValidator(_one_line)]
 Dotted = Annotated[str, BeforeValidator(_no_function), AfterValidator(_dotted)]
 FunctionName = Annotated[str, BeforeValidator(_a_function)]
+FilePath = Annotated[str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00]*$"), BeforeValidator(_no_function)]
 Number = Annotated[int, Field(ge=1, le=10**9)]
 Stops = list[Annotated[Text, Field(min_length=1)]]
 
@@ -129,18 +131,23 @@ class Prompts(_Keys):
 
 
 class LocalKeys(_Keys):
-    """Fields of a record, or a reader of its text; or why there are no local records."""
+    """Fields of a record, or a reader of its text; or why there are no local records. train, test: files or folders,
+    from the task's folder; without them they are those under $DPICL_DATA."""
 
     missing: Text | None = None
     text: Text | None = None
     label: Line | None = None
     labels: dict[str, str] = {}
     reader: Dotted | None = None
+    train: FilePath | None = None
+    test: FilePath | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> LocalKeys:
         if self.missing is None and (self.label is None or (self.text is None) is (self.reader is None)):
             raise ValueError("needs `text` and `label`, or `reader` and `label`, or `missing: REASON`")
+        if self.test is not None and self.train is None:
+            raise ValueError("names `test` and no `train`; name both, or put both under $DPICL_DATA")
         return self
 
 
@@ -343,20 +350,15 @@ def _explain(error: ValidationError, document: Document) -> str:
     """The first problem as one sentence with its line; what is missing first, since the names are long."""
     problem = min(error.errors(), key=lambda each: each["type"] != "missing")
     place: Place = tuple(problem["loc"])
-    shown = ".".join(map(str, place))[:100]
     if problem["type"] == "missing":
         beside = [
             str(each["loc"][-1])
             for each in error.errors()
             if each["type"] == "missing" and each["loc"][:-1] == place[:-1]
         ]
-        under = f" under `{'.'.join(map(str, place[:-1]))}`" if place[:-1] else ""
+        under = f" under `{place_words(place[:-1])}`" if place[:-1] else ""
         hint = "; where a source does not exist, say so: `{missing: REASON}`" if "data" in place[:-1] else ""
         return str(document.error(place, f"the file lacks {', '.join(beside)}{under}{hint}; see docs/add-a-method.md."))
     if problem["type"] == "extra_forbidden":
-        return str(document.error(place, f"the key '{shown}' has no meaning here; remove it, or correct its name."))
-    message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
-    given = problem.get("input")
-    if isinstance(given, bool | int | float) and "string" in message:
-        message += f", not {given!r}; put it in quotes"
-    return str(document.error(place, f"'{shown}': {message[0].lower()}{message[1:]}."))
+        return str(document.error(place, f"the key '{place_words(place)}' has no meaning here; remove or correct it."))
+    return str(document.error(place, f"'{place_words(place)}' {problem_words(problem)}."))

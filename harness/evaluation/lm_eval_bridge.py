@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lm_eval
 import lm_eval.api.task
@@ -33,10 +33,10 @@ from dpicl.harness.evaluation import text_metrics
 from dpicl.harness.evaluation.mechanism_lm import MechanismLM
 from dpicl.harness.evaluation.request_scoring import PrefixScoring
 from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.models.transformers import TransformersLM
 
 if TYPE_CHECKING:
     from dpicl.harness.core.vocabulary import Demonstration, Record
+    from dpicl.harness.models.transformers import TransformersLM
 
 
 _EVALUATING = Exclusive()
@@ -269,10 +269,10 @@ def _as_lm_eval_task(task: Task, prefix: str) -> Any:
 
 def as_lm_eval_model(model: LanguageModel) -> PrefixScoring:
     """The model as one of lm-eval's, with everything that contexts share read once."""
-    if isinstance(model, TransformersLM):
+    if model.packs_rows:
         from dpicl.harness.evaluation.prefix_cached_lm import PrefixCachedLM
 
-        return PrefixCachedLM(model)
+        return PrefixCachedLM(cast("TransformersLM", model))
     return LanguageModelLM(model)
 
 

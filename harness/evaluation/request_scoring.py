@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import TemplateLM
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.models.base import LanguageModel, Tokens
-from dpicl.harness.models.reading import common_prefix_length
+from dpicl.harness.models.base import LanguageModel, Tokens, common_prefix_length
 from dpicl.harness.models.tree import ScoredEnding
 from dpicl.harness.models.weights import not_finite
 

@@ -114,6 +114,8 @@ class Mechanism(Pluggable):
     source: ClassVar[str] = ""
     #: What it needs of its model, which a model server may not give.
     needs: ClassVar[Needs] = "reader"
+    #: What it does, in a line, for tables.
+    summary: ClassVar[str] = ""
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:

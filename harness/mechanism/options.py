@@ -17,6 +17,7 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Options
 from dpicl.harness.core.errors import PluginError, UsageError, told, unknown
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.plain_words import problem_words
 from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
@@ -86,8 +87,7 @@ def validated(owner: str, types: Mapping[str, Any], given: Mapping[str, Any]) ->
         try:
             values[name] = _adapter(types[name]).validate_python(value)
         except ValidationError as error:
-            message = error.errors()[0]["msg"]
-            raise UsageError(f"Option {name} of {owner}: {message[0].lower()}{message[1:]}, not {value!r}.") from None
+            raise UsageError(f"Option {name} of {owner} {problem_words(error.errors()[0])}.") from None
         except PydanticUserError as error:
             raise PluginError(f"Option {name} of {owner} has a type that no suite can write; fix it.") from error
         if isinstance(values[name], float) and not math.isfinite(values[name]):

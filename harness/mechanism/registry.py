@@ -109,8 +109,8 @@ def _lacking(cls: type[Mechanism]) -> str:
         return "needs a `name` of at most 100 letters, digits and . _ + = -, as suites and folders have it"
     if not isinstance(cls.knob, Knob | None):
         return "needs `knob`: a dpicl.Knob, or None"
-    if type(cls.source) is not str:
-        return "needs a text as its `source`"
+    if type(cls.source) is not str or type(cls.summary) is not str:
+        return "needs texts as its `source` and `summary`"
     published = cls.published
     if not isinstance(published, Mapping) or not all(isinstance(options, Mapping) for options in published.values()):
         return "needs `published` to be a mapping: task -> option -> value"

@@ -17,9 +17,10 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
+from dpicl.harness.models import hub
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
-__all__ = ["device_of", "known", "load", "misfit", "of_task"]
+__all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
 
 DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
@@ -94,6 +95,16 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     if kind in plugged:
         return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
     raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
+
+
+def require_there(name: str) -> None:
+    """Raises what `load` would, as far as it shows in seconds: no weights are read, and the hub is asked once."""
+    kind, _, rest = name.partition(":")
+    if kind == "hf" and rest:
+        hub.require_there(rest)
+    for entry in known():
+        if entry["name"] == name and entry["available"] is False:
+            raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")
 
 
 def misfit(model: str, task: str) -> str | None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 Tokens = Sequence[int]
 #: What `generate` does with a row whose logits are not finite.
 Broken = Literal["raise", "empty"]
+#: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
+READING_VERSION = 4
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ class LanguageModel(ABC):
     lead_tokens: int = 0
     #: What the model's server can do; None for a model in this process, which can do everything.
     server: ServerRecord | None = None
+    #: Whether this is a `TransformersLM`; asked where the import of transformers would cost seconds for nothing.
+    packs_rows: bool = False
 
     @abstractmethod
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
@@ -183,3 +187,14 @@ class LanguageModel(ABC):
                 f"A prompt of {length} tokens does not fit into {self.identity.name}, which reads {self.max_length};"
                 " use fewer or shorter examples."
             )
+
+
+def common_prefix_length(prompts: Sequence[Tokens]) -> int:
+    """How many tokens all prompts begin with; at most the length of the shortest."""
+    if not prompts:
+        return 0
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    for index, (a, b) in enumerate(zip(first, last, strict=False)):
+        if a != b:
+            return index
+    return min(len(first), len(last))

@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.base import ModelIdentity
+from dpicl.harness.models.hub import asked, require_there, split_reference
 from dpicl.harness.models.readers import reader_of
 from dpicl.harness.models.transformers import CausalModel
 from dpicl.harness.models.weights import dtype_name, folder_sha256, preferred_dtype, reason
@@ -32,14 +33,16 @@ def load_huggingface(reference: str, device: str, dtype: torch.dtype | None) -> 
 
     Raises ModelError, in one sentence, when the model or its tokenizer cannot be loaded, or weights are missing.
     """
-    source, revision = _split(reference)
+    source, revision = split_reference(reference)
     folder = Path(source)
-    if source.startswith(("/", "./", "../", "~")) and not folder.is_dir():
-        raise ModelError(f"There is no folder {source}; give one with config.json, weights and tokenizer.")
     if folder.is_dir():
         _check_folder(folder)
+    elif source.startswith(("/", "./", "../", "~")):
+        require_there(reference)
     dtype = dtype or preferred_dtype(device)
     options: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
+    if not folder.is_dir():
+        options["local_files_only"] = not asked(source, revision)  # else each file is asked for again and again
     try:
         tokenizer = AutoTokenizer.from_pretrained(source, **options)
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -98,14 +101,6 @@ def _too_large(settings: dict[str, Any]) -> str:
         if key.endswith(("_size", "_dim", "layers", "_heads", "n_layer", "n_embd", "_embeddings")) and value > most:
             return f"{key} = {value:.4g}"
     return ""
-
-
-def _split(reference: str) -> tuple[str, str | None]:
-    """(path or id, revision); a folder whose name has an @ in it is a folder."""
-    if Path(reference).expanduser().is_dir():
-        return str(Path(reference).expanduser()), None
-    source, _, revision = reference.partition("@")
-    return source, revision or None
 
 
 def _explain(source: str, revision: str | None, error: Exception) -> str:

@@ -25,8 +25,8 @@ import transformers
 from dpicl.harness.core import json_text
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import models_folder
-from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.reading import SHAPES, VERSION
+from dpicl.harness.models.base import READING_VERSION, ModelIdentity
+from dpicl.harness.models.reading import SHAPES
 from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
 
 #: Lengths of the rows that are watched: one token, odd ones, and more than a piece.
@@ -73,7 +73,15 @@ def measured(model: TransformersLM) -> Measured:
     if not (identity.sha256 or identity.revision):
         return measure(model)
     device = torch.cuda.get_device_name(model.device) if model.device.type == "cuda" else torch.__config__.show()
-    matters = [VERSION, SHAPES, identity.sha256, identity.revision, identity.dtype, device, torch.get_num_threads()]
+    matters = [
+        READING_VERSION,
+        SHAPES,
+        identity.sha256,
+        identity.revision,
+        identity.dtype,
+        device,
+        torch.get_num_threads(),
+    ]
     versions = [torch.__version__, transformers.__version__, torch.backends.cpu.get_cpu_capability(), platform.node()]
     settings = [
         torch.get_float32_matmul_precision(),

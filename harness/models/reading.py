@@ -31,8 +31,6 @@ from dpicl.harness.models import attention
 from dpicl.harness.models.base import Usage
 from dpicl.harness.models.key_values import KeyValues, Memory
 
-#: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
-VERSION = 4
 #: The most tokens of a piece.
 PIECE = 256
 #: The numbers of tokens that a pass may have, and of tokens whose successor it predicts.
@@ -291,14 +289,3 @@ def shape_of(count: int) -> int:
 def out_of_memory(error: Exception) -> bool:
     """Whether an allocation failed, on whatever device."""
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
-
-
-def common_prefix_length(prompts: Sequence[Sequence[int]]) -> int:
-    """How many tokens all prompts begin with; at most the length of the shortest."""
-    if not prompts:
-        return 0
-    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
-    for index, (a, b) in enumerate(zip(first, last, strict=False)):
-        if a != b:
-            return index
-    return min(len(first), len(last))

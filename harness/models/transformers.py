@@ -20,19 +20,21 @@ import torch
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.together import wait_for
 from dpicl.harness.models import attention
-from dpicl.harness.models.base import Broken, ChatPrompt, Decoder, LanguageModel, ModelIdentity, Prefix, Tokens, Usage
+from dpicl.harness.models.base import (
+    Broken,
+    ChatPrompt,
+    Decoder,
+    LanguageModel,
+    ModelIdentity,
+    Prefix,
+    Tokens,
+    Usage,
+    common_prefix_length,
+)
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
 from dpicl.harness.models.products import by_onednn, linear_layers
-from dpicl.harness.models.reading import (
-    PIECE,
-    SHAPES,
-    Passes,
-    Piece,
-    Reading,
-    common_prefix_length,
-    row_of,
-)
+from dpicl.harness.models.reading import PIECE, SHAPES, Passes, Piece, Reading, row_of
 from dpicl.harness.models.rereading import RereadingModel
 from dpicl.harness.models.tree import EndingScores, ScoredEnding, Tree
 
@@ -111,6 +113,8 @@ class TransformersLM(CausalModel):
     (None: `key_values.memory_limit`). Raises ModelError for architectures that cannot be read so (`readers.reader_of`
     takes any).
     """
+
+    packs_rows = True
 
     def __init__(
         self,

@@ -118,7 +118,10 @@ class Costs:
             return 0  # it asks no language model, and what its answers may ask in public is not known
         if isinstance(mechanism, AnswerMechanism):
             return _collected_tokens(mechanism, cell.test_records or _ALL_RECORDS)
-        return evaluation + _release_tokens(mechanism, cell.shots)
+        try:
+            return evaluation + _release_tokens(mechanism, cell.shots)
+        except Exception:  # of somebody's `events`: the cell itself says so, and the others go on
+            return evaluation
 
 
 def _collected_tokens(mechanism: AnswerMechanism, queries: int) -> int:

@@ -2,13 +2,14 @@
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
 lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
-error that a user can fix ends its cell only; a bug ends the run.
+error ends its cell only; one of the results folder, which is the same for all cells, ends the run.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -112,6 +113,8 @@ class Worker:
                 raise  # the folder is the same for every cell
             except DpiclError as error:
                 return Done(cell, "failed", spent(), message=told(error))
+            except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
+                return Done(cell, "failed", spent(), message=unknown_failure(error, cell.secure))
             score = result.scores[result.main_metric].value
             return Done(cell, "done", spent(), score=score)
 
@@ -133,6 +136,17 @@ class Worker:
             result = noted(result, self.bench.task(cell))
         self.store.write(result)
         return result
+
+
+def unknown_failure(error: Exception, secure: bool) -> str:
+    """One sentence on an error that is none of ours, and where it was raised. secure: without what it says, which may
+    quote a record."""
+    *_, last = traceback.extract_tb(error.__traceback__)
+    said = type(error).__name__ if secure else f"{type(error).__name__}: {told(error, 300)}"
+    return (
+        f"{said} ({Path(last.filename).name}, line {last.lineno}); where this is no code of your own (functions of a"
+        " task, a model), please report it."
+    )
 
 
 class Inline:

@@ -112,12 +112,12 @@ def _cells_of(
                 "Option sampling_seed makes the sampling randomness public; leave it out with noise: secure."
             )
     except UsageError as error:
-        raise suite.error(place, str(error)) from None
+        raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
     for epsilon in suite.epsilons if own_epsilon is None else [own_epsilon]:
         if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
             raise suite.error(place, refusal(entry.row))
-        for seed in suite.seeds:
+        for seed in suite.seeds_of(task, epsilon):
             yield Cell(
                 suite=suite.name,
                 suite_version=suite.version,
@@ -132,7 +132,7 @@ def _cells_of(
                 delta=suite.delta,
                 seed=seed,
                 shots=suite.task_shots.get(task, suite.shots),
-                test_records=suite.test_records,
+                test_records=suite.records_of(task),
                 train_records=suite.train_records,
                 noise=suite.noise,
                 mode=suite.mode,
@@ -150,7 +150,7 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
     for i, task in enumerate(suite.tasks):
         if task not in tasks:
             raise suite.error(("tasks", i), str(unknown("task", task, tasks)))
-    for key in ("task_shots", "sizes"):
+    for key in ("task_shots", "task_test_records", "task_seeds", "sizes"):
         for task in getattr(suite, key):
             if task not in tasks:
                 raise suite.error((key, task), str(unknown("task", task, tasks)))

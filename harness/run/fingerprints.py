@@ -24,9 +24,9 @@ from dpicl.harness.core.errors import DataError, ResultError
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
+from dpicl.harness.data import local, reading, tables, task
 from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data import splits as record_sets
-from dpicl.harness.data import task
 from dpicl.harness.data.concealed import load_task
 from dpicl.harness.data.config import TASKS, load_config, source_spec, task_folders
 from dpicl.harness.data.task import Task
@@ -35,7 +35,7 @@ from dpicl.harness.run.results import WITHHELD, Result
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
 #: What turns files into records; with other code the same files may be other records.
-_CODE = (data_sources, record_sets, seeds, task, task_config)
+_CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
 
 
 class NotRead(DataError):
@@ -152,9 +152,10 @@ def _kept_under(cell: Cell) -> Path | None:
     data_sources.check_there(spec, cell.source)
     if not task_folders()[cell.task].built_in:
         return None
-    content: list[str] = []
+    content: list[Any] = []
     if cell.source == "local":
-        content = [_file_hash(data_sources.local_file(spec, split)) for split in ("train", "test")]
+        places = [local.split_file(spec, split) for split in local.SPLITS]
+        content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
     elif cell.source == "hub":
         content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
     parts = [cell.task, cell.source, cell.train_records, cell.test_records, cell.sizes is None, _code(), content]

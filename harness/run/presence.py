@@ -6,14 +6,20 @@ very cell, from records that are not at hand any more. It is never counted and n
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import check_there
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.options import build
+from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.run.fingerprints import Fingerprints, NotRead
 from dpicl.harness.run.results import Result
 
@@ -50,6 +56,39 @@ def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerpr
         else:
             found.there.append(cell)
     return found
+
+
+def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
+    """Cell id -> why its mechanism does not do its task, which is asked without records. Raises PluginError."""
+    asked: dict[tuple[str, str, str], str | None] = {}
+    found = {}
+    for cell in cells:
+        key = (cell.mechanism, repr(cell.options), cell.task)
+        if key not in asked:
+            mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.without_records(cell.task)
+            asked[key] = named_failure(mechanism, partial(skip_reason, mechanism, task))
+        if reason := asked[key]:
+            found[cell.id] = reason
+    return found
+
+
+def completeness(suite: str, cells: Sequence[Cell], results: Iterable[Result], left_out: Container[str]) -> str | None:
+    """How many of the cells have a result, by epsilon, as a sentence; None where all have one.
+
+    left_out: ids of cells that their mechanisms skip. Records may be of any source.
+    """
+    there = {_which(result.cell) for result in results}
+    wanted = {_which(cell): cell.epsilon for cell in cells if cell.id not in left_out}
+    done = [which for which in wanted if which in there]
+    if len(done) == len(wanted):
+        return None
+    all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
+    split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
+    return f"Incomplete: {len(done):,} of {len(wanted):,} cells of {suite} have a result ({split})."
+
+
+def _which(cell: Cell) -> Hashable:
+    return cell.model, cell.task, cell.label, cell.epsilon, cell.seed
 
 
 def check_sources(cells: Iterable[Cell]) -> None:

@@ -22,8 +22,7 @@ from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
-from dpicl.harness.models.base import Broken, LanguageModel, Prefix
-from dpicl.harness.models.reading import VERSION
+from dpicl.harness.models.base import READING_VERSION, Broken, LanguageModel, Prefix
 from dpicl.harness.models.weights import not_finite
 from dpicl.harness.privacy.sampling_schemes import SlotScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
@@ -58,7 +57,14 @@ class SlotReader(Reader):
         self._single = scheme.single
         self._prompts = SlotPrompts(task, model, scheme.shown, record_tokens)
         identity = model.identity
-        self._identity = (identity.name, identity.sha256, identity.revision, identity.dtype, identity.device, VERSION)
+        self._identity = (
+            identity.name,
+            identity.sha256,
+            identity.revision,
+            identity.dtype,
+            identity.device,
+            READING_VERSION,
+        )
         self._instruction: Prefix | None = None
         self._reading_instruction = Exclusive()
         self._limits = (self._prompts.room, list(task.config.get("generation_kwargs", {}).get("until", ())))

@@ -79,7 +79,7 @@ def task_facts() -> dict[str, Callable[[str], TaskFacts]]:
     """Known task -> a function from the wanted source to the task's facts. Loads no record."""
 
     def reader(name: str) -> Callable[[str], TaskFacts]:
-        return lambda source: facts_of(name, resolve(source, source_spec(load_config(name)).name))
+        return lambda source: facts_of(name, resolve(source, source_spec(load_config(name))))
 
     return {name: reader(name) for name in list_tasks()}
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import CellProgress, Done, Engine, Job, Report, work
+from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.progress import TimeLeft, shown
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
@@ -29,6 +31,7 @@ def run_missing(
     """
     if not missing:
         return []
+    require_there(missing)
     costs = Costs(known, selection.mechanisms)
     ordered = costs.in_order(missing)
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(ordered).items()}
@@ -46,3 +49,12 @@ def run_missing(
             follow(event)
 
         return work(engine, ordered, job, report, waiting)
+
+
+def require_there(cells: Sequence[Cell]) -> None:
+    """Raises DpiclError where a model or the records of a cell cannot be had: once, and before the first cell."""
+    for name in dict.fromkeys(cell.model for cell in cells):
+        models.require_there(name)
+    records = Fingerprints()
+    for cell in {(c.task, c.source, c.train_records, c.test_records, c.secure): c for c in cells}.values():
+        records.at_hand(cell)

@@ -10,6 +10,9 @@
     shots: 4
     task_shots: {wikimovies: 16} # for tasks that want another number
     test_records: 100            # leave out for all
+    task_test_records: {xsum: 20} # for tasks that want another number
+    task_seeds: {xsum: 1}        # how many of the seeds a task has; leave out for all
+    epsilon_seeds: {8: 1}        # how many of the seeds an epsilon has; leave out for all
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
     sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
@@ -52,6 +55,7 @@ from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
 from dpicl.harness.models.server_settings import name_of
 
@@ -141,6 +145,11 @@ class MechanismEntry(BaseModel):
         return self.label or self.name
 
 
+def _entry(value: Any) -> Any:
+    """`tang` is short for `{name: tang}`."""
+    return {"name": value} if isinstance(value, str) else value
+
+
 class Suite(BaseModel):
     """A parsed suite."""
 
@@ -161,17 +170,25 @@ class Suite(BaseModel):
     train_records: Number | None = None
     queries: Number | None = None
     task_shots: dict[str, Shots] = {}
+    task_test_records: dict[str, Number] = {}
+    task_seeds: dict[str, Number] = {}
+    epsilon_seeds: dict[TargetEpsilon, Number] = {}
     sizes: dict[str, DeclaredSize] = {}
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
-    mechanisms: Annotated[list[MechanismEntry], Field(min_length=1)]
+    mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
 
     _document: Document | None = PrivateAttr(default=None)
+    #: Keys that the command line has set; the file is not to be blamed for them.
+    _from_flags: frozenset[str] = PrivateAttr(default=frozenset())
+    _listed: list[int] = PrivateAttr(default=[])
 
     @model_validator(mode="after")
     def _enough_queries(self) -> Suite:
-        if self.queries is not None and self.test_records is not None and self.queries < self.test_records:
-            raise ValueError(f"queries: {self.queries} does not cover test_records: {self.test_records}; raise it")
+        if self.queries is None:
+            return self
+        if (most := max(self.test_records or 0, *self.task_test_records.values(), 0)) > self.queries:
+            raise ValueError(f"queries: {self.queries} does not cover {most} test records; raise it")
         return self
 
     @field_validator("name")
@@ -188,9 +205,22 @@ class Suite(BaseModel):
         content = {key: getattr(self, key) for key in _SHARED}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
+    def records_of(self, task: str) -> int | None:
+        """How many test records of a task count; None: all."""
+        return self.task_test_records.get(task, self.test_records)
+
+    def seeds_of(self, task: str, epsilon: float) -> list[int]:
+        """The seeds of a task at an epsilon: the first of the file's list where `task_seeds` or `epsilon_seeds` say
+        how many. A seed that the command line asks for and that list does not have is never left out."""
+        listed = self._listed or self.seeds
+        most = min(self.task_seeds.get(task, len(listed)), self.epsilon_seeds.get(epsilon, len(listed)))
+        return [seed for seed in self.seeds if seed not in listed[most:]]
+
     def error(self, place: Place, message: str) -> UsageError:
-        """A UsageError that names file and line where the suite came from a file."""
-        return self._document.error(place, message) if self._document else UsageError(message)
+        """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
+        if self._document is None or (place and place[0] in self._from_flags):
+            return UsageError(message[0].upper() + message[1:])
+        return self._document.error(place, message)
 
 
 def load_suite(path: Path) -> Suite:
@@ -217,7 +247,8 @@ def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     except ValidationError as problem:
         raise _explain(problem, error) from None
     _check_unique(suite, error)
-    suite._document = document
+    _check_counts(suite, error)
+    suite._document, suite._listed = document, suite.seeds
     _check_size(suite)
     return suite
 
@@ -243,22 +274,31 @@ def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
             seen.add(value)
 
 
+def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
+    """Raises UsageError for more seeds than there are, and for an epsilon that the suite does not have."""
+    counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
+    for key, given in counts.items():
+        for name, count in given.items():
+            if count > len(suite.seeds):
+                raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
+    for epsilon in suite.epsilon_seeds:
+        if epsilon not in suite.epsilons:
+            raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
+
+
 def _explain(error: ValidationError, report: Callable[[Place, str], UsageError]) -> UsageError:
     """The first problem as one sentence with its line; unknown keys first, since a misspelt one is missing as well."""
     problem = min(error.errors(), key=lambda each: each["type"] != "extra_forbidden")
     place: Place = tuple(problem["loc"])
-    shown = ".".join(str(part) for part in place)
     if problem["type"] == "extra_forbidden":
         fields = MechanismEntry.model_fields if place[0] == "mechanisms" else {**Suite.model_fields, "model": None}
         return report(place, str(unknown("key", str(place[-1]), fields)))
     if problem["type"] == "missing":
-        return report(place, f"the key '{place[-1]}' is missing.")
-    message = problem["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    given = problem.get("input")
-    if "not" not in message and isinstance(given, str | int | float):
-        message += f", not {repr(given)[:60]}"
-    return report(place, f"'{shown}': {message}.")
+        inside = f" in {place_words(place[:-1])}" if place[:-1] else ""
+        return report(place, f"the key '{place[-1]}' is missing{inside}.")
+    if not place:
+        return report(place, f"{problem_words(problem)}.")
+    return report(place, f"'{place_words(place)}' {problem_words(problem)}.")
 
 
 @dataclass(frozen=True)
@@ -303,6 +343,7 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     if changes.test_records is not None:
         update["test_records"] = changes.test_records
     new = suite.model_copy(update=update)
+    new._from_flags = suite._from_flags | update.keys()
     _check_size(new)
     return new
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.errors import DataError, DpiclError, ModelError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import ReleasedPrompt
@@ -49,6 +49,7 @@ class Workbench:
     reveal: bool = False
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
+    _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
     _loading: Exclusive = field(default_factory=Exclusive, repr=False)
     _scoring: Exclusive = field(default_factory=Exclusive, repr=False)
@@ -57,13 +58,30 @@ class Workbench:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
 
     def task(self, cell: Cell) -> Task:
-        return _kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        return self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
 
     def model(self, name: str, secure: bool = False) -> LanguageModel:
         """The model of a name; with secure noise in full precision."""
         dtype = "float32" if secure else None
         with self._loading.held():  # a job that measures a model lets others go on
-            return _kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
+            return self._kept(self._models, (name, dtype), self.keep_models, lambda: models.load(name, dtype=dtype))
+
+    def _kept(self, cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
+        """What is loaded, or is loaded now. What could not be loaded once is not tried again for every cell."""
+        if key in self._failed:
+            failed = self._failed[key]
+            raise type(failed)(str(failed))
+        if key in cache:
+            cache.move_to_end(key)
+            return cache[key]
+        while len(cache) >= most:
+            cache.popitem(last=False)  # before loading: two models need not fit into memory at once
+        try:
+            cache[key] = load()
+        except (ModelError, DataError) as error:
+            self._failed[key] = error
+            raise
+        return cache[key]
 
     @cached_property
     def _outputs(self) -> OutputCache:
@@ -121,13 +139,3 @@ def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
     codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
     return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes, codes
-
-
-def _kept(cache: OrderedDict[Any, T], key: Any, most: int, load: Callable[[], T]) -> T:
-    if key in cache:
-        cache.move_to_end(key)
-        return cache[key]
-    while len(cache) >= most:
-        cache.popitem(last=False)  # before loading: two models need not fit into memory at once
-    cache[key] = load()
-    return cache[key]

@@ -23,7 +23,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, facts_of
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Suite, load_suite
-from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing
+from dpicl.leaderboards.api import load_evidence, read_evidence, skip_reasons, standing, state_of
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.submissions import Submission
@@ -52,7 +52,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
         if kept or retired:
             own = [one for one in submissions if any(result.suite.name == suite.name for result in one.results)]
             board = build_board(kept, suite.name, known, own, retired, suite.superseded)
-            found[suite.name] = replace(board, notes=(*notes, *board.notes))
+            found[suite.name] = replace(board, notes=(*state_of(selection, kept), *notes, *board.notes))
             skipped[suite.name] = skip_reasons(selection, kept)
     if not found:
         raise ResultError(

@@ -40,7 +40,7 @@ def add(subparsers: Subparsers) -> None:
         "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR or the project's folder"
     )
     parser.share("--results", help="results of record, to compare with")
-    parser.repeated("--suite", "FILE", "a suite that does not ship", Path)
+    parser.repeated("--suite", "FILE", "a suite that does not ship", Path, split=False)
     parser.add_argument(
         "--base",
         metavar="REV_OR_DIR",

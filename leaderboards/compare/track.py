@@ -8,13 +8,14 @@ significant by the paired tests of `dpicl compare`, with Holm's adjustment over 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
@@ -30,7 +31,7 @@ ReleaseKey = tuple[str, str, str, str, str]
 class ModelRelease:
     """number: from 1, oldest first. model: as the suite names it; name: its own. created: of its first result.
 
-    commit: "" where releases are told apart by the model alone.
+    commit: "" where releases are told apart by the model alone. called: what its makers call it, "" without a name.
     """
 
     number: int
@@ -40,12 +41,14 @@ class ModelRelease:
     dtype: str
     commit: str
     created: str
+    called: str = ""
 
     @property
     def title(self) -> str:
-        """'SmolLM2-135M-Instruct (c3c3c3c3c3c3), bfloat16, 0123456789ab'."""
+        """'v2: SmolLM2-135M-Instruct (c3c3c3c3c3c3), bfloat16, 0123456789ab'."""
         short = f" ({self.weights[:12]})" if self.weights else ""
-        return f"{self.name}{short}, {self.dtype}" + (f", {self.commit[:12]}" if self.commit else "")
+        called = f"{self.called}: " if self.called else ""
+        return f"{called}{self.name}{short}, {self.dtype}" + (f", {self.commit[:12]}" if self.commit else "")
 
 
 @dataclass(frozen=True)
@@ -100,15 +103,19 @@ class Track:
     notes: tuple[str, ...]
 
 
-def build_tracks(results: Sequence[Result], by: By = "commit") -> tuple[Track, ...]:
+def build_tracks(
+    results: Sequence[Result], by: By = "commit", names: Mapping[str, str] | None = None
+) -> tuple[Track, ...]:
     """The lines of these results, by suite, task, epsilon and row. Every line knows all releases, oldest first.
 
     by: 'commit': a release is a model at one commit; 'model': a model, whatever the commits of its results.
+    names: how the model, the weights or the commit of a release begin -> what it is called. Raises UsageError for one
+        that fits no release, or several.
 
     Of results that stand for the same release, row and seed the newest stays; of a release whose seeds were run under
     several conditions, those that most seeds share. Notes name the rest.
     """
-    releases = _releases(results, by)
+    releases = _named(_releases(results, by), names or {})
     rows: dict[Hashable, list[Result]] = defaultdict(list)
     for result in results:
         cell = result.cell
@@ -129,6 +136,19 @@ def _releases(results: Sequence[Result], by: By) -> dict[ReleaseKey, ModelReleas
     for result in sorted(results, key=lambda result: result.created):
         first.setdefault(_release_key(result, by), result.created)
     return {key: ModelRelease(number, *key, created) for number, (key, created) in enumerate(first.items(), 1)}
+
+
+def _named(releases: dict[ReleaseKey, ModelRelease], names: Mapping[str, str]) -> dict[ReleaseKey, ModelRelease]:
+    found = dict(releases)
+    for start, called in names.items():
+        fitting = [key for key in releases if any(part.startswith(start) for part in key if part)]
+        if len(fitting) != 1:
+            raise UsageError(
+                f"{len(fitting)} releases begin with '{start}' (model, weights or commit), and a name is for one; give"
+                " more of it, or another."
+            )
+        found[fitting[0]] = replace(found[fitting[0]], called=called)
+    return found
 
 
 def _release_key(result: Result, by: By) -> ReleaseKey:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from dpicl.harness.core import git
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.git import GitError
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.run.results import Result
+from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Suite, load_suite
 from dpicl.leaderboards.gate import code, history, ledgers, records
 from dpicl.leaderboards.gate.card import PLACEHOLDER, README, Card
@@ -72,7 +74,7 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         "seeds": lambda: seeds_check(contents, reference, shipped),
         "epsilon": lambda: ledgers.epsilon_check(contents, request.run_code),
         "consistency": lambda: consistency_check(contents),
-        "duplicates": lambda: duplicates_check(contents, reference, others),
+        "duplicates": lambda: duplicates_check(contents, _of_others(reference, contents, request), others),
     }
     past, before = _history(contents, request, base)
     findings = [
@@ -101,6 +103,18 @@ def _reference(request: Request, card: Card) -> list[Result]:
     suite = request.suites.get(card.suite)
     ships = suite is not None and str(suite.version) == str(card.suite_version)
     return load_reference(request.results, card.suite, card.suite_version, suite.hash if suite and ships else None)
+
+
+def _of_others(reference: Sequence[Result], contents: Contents, request: Request) -> list[Result]:
+    """The results of record without what the submitter's own run left in their folder: results of the submitted file,
+    and such as no commit has."""
+    found = [one for one in reference if one.cell.plugin is None or one.cell.plugin != contents.plugin_hash]
+    root = git.CHECKOUT.resolve()
+    if not isinstance(request.base, history.GitBase) or not request.results.resolve().is_relative_to(root):
+        return found
+    committed = request.base.files(request.results)
+    places = [Store(request.results, one.suite.name).path(one.cell).relative_to(request.results) for one in found]
+    return [one for one, place in zip(found, places, strict=True) if place.as_posix() in committed]
 
 
 def _card_problems(contents: Contents) -> list[str]:

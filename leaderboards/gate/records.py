@@ -93,7 +93,7 @@ def _needed(contents: Contents) -> set[tuple[str, str, int | None]]:
     needed: set[tuple[str, str, int | None]] = set()
     for cell in (result.cell for result in contents.results.values()):
         needed.add((cell.task, cell.source, None if cell.source == "local" else cell.train_records))
-        if resolve("auto", source_spec(load_config(cell.task)).name) == "local":
+        if resolve("auto", source_spec(load_config(cell.task))) == "local":
             needed.add((cell.task, "local", None))
     return needed
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -24,7 +25,7 @@ from dpicl.harness.run.suite import Suite
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, REFERENCE, ZERO_SHOT, differing
-from dpicl.leaderboards.model.text import names_text, seeds_text
+from dpicl.leaderboards.model.text import names_text, seeds_text, visible
 
 #: Fewest seeds of a row at one epsilon on one task.
 SEEDS = 5
@@ -89,8 +90,9 @@ def _misfit(result: Result, suite: Suite) -> str:
 
 def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "mode", "test_records", "train_records")
+    keys = ("delta", "noise", "mode", "train_records")
     wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
+    wanted["test_records"] = suite.records_of(cell.task)
     wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)
     if cell.queries is not None:
         wanted["queries"] = suite.queries
@@ -149,8 +151,9 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
         if len(seeds) < len(results):
             problems.append(f"{where} has two results for one seed; keep one.")
         if len(seeds) < SEEDS:
-            problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more.")
-        elif lacking := everywhere - seeds:
+            command = _more_seeds(contents, results[0].cell, suite)
+            problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more: `{command}`.")
+        elif lacking := everywhere - seeds - _left_out(suite, task, epsilon):
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
             problems.append(
@@ -161,6 +164,22 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
         problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
     problems += _without_baselines(contents, reference, everywhere)
     return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
+
+
+def _more_seeds(contents: Contents, cell: Cell, suite: Suite | None) -> str:
+    """The command that runs a row with all seeds of the suite, and at least `SEEDS`."""
+    seeds = sorted({*(suite.seeds if suite is not None else ()), *range(SEEDS)})
+    plugin = [] if contents.plugin is None else ["--plugin", str(contents.plugin)]
+    options = [word for option in cell.label.split("+")[1:] for word in ("--option", option)]
+    words = ["dpicl", "run", cell.suite, *plugin, "--mechanism", cell.label.partition("+")[0], *options]
+    words += ["--task", cell.task, "--epsilon", f"{cell.epsilon:g}", "--model", cell.model]
+    words += ["--seed", ",".join(map(str, seeds)), "--results", str(contents.folder / "results")]
+    return shlex.join(visible(word, 200) for word in words)
+
+
+def _left_out(suite: Suite | None, task: str, epsilon: float) -> set[int]:
+    """The seeds of the suite that it does not run on this task at this epsilon."""
+    return set() if suite is None else set(suite.seeds) - set(suite.seeds_of(task, epsilon))
 
 
 def _same_noise(results: Sequence[Result]) -> bool:

@@ -116,7 +116,7 @@ def use_task(path: Path) -> None:
 
 def use_records(path: Path) -> None:
     spec = source_spec(task_config.load_config("agnews"))
-    data_sources._read_jsonl(spec, path)
+    data_sources.read_records(path, spec).checked()
 
 
 @dataclass(frozen=True)

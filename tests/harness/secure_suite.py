@@ -31,6 +31,7 @@ ROWS = {
     "pta": "{name: pta, options: {slots: 4, examples_per_slot: 1, tokens: 3}}",
     "prism": "{name: prism, options: {prompts: 8, tokens: 3}}",
     "voting": "{name: voting, options: {slots: 4, examples_per_slot: 2}}",
+    "esa": "{name: esa}",
     "zero_shot": "{name: zero_shot}",
     "real": "{name: real_demonstrations}",
 }

@@ -17,7 +17,7 @@ from tests.leaderboards.factory import make_result
 
 COMMANDS = (
     "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval", "cache",
-    "doctor", "ginc", "compare", "track", "new", "submit", "publish wandb",
+    "data", "doctor", "ginc", "compare", "track", "new", "submit", "publish wandb",
     "publish trackio",
 )  # fmt: skip
 

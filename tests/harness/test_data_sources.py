@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.core.errors import DataError, UsageError
-from dpicl.harness.data import sources as data_sources
 from dpicl.harness.data.splits import normalised
+from dpicl.harness.data.tables import LONGEST_LINE
 from dpicl.harness.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
 
@@ -290,7 +290,7 @@ LINES = {
     "not UTF-8": b'{"text": "private \xff", "label": "World"}',
     "empty text": b'{"text": "  ", "label": "World"}',
     "unknown label": b'{"text": "a text", "label": "private"}',
-    "a long line": b'{"text": "' + b"x" * data_sources.LONGEST_LINE + b'", "label": "World"}',
+    "a long line": b'{"text": "' + b"x" * LONGEST_LINE + b'", "label": "World"}',
 }
 
 

@@ -298,3 +298,15 @@ def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, 
     write_records(tmp_path / "data", train[1:])
     answer = dpicl(*words, *flags)
     assert answer.code == 2 and "other records" in answer.err
+
+
+def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_work(lab, tmp_path):
+    lab.path = suite(tmp_path, "zero_shot", "prism", "esa", noise="seeded")
+    plan = lab("plan", "--json").json
+    assert [cell["status"] for cell in plan["cells"] if cell["mechanism"] == "esa"] == ["skipped"]
+    assert (plan["missing"], plan["skipped"]) == (2, 1)
+    assert all("aggregates texts" in cell["reason"] for cell in plan["cells"] if cell["status"] == "skipped")
+    assert lab("run", "--mechanism", "zero_shot").code == 0
+    assert "1 of 2 cells" in lab("board", "--json").json["notes"][0]
+    assert lab("run").code == 0
+    assert not any("Incomplete" in note for note in lab("board", "--json").json["notes"])

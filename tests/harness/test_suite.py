@@ -73,6 +73,40 @@ def test_options_are_class_defaults_then_published_then_suite_then_task_then_com
     assert changed_rows == {"tang+slots=9": 9}
 
 
+def test_a_task_and_an_epsilon_may_have_fewer_seeds_and_a_task_other_test_records(tmp_path):
+    counts = "test_records: 50\ntask_test_records: {trec: 7}\ntask_seeds: {trec: 2}\nepsilon_seeds: {8: 1}\n"
+    text = TEXT.replace("seeds: [0, 1]", "seeds: [4, 0, 1]") + counts
+    cells = cells_of(read(tmp_path, text))
+    assert {cell.task: cell.test_records for cell in cells} == {"agnews": 50, "trec": 7}
+
+    def seeds(cells: list[Cell], task: str, mechanism: str, epsilon: float) -> list[int]:
+        wanted = (task, mechanism, epsilon)
+        return [cell.seed for cell in cells if (cell.task, cell.mechanism, cell.epsilon) == wanted]
+
+    assert seeds(cells, "agnews", "tang", 1) == seeds(cells, "agnews", "zero_shot", 0) == [4, 0, 1]
+    assert seeds(cells, "agnews", "tang", 8) == seeds(cells, "trec", "tang", 8) == [4]
+    assert seeds(cells, "trec", "tang", 1) == seeds(cells, "trec", "zero_shot", 0) == [4, 0]
+    asked = cells_of(read(tmp_path, text), seeds=[0, 1, 9])
+    assert seeds(asked, "agnews", "tang", 8) == [9]
+    assert seeds(asked, "trec", "tang", 1) == [0, 9]
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("task_seeds: {trec: 3}", "task_seeds"),
+        ("epsilon_seeds: {2: 1}", "epsilon_seeds"),
+        ("epsilon_seeds: {8: 0}", "epsilon_seeds"),
+        ("task_seeds: {tree: 1}", "tree"),
+        ("task_test_records: {trec: .5}", "task_test_records"),
+        ("queries: 9\ntask_test_records: {trec: 10}", "queries: 9"),
+    ],
+)
+def test_counts_that_do_not_fit_the_suite_are_told(tmp_path, line, named):
+    with pytest.raises(UsageError, match=named):
+        cells_of(read(tmp_path, TEXT + line + "\n"))
+
+
 def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
     cells = cells_of(read(tmp_path), tasks=["trec"], epsilons=[3.0], seeds=[5], mechanisms=["tang", "prism"])
     assert {(c.task, c.epsilon, c.seed) for c in cells} == {("trec", 3.0, 5)}

@@ -66,7 +66,7 @@ CHANGES = {
     "stop strings that are a text": ('stop: ["\\n", " END"]', "stop: END", 27, "list"),
     "an empty stop string": ('stop: ["\\n", " END"]', 'stop: [""]', 27, "at least 1 item"),
     "no prompts in a style": ("    chat:", "    chats:", 33, "no meaning"),
-    "a number of records that is a text": ("train: 2000", "train: many", 51, "integer"),
+    "a number of records that is a text": ("train: 2000", "train: many", 51, "whole number"),
     "a module that is a path": ("module: dpicl.tasks.synthetic.agnews", "module: ../../x", 51, "dotted name"),
     "an include": ("task: dpicl_agnews", "include: other.yaml\ntask: dpicl_agnews", 2, "no meaning"),
     "a custom data set that is no function": ("!function dpicl.tasks.loaders.documents", "documents", 3, "!function"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dpicl.harness.core.errors import UsageError
 from dpicl.leaderboards.compare.track import build_tracks, significant_steps
 from tests.harness.comparison.sides import ones, scored, with_manifest
 
@@ -110,3 +111,13 @@ def test_a_distance_that_grew_is_a_loss():
     (track,) = build_tracks([distance(0.2, 1, "a"), distance(0.6, 2, "b")])
     assert track.points[1].step.gain == pytest.approx(-0.4)
     assert track.points[1].step.significant
+
+
+def test_releases_have_the_names_that_are_given():
+    results = [release(90, 1), release(96, 2, "b" * 40)]
+    (track,) = build_tracks(results, names={"bbb": "v2"})
+    assert [one.called for one in track.releases] == ["", "v2"]
+    assert track.releases[1].title.startswith("v2: ")
+    for start, count in (("zzz", "0 releases"), ("embedded", "2 releases")):
+        with pytest.raises(UsageError, match=count):
+            build_tracks(results, names={start: "v3"})

@@ -27,8 +27,9 @@ def commands() -> list[list[str]]:
 def test_every_dpicl_command_parses():
     parser, names = build_parser(), list(HELP)
     found = [parse(parser, words, names) for words in commands()]
-    assert [words[0] for words in commands()] == ["run", "compare"]
-    run, compare = found
+    assert [words[0] for words in commands()] == ["run", "run", "compare"]
+    previous, run, compare = found
+    assert previous.model == ["$PREVIOUS"] and Path(previous.results) / previous.suite == compare.base
     assert compare.fail_on_regression
     assert compare.markdown == "comparison.md"
     assert Path(run.results) / run.suite == compare.candidate
@@ -40,7 +41,7 @@ def test_actions_are_pinned_and_rights_are_few():
     rights = {name: job.get("permissions") for name, job in document["jobs"].items()}
     assert rights == {"compare": None, "comment": {"pull-requests": "write"}}
     used = [step["uses"] for step in steps() if "uses" in step]
-    assert len(used) == 4
+    assert len(used) == 5
     assert all(re.fullmatch(r"actions/[a-z-]+@v\d+\.\d+\.\d+", name) for name in used)
 
 

@@ -1,0 +1,53 @@
+"""What a schema says of a file, in the words of who wrote the file: no name of a class, no `mechanisms.0`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: Type of a problem (pydantic's) -> what the value must be.
+_MUST = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be keys with values (`key: value`)"),
+    **dict.fromkeys(("list_type", "tuple_type"), "must be a list, as in [one, two]"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "string_type": "must be a text",
+    "string_pattern_mismatch": "has characters that do not belong here; use letters, digits and . _ + = -",
+}
+#: What a schema adds to a place where a value may be of several types.
+_TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int")
+
+
+def place_words(place: Sequence[str | int]) -> str:
+    """('mechanisms', 0, 'options') -> 'mechanisms, entry 1, options'."""
+    while len(place) > 1 and place[-1] in _TYPES:
+        place = place[:-1]
+    return ", ".join(f"entry {part + 1}" if isinstance(part, int) else str(part) for part in place)[:100]
+
+
+def problem_words(problem: Mapping[str, Any]) -> str:
+    """What is wrong with a value, as the end of a sentence that begins with its place; the value where it is short."""
+    kind, given, limits = problem["type"], problem.get("input"), problem.get("ctx") or {}
+    if kind in _MUST:
+        said = _MUST[kind]
+    elif kind == "literal_error":
+        said = f"must be {limits.get('expected', 'another word')}"
+    elif kind in ("too_short", "too_long"):
+        least = f"at least {limits['min_length']}" if kind == "too_short" else f"at most {limits['max_length']}"
+        plural = "" if least.endswith(" 1") else "s"
+        return f"needs {least} item{plural}, not {limits.get('actual_length', 'these')}"
+    elif kind.startswith("string_too_"):
+        least = f"at least {limits['min_length']}" if kind == "string_too_short" else f"at most {limits['max_length']}"
+        return f"needs {least} characters"
+    else:
+        message = problem["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
+        said = (message[0].lower() + message[1:]).removeprefix("input should ").replace("be greater", "must be greater")
+        said = said.replace("be less", "must be less") if said.startswith("be less") else said
+    if isinstance(given, bool) and kind == "string_type":
+        return f"{said}, and YAML reads yes, no, on, off, true and false as truth values; put it in quotes"
+    if isinstance(given, int | float) and kind == "string_type":
+        return f"{said}, not {given!r}; put it in quotes"
+    if isinstance(given, str | int | float) and "not " not in said:
+        said += f", not {repr(given)[:60]}"
+    return said

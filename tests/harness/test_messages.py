@@ -1,0 +1,204 @@
+"""What users are told: in the words of what they wrote, with the way out, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dpicl.harness.models import hub
+from tests.harness.helpers import PLUGIN, listed, refuse
+
+pytestmark = pytest.mark.usefixtures("no_plugins_before")
+
+SUITE = """\
+name: small
+version: 1
+source: synthetic
+model: sim
+seeds: [0]
+epsilons: [1]
+train_records: 60
+test_records: 4
+shots: 2
+tasks: [agnews]
+mechanisms: [zero_shot, tang]
+"""
+
+
+@pytest.fixture
+def suite(tmp_path, monkeypatch) -> Callable[[str, str], Path]:
+    """Writes the suite with a change into the working folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(old: str = "", new: str = "") -> Path:
+        assert old in SUITE
+        path = Path("small.yaml")
+        path.write_text(SUITE.replace(old, new))
+        return path
+
+    return write
+
+
+LAST = "mechanisms: [zero_shot, tang]"
+WRONG = {
+    "a number for a mechanism": (LAST, "mechanisms: [3]", 11, "entry 1"),
+    "a text for mechanisms": (LAST, "mechanisms: tang", 11, "list"),
+    "options that are a list": (LAST, "mechanisms: [{name: tang, options: [1]}]", 11, "options"),
+    "no name": (LAST, "mechanisms: [{label: tang}]", 11, "'name' is missing"),
+    "no mechanism": (LAST, "mechanisms: []", 11, "at least 1 item"),
+    "a seed that is a word": ("seeds: [0]", "seeds: [a]", 5, "whole number"),
+    "a truth value": ("tasks: [agnews]", "tasks: [yes]", 10, "quotes"),
+    "a version that is a list": ("version: 1", "version: [1]", 2, "'version'"),
+    "another source": ("source: synthetic", "source: disk", 3, "'hub'"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_suite_is_explained_without_the_words_of_a_schema(dpicl, suite, name):
+    old, new, line, words = WRONG[name]
+    answer = dpicl("plan", suite(old, new))
+    refuse(answer, f"line {line}:", words)
+    for jargon in ("MechanismEntry", "mechanisms.0", "Input should", "input should", "instance of", "[type="):
+        assert jargon not in answer.err
+
+
+@pytest.mark.parametrize(
+    "flags", [("--task", "agnewz"), ("--mechanism", "tangy"), ("--model", "embeded"), ("--option", "slots=few")]
+)
+def test_flags_are_not_blamed_on_a_line_of_the_file(dpicl, suite, flags):
+    answer = dpicl("plan", suite(), *flags)
+    refuse(answer, flags[1].split("=")[-1])
+    assert "line" not in answer.err and "small.yaml" not in answer.err
+
+
+def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
+    plan = dpicl("plan", suite(), "--epsilon", "1,8", "--mechanism", "zero_shot, tang", "--seed", "0,3", "--json").json
+    assert {(cell["mechanism"], cell["epsilon"], cell["seed"]) for cell in plan["cells"]} == {
+        (name, epsilon, seed) for seed in (0, 3) for name, epsilon in (("zero_shot", 0.0), ("tang", 1.0), ("tang", 8.0))
+    }
+    refuse(dpicl("plan", suite(), "--epsilon", "1,x"), "--epsilon", "'x'")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("evaluate", "quick"), "Did you mean 'run'"),
+        (("leaderboard",), "Did you mean 'board'"),
+        (("ls",), "Did you mean 'list'"),
+        (("plan", "quick", "--noise", "secure"), "noise: secure"),
+        (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
+        (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
+        (("run", "quick", "-o", "x"), "Did you mean '--results'"),
+    ],
+)
+def test_what_is_meant_is_suggested(dpicl, words, hint):
+    refuse(dpicl(*words), hint)
+
+
+@pytest.mark.parametrize("words", [("help",), ("help", "run"), ("-V",), ("version",)])
+def test_help_and_version_by_other_names(dpicl, capfd, words):
+    with pytest.raises(SystemExit) as stop:
+        dpicl(*words)
+    out = capfd.readouterr().out
+    assert stop.value.code == 0 and out.startswith("usage: dpicl" if words[0] == "help" else "dpicl ")
+
+
+@pytest.mark.parametrize(("kind", "flags"), [("mechanism", ("--mechanism", "nothing")), ("task", ("--task", "meals"))])
+def test_a_forgotten_plugin_is_named(dpicl, suite, meals, kind, flags):
+    Path("mine.py").write_text(PLUGIN)
+    refuse(
+        dpicl("plan", suite(), *flags), f"Unknown {kind}", f"--plugin {'mine.py' if kind == 'mechanism' else 'meals'}"
+    )
+    refuse(dpicl("plan", suite(), "--mechanism", "qqqq"), "--plugin")
+
+
+FAILING = {
+    "skip": "def skip(self, task):\n        raise KeyError('x')",
+    "events": "def events(self, knob, sizes):\n        raise KeyError('x')",
+    "release": "def release(self, private, context):\n        raise KeyError('x')",
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_method_that_fails_ends_its_cell_alone(dpicl, suite, name):
+    knob = 'Knob("n", low=0.05, high=2000.0, non_private=0.0)'
+    text = PLUGIN.replace("knob = None", f"knob = {knob}").replace("import Demon", "import Knob, Demon")
+    text = text.replace("from dpicl.harness.mechanism.bases import Knob,", "from dpicl import Knob\nfrom"
+                        " dpicl.harness.mechanism.bases import")  # fmt: skip
+    Path("mine.py").write_text(text + f"\n    {FAILING[name]}\n")
+    answer = dpicl("run", suite(LAST, "mechanisms: [nothing, zero_shot]"), "--plugin", "mine.py", "--json")
+    assert answer.code == 2, answer.err
+    assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
+    assert "mine.py, line" in answer.err and "Traceback" not in answer.err
+
+
+def test_a_tasks_own_function_that_fails_ends_its_cell_alone(dpicl, suite, meals, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(meals.parent))
+    file = meals / "task.yaml"
+    file.write_text(file.read_text().replace("dpicl.tasks.metrics.accuracy", "dpicl.tasks.metrics.similarity"))
+    answer = dpicl("run", suite("[agnews]", "[meals, agnews]"), "--source", "auto", "--plugin", meals, "--mechanism",
+                   "zero_shot", "--json")  # fmt: skip
+    assert answer.code == 2 and answer.json["counts"]["failed"] == 1
+    assert "Traceback" not in answer.err and "text_metrics.py, line" in answer.err
+
+
+# --- models and records that cannot be had
+
+
+def test_a_model_that_is_not_there_is_found_once_before_the_first_cell(dpicl, suite, monkeypatch):
+    asked = []
+
+    class Session:
+        def head(self, url: str, **how: object) -> None:
+            asked.append(url)
+            raise ConnectionError("no route")
+
+    monkeypatch.setattr("huggingface_hub.utils.get_session", Session)
+    monkeypatch.setattr(time, "sleep", lambda seconds: pytest.fail("it is tried again"))
+    refuse(dpicl("run", suite(), "--model", "sim,hf:nobody/nothing", "--seed", "0,1"), "nobody/nothing", "cache")
+    assert len(asked) == 1 and not list(Path().rglob("results/**/*.json"))
+
+
+@pytest.mark.parametrize(("reference", "words"), [("a/b/c", "OWNER/NAME"), ("/nowhere", "no folder")])
+def test_what_is_no_model_by_its_name(reference, words):
+    with pytest.raises(hub.ModelError, match=words):
+        hub.require_there(reference)
+
+
+def test_records_that_cannot_be_read_are_found_once_before_the_first_cell(dpicl, suite, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    (tmp_path / "agnews").mkdir()
+    for split in ("train", "test"):
+        (tmp_path / "agnews" / f"{split}.jsonl").write_text('{"text": "a text", "label": "Weather"}\n')
+    refuse(dpicl("run", suite(), "--source", "local", "--seed", "0,1"), "train.jsonl line 1", "unknown label")
+
+
+# --- where the answer goes
+
+
+def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-m", "dpicl", "list", "suites"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 2
+    assert done.stderr.startswith(b"dpicl: ") and done.stderr.count(b"\n") == 1
+
+
+def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache):
+    done = subprocess.run(
+        [sys.executable, "-m", "dpicl", "compare", "--help"],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 0 and b"usage: dpicl compare" in done.stdout and not done.stderr
+
+
+def test_every_mechanism_says_what_it_does(dpicl):
+    found = listed(dpicl, "mechanisms")
+    assert all(20 < len(row["does"]) < 120 for row in found.values())
+    assert "options" in found["tang"] and "options" not in dpicl("list", "mechanisms").out.splitlines()[0]

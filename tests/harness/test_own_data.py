@@ -1,0 +1,304 @@
+"""Records of a user's own: CSV, Parquet, JSON, folders; what is wrong is one sentence without a word of them."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import os
+from pathlib import Path
+
+import datasets
+import pandas
+import pytest
+
+from dpicl.harness.core.errors import DataError
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.data.reading import own_records, ranges
+from dpicl.harness.data.task import Task
+from tests.harness.helpers import assert_shown_nowhere, refuse
+
+pytestmark = pytest.mark.usefixtures("no_plugins_before")
+
+ROWS = [('my card was charged twice,\n"again"', "0"), ("where is my refund", "1"), ("the app crashes", "0")]
+WORDS = {"0": "billing", "1": "refund"}
+RECORDS = [
+    Record('my card was charged twice, "again"', "billing"),
+    Record("where is my refund", "refund"),
+    Record("the app crashes", "billing"),
+]
+
+
+def write_csv(
+    path: Path, rows: list[tuple[str, str]], names: tuple[str, ...] = ("message", "queue"), mark: str = ","
+) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=mark).writerows([names, *rows])
+    return path
+
+
+def objects(kind: type = int) -> list[dict]:
+    return [{"message": text, "queue": kind(label)} for text, label in ROWS]
+
+
+def saved(path: Path, named: bool = False) -> Path:
+    found = datasets.Dataset.from_list(objects())
+    if named:
+        found = found.cast_column("queue", datasets.ClassLabel(names=["billing", "refund"]))
+    datasets.DatasetDict({"train": found, "validation": found}).save_to_disk(str(path))
+    return path
+
+
+KINDS = {
+    "csv": lambda folder: write_csv(folder / "a.csv", ROWS),
+    "csv with semicolons": lambda folder: write_csv(folder / "a.csv", ROWS, mark=";"),
+    "tsv": lambda folder: write_csv(folder / "a.tsv", ROWS, mark="\t"),
+    "json": lambda folder: written(folder / "a.json", json.dumps(objects(), indent=1)),
+    "json under a key": lambda folder: written(folder / "a.json", json.dumps({"version": 1, "data": objects()})),
+    "json lines": lambda folder: written(folder / "a.jsonl", "\r\n".join(map(json.dumps, objects(float)))),
+    "json lines called json": lambda folder: written(folder / "a.json", "\n".join(map(json.dumps, objects(str)))),
+    "parquet": lambda folder: pandas.DataFrame(objects()).to_parquet(folder / "a.parquet") or folder / "a.parquet",
+    "a folder of datasets": lambda folder: saved(folder / "saved"),
+}  # fmt: skip
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_same_records_come_from_every_kind_of_file(tmp_path, kind):
+    path = KINDS[kind](tmp_path)
+    assert own_records(path, "message", "queue", WORDS) == RECORDS
+
+
+def test_names_of_classes_that_a_file_has_itself(tmp_path):
+    words = {"billing": "billing", "refund": "refund"}
+    assert own_records(saved(tmp_path / "saved", named=True), "message", "queue", words) == RECORDS
+    table = datasets.load_from_disk(str(tmp_path / "saved"))["train"]
+    table.to_parquet(str(tmp_path / "a.parquet"))
+    assert own_records(tmp_path / "a.parquet", "message", "queue", words) == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("label", "labels"),
+    [(True, {"true": "yes"}), ("TRUE", {"true": "yes"}), (1, {"1": "yes"}), (1.0, {"1": "yes"}), ("1.0", {"1": "yes"}),
+     ("yes", {"yes": "yes"}), ("No", {"No": "yes"})],
+)  # fmt: skip
+def test_numbers_and_truth_values_are_labels(tmp_path, label, labels):
+    path = written(tmp_path / "a.jsonl", json.dumps({"text": "a text", "label": label}))
+    assert own_records(path, labels=labels) == [Record("a text", "yes")]
+
+
+SECRET = "zebrafish"
+GOOD = f'{{"text": "{SECRET} one", "label": "a"}}\n'
+FILES = {
+    "UTF-16": ("a.jsonl", GOOD.encode("utf-16"), "UTF-16", "iconv"),
+    "UTF-16 without its mark": ("a.csv", f"text,label\n{SECRET},a\n".encode("utf-16-le"), "UTF-8"),
+    "Latin-1 lines": ("a.jsonl", GOOD.encode() + '{"text": "é"}'.encode("latin-1"), "line 2", "Latin-1", "iconv"),
+    "Latin-1 table": ("a.csv", f"text,label\n{SECRET},a\né,b\n".encode("latin-1"), "line 3", "Latin-1", "iconv"),
+    "CSV named .jsonl": ("a.jsonl", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
+    "CSV named .json": ("a.json", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
+    "a JSON document named .jsonl": ("a.jsonl", f'[\n{{"text": "{SECRET}", "label": "a"}}]', "document", "a.json"),
+    "an object over several lines": ("a.jsonl", f'{{\n"text": "{SECRET}"}}', "document", "a.json"),
+    "JSON named .csv": ("a.csv", GOOD, "JSON", "a.jsonl"),
+    "one object": ("a.json", GOOD, "no list"),
+    "damaged JSON": ("a.json", f'[{{"text": "{SECRET}"', "not JSON"),
+    "too deep": ("a.json", "[" * 100_000, "deep"),
+    "gzip": ("a.jsonl", gzip.compress(GOOD.encode()), "gunzip"),
+    "gzip by its name": ("a.jsonl.gz", gzip.compress(GOOD.encode()), "gunzip"),
+    "a workbook": ("a.csv", b"PK\x03\x04", "Excel"),
+    "a web page": ("a.csv", f"<!DOCTYPE html>{SECRET}", "web page"),
+    "a pointer of git": ("a.parquet", "version https://git-lfs.github.com/spec/v1", "git lfs pull"),
+    "no Parquet": ("a.parquet", SECRET, "no Parquet"),
+    "damaged Parquet": ("a.parquet", f"PAR1{SECRET}PAR1", "damaged"),
+    "unknown ending": ("a.doc", SECRET, ".jsonl"),
+    "no line of names": ("a.csv", f"{SECRET} one,a\n{SECRET} two,b\n", "no column 'text'", "2 fields"),
+    "one word for a name": ("a.csv", f"{SECRET},a\n{SECRET} two,b\n", "no column 'text'", "2 fields"),
+    "a near name": ("a.csv", f"Text,label\n{SECRET},a\n", "Did you mean 'Text'"),
+    "a near key": ("a.jsonl", f'{{"texts": "{SECRET}", "label": "a"}}\n', "Did you mean 'texts'"),
+    "keys that are no names": ("a.jsonl", f'{{"{SECRET} is ill": "x", "label": "a"}}\n', "no column 'text'"),
+    "a column twice": ("a.csv", f"text,text,label\n{SECRET},b,a\n", "two columns 'text'"),
+    "ragged": ("a.csv", f"text,label\nx,b\n{SECRET},a,c\n{SECRET}\n", "line 3", "3 fields", "3–4"),
+    "a mark that is never closed": ("a.csv", f'text,label\nx,b\n"{SECRET}\n\ny,b\n', "line 3", "quotation"),
+    "a long line": ("a.csv", f"text,label\n{SECRET * 1_200_000},a\n", "line 2", "characters"),
+    "an object as text": ("a.jsonl", f'{{"text": {{"a": "{SECRET}"}}, "label": "a"}}', "line 1", "an object"),
+    "a list as label": ("a.jsonl", f'{{"text": "{SECRET}", "label": ["{SECRET}"]}}', "line 1", "a list"),
+    "NaN": ("a.jsonl", f'{{"text": "{SECRET}", "label": NaN}}', "line 1", "NaN"),
+    "a fraction": ("a.jsonl", f'{{"text": "{SECRET}", "label": 1.5}}', "line 1", "fraction"),
+    "nothing": ("a.jsonl", f'{{"text": "{SECRET}", "label": null}}', "line 1", "nothing"),
+    "many wrong lines": ("a.jsonl", (GOOD + "7\n") * 9, "line 2", "9 lines", "and 1 more"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_no_table_is_a_sentence_that_shows_no_record(tmp_path, name):
+    file, content, *words = FILES[name]
+    with pytest.raises(DataError) as caught:
+        own_records(written(tmp_path / file, content))
+    said = str(caught.value)
+    assert str(tmp_path / file) in said and all(word in said for word in words), said
+    assert_shown_nowhere(SECRET, caught.value)
+    assert len(said) < 500 and "\n" not in said
+
+
+def test_places_that_are_no_files(tmp_path):
+    (tmp_path / "loop.jsonl").symlink_to("loop.jsonl")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    for name, word in (("loop", "link"), ("pipe", "plain file"), ("folder", "folder"), ("none", "not there")):
+        with pytest.raises(DataError, match=word):
+            own_records(tmp_path / f"{name}.jsonl")
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "state.json").write_text("{}")
+    with pytest.raises(DataError, match="save it again"):
+        own_records(tmp_path / "half")
+    with pytest.raises(DataError, match="no split 'test'"):
+        own_records(saved(tmp_path / "saved"), "message", "queue", split="test")
+
+
+def test_lines_in_a_row_are_a_range():
+    assert ranges([1, 2, 3, 5, 9, 10]) == "1–3, 5, 9–10"
+    assert ranges([1, 3, 5, 7], most=2) == "1, 3 and 2 more"
+
+
+# --- where a task's records are
+
+
+def put(folder: Path, split: str, texts: int = 3, name: str = "agnews") -> Path:
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    rows = [
+        (f"{split} {i} of {label}", label)
+        for i in range(texts)
+        for label in ("World", "Sports", "Business", "Sci/Tech")
+    ]
+    return write_csv(folder / name / f"{split}.csv", rows, ("text", "label"))
+
+
+def test_a_task_reads_whatever_kind_of_file_its_folder_has(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    put(tmp_path, "train"), put(tmp_path, "test")
+    task = Task.load("agnews")
+    assert (task.source, len(task.train), len(task.test)) == ("local", 12, 12)
+    rows = [{"text": r.text, "label": r.label} for r in task.train]
+    pandas.DataFrame(rows).to_parquet(tmp_path / "agnews" / "train.parquet")
+    with pytest.raises(DataError, match=r"train\.csv and train\.parquet"):
+        Task.load("agnews")
+    (tmp_path / "agnews" / "train.csv").unlink()
+    assert Task.load("agnews").fingerprint == task.fingerprint
+
+
+PLACES = {
+    "the task's folder itself": ("agnews", "agnews", "set DPICL_DATA="),
+    "a folder above": ("outer/agnews", "", "set DPICL_DATA="),
+    "a folder too deep": ("agnews/agnews", "", "too deep"),
+    "a file": ("agnews", "agnews/train.csv", "a file"),
+    "nothing": ("agnews", "nowhere", "nothing that is there"),
+}
+
+
+@pytest.mark.parametrize("source", ["auto", "local"])
+@pytest.mark.parametrize("name", PLACES)
+def test_a_folder_one_level_off_is_named_with_the_way_out(dpicl, sim_suite, tmp_path, monkeypatch, name, source):
+    where, named, words = PLACES[name]
+    folder = (tmp_path / where).parent
+    put(folder, "train"), put(folder, "test")
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / named))
+    refuse(dpicl("plan", sim_suite, "--source", source), str(tmp_path / named), words)
+
+
+def test_other_files_of_the_folder_and_the_full_path_are_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    (tmp_path / "agnews").mkdir()
+    written(tmp_path / "agnews" / "train.csv.gz", gzip.compress(b"text,label"))
+    with pytest.raises(DataError, match=rf"{tmp_path}/agnews/train\.jsonl.*train\.csv\.gz"):
+        Task.load("agnews", "local")
+
+
+def test_a_train_file_that_is_the_test_file_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    put(tmp_path, "train")
+    (tmp_path / "agnews" / "test.csv").write_bytes((tmp_path / "agnews" / "train.csv").read_bytes())
+    with pytest.raises(DataError, match="12 are both"):
+        Task.load("agnews")
+
+
+# --- dpicl new task --from, dpicl data
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch) -> Path:
+    """A support desk's files, in the working folder."""
+    monkeypatch.chdir(tmp_path)
+    rows = [(f"case {i} about {label}", label) for i in range(8) for label in ("yes", "no", "a: b")]
+    write_csv(tmp_path / "train.csv", rows)
+    write_csv(
+        tmp_path / "test.csv", [(f"question {i} {label}", label) for i in range(3) for label in ("yes", "no", "a: b")]
+    )
+    return tmp_path
+
+
+def test_a_task_is_written_from_a_file_and_runs(dpicl, desk):
+    made = dpicl("new", "task", "desk", "--from", "train.csv", "--json")
+    assert made.code == 0, made.err
+    assert set(made.json["labels"]) == {"yes", "no", "a: b"}
+    seen = dpicl("data", "desk", "--plugin", "desk", "--json")
+    assert (seen.code, seen.json["ok"]) == (0, True), seen.err
+    assert [split["records"] for split in seen.json["splits"]] == [24, 9]
+    assert seen.json["splits"][0]["labels"] == {"yes": 8, "no": 8, "a: b": 8}
+    run = dpicl("run", "desk/suite.yaml", "--plugin", "desk", "--model", "sim", "--seed", 0, "--mechanism", "zero_shot",
+                "--json")  # fmt: skip
+    assert run.code == 0, run.err
+    assert not list((desk / "desk").glob("*.jsonl"))  # no copy of a record
+    assert "case" not in (desk / "desk" / "task.yaml").read_text()
+
+
+def test_labels_and_fields_by_flags(dpicl, desk):
+    write_csv(desk / "numbers.csv", [(f"case {i}", str(i % 2)) for i in range(8)], ("words", "code"))
+    flags = ("--text-field", "words", "--label-field", "code", "--labels", "0=billing,1=refund")
+    made = dpicl("new", "task", "desk", "--from", "numbers.csv", *flags, "--json")
+    assert made.code == 0 and made.json["labels"] == ["billing", "refund"]
+    assert made.json["next"] == ["dpicl data desk --plugin desk"]  # a run needs a test file
+    seen = dpicl("data", "numbers.csv", *flags, "--json").json
+    assert seen["splits"][0]["labels"] == {"billing": 4, "refund": 4}
+    refuse(dpicl("new", "task", "other", "--from", "numbers.csv", *flags[:-1], "0=billing,2=refund"), "unknown label")
+    refuse(dpicl("data", "numbers.csv", "--labels", "0=a,0=b"), "--labels", "twice")
+    refuse(dpicl("new", "suite", "mine", "--labels", "a,b"), "--labels")
+
+
+def test_texts_are_never_taken_for_labels(dpicl, desk):
+    refuse(dpicl("new", "task", "desk", "--from", "train.csv", "--text-field", "queue", "--label-field", "message"),
+           "look like texts")  # fmt: skip
+    assert not (desk / "desk").exists()
+
+
+def test_data_counts_repeats_leaks_and_all_wrong_lines(dpicl, tmp_path):
+    lines = [f'{{"text": "{SECRET} {i % 5}", "label": "{"ab"[i % 2]}"}}' for i in range(8)] + [
+        "7",
+        "x",
+        '{"text": "t"}',
+    ]
+    train = written(tmp_path / "train.jsonl", "\n".join(lines))
+    test = written(tmp_path / "test.jsonl", lines[1] + '\n{"text": "new", "label": "a"}\n')
+    seen = dpicl("data", train, "--test", test, "--json")
+    assert (seen.code, seen.json["ok"]) == (1, False)
+    first = seen.json["splits"][0]
+    assert first["records"] == 8 and first["repeated"] == [6, 7, 8] and first["contradicting"] == [6, 7, 8]
+    assert sorted(line for lines in first["faults"].values() for line in lines) == [9, 10, 11]
+    assert seen.json["leaks"] == [2, 7]
+    shown = dpicl("data", train, "--test", test)
+    assert SECRET not in shown.out + shown.err and SECRET not in seen.out
+    assert "line 9" in shown.out and "private" in shown.err
+
+
+def test_doctor_counts_local_records_and_names_what_is_wrong(tmp_path, monkeypatch):
+    from dpicl.harness.cli import doctor
+
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    put(tmp_path, "train"), put(tmp_path, "test")
+    put(tmp_path, "train", name="trec"), put(tmp_path, "test", name="trec")
+    found = {check.name: check for check in doctor._data()}
+    assert found["task agnews"].ok and "12 train, 12 test" in found["task agnews"].found
+    assert not found["task trec"].ok and "dpicl data trec" in found["task trec"].found
+    assert found["task dbpedia"].ok

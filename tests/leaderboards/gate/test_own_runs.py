@@ -1,0 +1,32 @@
+"""Submitting what a default run wrote: own results are no duplicates, and missing seeds name a command."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+
+from dpicl.cli import build_parser
+from dpicl.harness.cli.arguments import HELP, parse
+from tests.leaderboards.gate.conftest import World
+
+
+def test_what_ones_own_run_left_in_the_results_folder_is_no_duplicate(world: World):
+    shutil.copytree(world.folder / "results", world.results, dirs_exist_ok=True)  # `dpicl run` without --results
+    assert world.status("duplicates")[0] == "ok"
+
+
+def test_results_of_another_file_are_duplicates(world: World):
+    shutil.copytree(world.folder / "results", world.results, dirs_exist_ok=True)
+    with (world.folder / "vote.py").open("a") as file:
+        file.write("\n# another version\n")
+    assert world.status("duplicates")[0] == "failed"
+
+
+def test_too_few_seeds_name_the_command_that_runs_more(world: World):
+    world.files[0].unlink()
+    status, said = world.status("seeds")
+    assert status == "failed"
+    words = shlex.split(said.partition("`")[2].partition("`")[0])
+    found = parse(build_parser(), words[1:], list(HELP))
+    assert found.plugin == [world.folder / "vote.py"] and found.results == world.folder / "results"
+    assert found.seed == list(range(5)) and found.mechanism and found.task and found.epsilon
