@@ -17,7 +17,7 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
-from dpicl.harness.models import hub
+from dpicl.harness.models import hub, server_settings
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
 __all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
@@ -102,6 +102,8 @@ def require_there(name: str) -> None:
     kind, _, rest = name.partition(":")
     if kind == "hf" and rest:
         hub.require_there(rest)
+    if kind == "server":
+        server_settings.require_usable(rest)
     for entry in known():
         if entry["name"] == name and entry["available"] is False:
             raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")

@@ -97,6 +97,13 @@ def settings_of(rest: str) -> ServerSettings:
     return _parsed(address)
 
 
+def require_usable(rest: str) -> None:
+    """Raises UsageError for what `settings_of` refuses, plain http to another machine, or a key that is not there."""
+    settings = settings_of(rest)
+    settings.require_private()
+    settings.secret()
+
+
 def variable_of(name: str) -> str:
     """The environment variable with the address of ``server:name``."""
     return NAMED + re.sub(r"[^A-Z0-9]", "_", name.upper())
