@@ -54,14 +54,16 @@ class ServerRecord(BaseModel):
         """What a row must say of a release that this server answered."""
         where = "on this machine" if self.loopback else "on another machine"
         sent = f"private prompts were sent to a model server {where} ({self.kind}); what it does with them is trusted"
-        if self.vocabulary:
-            return (sent,)
+        found = [sent]
+        if moved := max(self.alone or 0.0, self.among or 0.0):
+            found.append(
+                f"log-probabilities of a public prompt moved by up to {moved:.2g} with what else the server read"
+            )
         if not self.top_tokens:
-            return sent, "the server gives text and no log-probabilities"
-        cut = f"a public prompt shows its {self.top_tokens} likeliest tokens; a slot answers for "
-        cut += (
-            f"listed tokens, {self.listed_ids} a request"
-            if self.listed_ids
-            else "as many; what it leaves out has mass 0"
-        )
-        return sent, f"truncated by the server: {cut}"
+            found.append("the server gives text and no log-probabilities")
+        elif not self.vocabulary:
+            slots = "its listed tokens" if self.listed_ids else "its own likeliest ones; what it leaves out has mass 0"
+            found.append(
+                f"truncated by the server: a public prompt shows its {self.top_tokens} likeliest tokens, a slot {slots}"
+            )
+        return tuple(found)
