@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import math
+import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -253,7 +254,8 @@ class Probe:
 
     def _noise(self, dialect: Dialect, tokens: Tokens, top: int, context: int) -> tuple[float, float]:
         """The largest differences between answers to one prompt: asked alone several times, and among others."""
-        long = [*tokens.lead, *tokens.encode(LONG)][: max(1, context - 1)]
+        new = f"{secrets.token_hex(4)}: {LONG}"  # nobody has asked it before, so the first answer uses nothing kept
+        long = [*tokens.lead, *tokens.encode(new)][: max(1, context - 1)]
         first, others = Prompt(long, self._salt), fixed(tokens, self._salt)
 
         def said(prompt: Prompt) -> Coroutine[Any, Any, LogProbs]:
