@@ -50,7 +50,7 @@ LONG = " ".join(FIXED * 3)
 #: How many tokens of an answer are compared, and how often one request is sent by itself and among others.
 COMPARED, TIMES = 5, 3
 #: The least that log-probabilities must differ to be another model's, and how many times what was measured.
-LEAST_SLACK, SLACK_FACTOR = 0.02, 4.0
+LEAST_SLACK, SLACK_FACTOR = 0.02, 2.0
 #: Seconds for which one question of a probe is repeated.
 PATIENCE = 20.0
 #: What most servers of unknown context read at least.
