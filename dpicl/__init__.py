@@ -10,8 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dpicl.harness.api.diagnosis import diagnose
+    from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
     from dpicl.harness.api.functions import account, audit, calibrate, check, evaluate
     from dpicl.harness.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
+    from dpicl.harness.api.releases import PrivateRelease, UnsavedRelease, answer, budget, release
     from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
     from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
     from dpicl.harness.attacks.targets import Target
@@ -61,12 +64,15 @@ if TYPE_CHECKING:
     from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample, sampling_rate
     from dpicl.harness.privacy.top_k import NoisyTopK
     from dpicl.harness.privacy.vote_histogram import VoteHistogram
-    from dpicl.leaderboards.api import board
+    from dpicl.leaderboards.api import board, compare
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
+    "dpicl.harness.api.diagnosis": "diagnose",
+    "dpicl.harness.api.exact": "audit_exactly audit_rows_exactly",
     "dpicl.harness.api.functions": "account audit calibrate check evaluate",
     "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
+    "dpicl.harness.api.releases": "PrivateRelease UnsavedRelease answer budget release",
     "dpicl.harness.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",
@@ -87,7 +93,7 @@ _PLACES = {
     "dpicl.harness.privacy.limited_domain": "LimitedDomain",
     "dpicl.harness.privacy.top_k": "NoisyTopK",
     "dpicl.harness.privacy.vote_histogram": "VoteHistogram",
-    "dpicl.leaderboards.api": "board",
+    "dpicl.leaderboards.api": "board compare",
 }
 _HOME = {name: place for place, names in _PLACES.items() for name in names.split()}
 

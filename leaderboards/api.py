@@ -13,9 +13,9 @@ from rich.console import Console, ConsoleOptions, RenderResult
 
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.attacks.store import load_attacks, load_external
-from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.harness.core.errors import ResultError, UsageError, require_known
 from dpicl.harness.core.messages import count, message
-from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite
+from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite, shipped_suites, slug
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.printable import printable
 from dpicl.harness.mechanism.bases import Mechanism
@@ -24,8 +24,9 @@ from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import at_hand, completeness, skipped
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, select
-from dpicl.harness.run.store import damaged_said
+from dpicl.harness.run.store import Store, damaged_said
 from dpicl.harness.run.suite import Changes, Source
+from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
 from dpicl.leaderboards.model.columns import numbers
@@ -33,6 +34,7 @@ from dpicl.leaderboards.model.comparability import is_retired, may_stand
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
+from dpicl.leaderboards.render import pairs_text
 from dpicl.leaderboards.render.terminal import render_terminal
 
 if TYPE_CHECKING:
@@ -102,6 +104,79 @@ def board(
     folder = None if isinstance(submissions, bool) else Path(submissions)
     own = [] if submissions is False else submissions_of(folder, message, str(suite), selection.suite.name)
     return board_view(selection, own, retired, message)
+
+
+@dataclass(frozen=True)
+class RowsCompared:
+    """Two rows of a board side by side, shown as `dpicl compare` shows them. compared: the numbers."""
+
+    compared: RowComparison
+
+    def text(self) -> str:
+        """What a terminal shows."""
+        return pairs_text.render_terminal(self.compared)
+
+    def to_frame(self) -> pd.DataFrame:
+        """A pandas frame with one row for each pair of rows: their difference, its interval, adjusted p, verdict."""
+        import pandas as pd
+
+        names = ("task", "model", "source", "metric", "verdict", "difference", "low", "high", "p_adjusted", "documents")
+        found = [pairs_text.pair_json(pair) for pair in self.compared.pairs]
+        return pd.DataFrame(
+            [
+                {"first": one["first"]["row"], "second": one["second"]["row"], **{name: one[name] for name in names}}
+                for one in found
+            ]
+        )
+
+    def __repr__(self) -> str:
+        return printable(self.text(), styled=True)
+
+    def _repr_html_(self) -> str:
+        return str(self.to_frame().map(lambda v: printable(v) if isinstance(v, str) else v).to_html(index=False))
+
+
+def compare(
+    one: str,
+    other: str,
+    *,
+    suite: str | Path | None = None,
+    task: str | Sequence[str] = (),
+    epsilon: float | Sequence[float] = (),
+    results: Path | str = DEFAULT_RESULTS,
+    models: Sequence[str] = (),
+    source: Source | None = None,
+    test_records: int | None = None,
+    plugins: Sequence[Path | str] = (),
+) -> RowsCompared:
+    """Two rows of a board: which is better on each task, by how much, and how sure that is.
+
+    one, other: 'tang', or 'tang@1' for one ε. suite: None for the only shipped one whose results have both rows. task,
+    epsilon: which ones (all). The rest is as for `board`.
+    Raises UsageError for what is not known, with the closest names, and ResultError where there is no result.
+    """
+    asked = str(suite) if suite is not None else _suite_with(one, other, Path(results))
+    view = board(asked, results=results, models=models, source=source, test_records=test_records, plugins=plugins)
+    tasks = [task] if isinstance(task, str) else list(task)
+    epsilons = [float(epsilon)] if isinstance(epsilon, int | float) else [float(one) for one in epsilon]
+    return RowsCompared(compare_named(view.board, asked, one, other, tasks, epsilons))
+
+
+def _suite_with(one: str, other: str, results: Path) -> str:
+    """The shipped suite whose results have rows of both names. Raises UsageError where none has, or several have."""
+    labels = {
+        name: {folder.name for folder in Store(results, name).folder.glob("*/*") if folder.is_dir()}
+        for name in shipped_suites()
+    }
+    every = set().union(*labels.values())
+    wanted = {slug(parse_name(text, sorted(every)).label) for text in (one, other)}
+    found = [name for name, own in labels.items() if wanted <= own]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{one} and {other} stand on {len(found)} boards; choose one with --suite {'|'.join(found)}.")
+    require_known("row", sorted(wanted), every)
+    raise UsageError(f"No board under {results} has both {one} and {other}; name a suite with --suite, or run one.")
 
 
 def board_view(selection: Selection, submissions: Sequence[Submission], retired: bool, tell: Tell) -> BoardView:

@@ -16,6 +16,7 @@ from dpicl.harness.mechanism.generation import (
     PromptWriter,
     ReleasedText,
     check_positive,
+    check_style,
     public_log_probs,
     public_vocabulary,
 )
@@ -69,6 +70,7 @@ class OneSampleTexts(LabelTexts):
 
     def __post_init__(self) -> None:
         check_positive(prompts=self.prompts, tokens=self.tokens, record_tokens=self.record_tokens)
+        check_style(self.style)
 
     @abstractmethod
     def text_event(self, knob: float) -> dp.DpEvent:
@@ -127,6 +129,7 @@ class NoisyTokens(LabelTexts):
     def __post_init__(self) -> None:
         names = ("slots", "examples_per_slot", "tokens", "top_k", "top_p", "record_tokens")
         check_positive(**{name: getattr(self, name) for name in names})
+        check_style(self.style)
 
     @property
     def own_slots(self) -> bool:
@@ -185,7 +188,7 @@ class NoisyTokens(LabelTexts):
             if filled:
                 private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(int(allowed[mechanism.choose(self.votes(rows, randomness), sample)]))
+            text.append(mechanism.choose(self.votes(rows, randomness), sample, allowed))
         return text.demonstration(label)
 
 

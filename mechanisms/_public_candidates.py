@@ -63,6 +63,7 @@ class PublicChoice(AnswerMechanism):
         super().__post_init__()
         check_name(self.embedding)
         check_positive(public_slots=self.public_slots, top=self.top)
+        self.require_at_most(public_slots=10_000)
         if self.public not in KINDS:
             raise unknown("kind of public records", self.public, KINDS)
 

@@ -91,6 +91,7 @@ class DPOpt(DemonstrationMechanism):
 
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, instructions=1, tokens=1, least=0, retries=0, domain=1, vote_temperature=0)
+        self.require_at_most(slots=100_000, instructions=10_000, retries=10_000)
         check_positive(holdout=self.holdout, record_tokens=self.record_tokens)
         if not 0 < self.failure < 1:
             raise UsageError(f"Option failure must be a probability above 0 and below 1, not {self.failure}.")

@@ -65,6 +65,7 @@ class ESA(AnswerMechanism):
             raise UsageError(
                 f"Option candidates must be at least 2, not {self.candidates}: one leaves nothing to choose."
             )
+        self.require_at_most(candidates=10_000)
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind == "generation":

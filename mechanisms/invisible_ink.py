@@ -76,7 +76,7 @@ class InvisibleInk(OneSampleTexts):
 
         def draw(rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
             allowed = candidates(public, self.top_k, token.width)
-            return int(allowed[token.choose(rows[:, allowed], public[allowed], sample)])
+            return token.choose(rows[:, allowed], public[allowed], sample, allowed)
 
         return draw
 

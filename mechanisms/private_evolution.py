@@ -19,17 +19,17 @@ Privacy (unit: one record; neighbours: add/remove; proved mode). A record of the
 for certain (rate 1) and has a slot of its own: in each of R histograms it adds one vote to one count, and the votes of
 others are what they were, since a vote depends on its own record and on candidates that were released before. So a
 histogram moves by at most 1 in L2, and R of them are R Gaussian releases: mu = sqrt(R)/sigma, for any number of
-demonstrations of the label, which follow from the same histograms, and whatever n_y is. Labels are disjoint and compose
-in parallel. Parents are post-processing of noisy counts by public randomness; candidates are written from public
-prompts and released candidates. Unlike the released code, which makes the synthetic set's class sizes those of the
-private set, and so releases these without noise: here labels are those of the shots, which are public.
+texts of the label (``texts``), which the same histograms rank, and whatever n_y is. Labels are disjoint and compose in
+parallel. Parents are post-processing of noisy counts by public randomness; candidates are written from public prompts
+and released candidates. Unlike the released code, which makes the synthetic set's class sizes those of the private set,
+and so releases these without noise: here labels are those of the shots, which are public.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle
 from typing import TYPE_CHECKING, Literal
 
@@ -39,7 +39,8 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Knob, Sizes
-from dpicl.harness.mechanism.generation import PromptWriter, check_positive
+from dpicl.harness.mechanism.generation import PromptWriter, check_positive, check_style
+from dpicl.harness.mechanism.options import LATER
 from dpicl.harness.models.embeddings import check_name
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import parallel
@@ -56,7 +57,9 @@ if TYPE_CHECKING:
 class PrivateEvolution(DemonstrationMechanism):
     """rounds: R, how many histograms. candidates: N, parents of a generation and label. variations: of each parent
     (L - 1). selection: of parents, see above. threshold: H, in standard deviations of the noise. tokens: the longest
-    text. temperature: at which the model writes. embedding: name of the embedding model."""
+    text. temperature: at which the model writes. embedding: name of the embedding model. texts: how many texts are
+    released on classification tasks, for classifiers that are made of them (None: the shots of the prompt, which are
+    the first of them)."""
 
     name = "private_evolution"
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
@@ -73,10 +76,13 @@ class PrivateEvolution(DemonstrationMechanism):
     temperature: float = 1.0
     embedding: str = "embedded"
     style: str = "completion"
+    texts: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
         check_name(self.embedding)
-        self.require_at_least(rounds=1, candidates=1, variations=1, tokens=1)
+        check_style(self.style)
+        self.require_at_least(rounds=1, candidates=1, variations=1, tokens=1, texts=1)
+        self.require_at_most(rounds=1_000, candidates=10_000, variations=1_000, texts=10_000)
         check_positive(temperature=self.temperature)
         if self.threshold < 0:
             raise UsageError(f"Option threshold must be 0 or more, not {self.threshold}.")
@@ -92,6 +98,9 @@ class PrivateEvolution(DemonstrationMechanism):
         if task.kind != "generation":
             return None
         return "a demonstration is an input with its output here, and the model varies one text for a public label"
+
+    def released(self, shots: int, task: PublicTask) -> int:
+        return max(shots, self.texts or 0) if task.kind == "classification" else shots
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         groups: dict[Partition, Counter[str]] = {}
@@ -114,9 +123,9 @@ class PrivateEvolution(DemonstrationMechanism):
         sample = private.poisson_slots(
             private.size(group), None, partition=group, releases=self._histograms(context.knob)
         ).draw()
-        points = context.embed([record.text for (record,) in sample.slots], self.embedding)
         first = [Demonstration("", label) for label in wanted for _ in range(parents * (1 + self.variations))]
         texts = different(self._varied(first, context, f"{stream}: 0"), wanted)
+        points = context.embed([record.text for (record,) in sample.slots], self.embedding)
         for done in range(1, self.rounds + 1):
             public = context.embed([text.text for text in texts], self.embedding)
             votes = np.where(points.any(axis=1), nearest(points, public), -1)

@@ -37,7 +37,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.bases import Context, Knob, Sizes
-from dpicl.harness.mechanism.generation import check_positive
+from dpicl.harness.mechanism.generation import check_positive, drawn_in_public
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.above_threshold import AboveThreshold
 from dpicl.harness.privacy.primitives import BoundedRangeChoice
@@ -90,7 +90,7 @@ class PrivatePrediction(OneSampleTexts):
 
         def draw(rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
             nonlocal left, is_above
-            public_token = int((public / self.public_temperature + randomness.gumbel(size=len(public))).argmax())
+            public_token = drawn_in_public(public / self.public_temperature, randomness)
             if not left:
                 return public_token
             is_above = is_above or noisy_threshold.start(sample)

@@ -18,7 +18,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, public_log_probs
+from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, check_style, public_log_probs
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.mechanisms._sampled_texts import sampled_texts
 
@@ -49,6 +49,7 @@ class PublicDemonstrations(DemonstrationMechanism):
 
     def __post_init__(self) -> None:
         check_positive(tokens=self.tokens)
+        check_style(self.style)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NoOpDpEvent()

@@ -54,6 +54,10 @@ class VotingNearest(Voting):
         check_positive(uses=self.uses)
         if self.partition != "per_query":
             raise UsageError("Records join queries by likeness and are not sampled; leave out the option partition.")
+        if self.sampling_seed is not None:
+            raise UsageError(
+                "Records join queries by likeness and are not sampled; leave out the option sampling_seed."
+            )
 
     @property
     def scheme(self) -> JoiningScheme:

@@ -32,11 +32,13 @@ def run_cell(source: str, names: dict[str, object]) -> object:
 @pytest.mark.slow
 def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     request.getfixturevalue("own_cache")
-    for name in ("evaluate", "audit", "check"):
+    for name in ("evaluate", "audit", "check", "diagnose", "release", "answer"):
         function = getattr(dpicl, name)
         small = {key: SMALL[key] for key in SMALL.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(dpicl, name, partial(function, **small))
     (tmp_path / "results").symlink_to(ROOT / "results")
+    tickets = [f"ticket {n} on {label},{label}" for n in range(80) for label in ("billing", "technical", "refund")]
+    (tmp_path / "tickets.csv").write_text("\n".join(["text,label", *tickets]))
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     shown = [run_cell(cell, names) for cell in cells()]
@@ -45,6 +47,7 @@ def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     assert set(means.index.get_level_values("mechanism")) == {"zero_shot", "tang", "real_demonstrations"}
     assert set(ballots.mechanism) == {"ballots", "voting"} and (ballots.epsilon_proved <= 1).all()
     assert (names["audit"].to_frame().epsilon_audited <= names["audit"].to_frame().epsilon_proved).all()
+    assert (names["diagnosis"].to_frame().hit_rate <= 1).all() and len(names["diagnosis"].differences) == 3
     assert 5.32 < names["cost"]["proved"] < 5.34
     for thing in (names["results"], names["findings"], names["audit"], names["board"]):
         assert "<table" in thing._repr_html_() and repr(thing)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import numpy as np
 
-from dpicl.harness.api.given import Given, GivenMechanism, given_mechanism
+from dpicl.harness.api.given import GivenMechanism, entries_of, given_mechanism
 from dpicl.harness.api.tables import Audits, Findings, Results
 from dpicl.harness.api.values import (
     Confidence,
@@ -49,7 +48,7 @@ from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import Mechanism, Sizes
-from dpicl.harness.mechanism.options import build, option_types, resolve_options, shared_out
+from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.privacy.calibration import slack_of
@@ -61,7 +60,7 @@ from dpicl.harness.run.engines import Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
-from dpicl.harness.run.releasing import calibrated, per_query_epsilon, sizes_of
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon, released_count, sizes_of
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
@@ -106,7 +105,7 @@ def evaluate(
     """
     files = several(plugins)
     given = [given_mechanism(each, files) for each in several(mechanism)]
-    entries = _entries(given, options or {})
+    entries = entries_of(given, options or {})
     if engine != "inline" and any(each.here for each in given):
         raise UsageError("A class of this program runs with engine='inline' alone; put it into a file for the others.")
     if results is not None and (here := [each.name for each in given if each.here]):
@@ -135,28 +134,6 @@ def evaluate(
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
         selection = selection_of(suite, load_mechanisms(files), Path(folder))
         return _run(selection, tuple(files), engine, workers, progress)
-
-
-def _entries(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The mechanisms as entries of a suite; those of one name are told apart by their own options.
-
-    Raises UsageError for an option that none of them has, and for two that do not differ.
-    """
-    types = {each.name: option_types(each.cls) for each in given}
-    chosen = shared_out(types, [(None, *item) for item in options.items()])
-    entries: list[dict[str, Any]] = [
-        {"name": each.name, "options": {**each.options, **chosen[each.name]}} for each in given
-    ]
-    for entry in entries:
-        same = [other["options"] for other in entries if other["name"] == entry["name"]]
-        differ = [name for name in sorted(entry["options"]) if any(own.get(name) != same[0].get(name) for own in same)]
-        if len(same) > 1:
-            said = "+".join([entry["name"], *(f"{name}={entry['options'][name]}" for name in differ)])
-            entry["label"] = re.sub(r"[^A-Za-z0-9_.+=-]", "_", said)[:200]
-    labels = Counter(entry.get("label", entry["name"]) for entry in entries)
-    if twice := [label for label, number in labels.items() if number > 1]:
-        raise UsageError(f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options.")
-    return entries
 
 
 def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool) -> Results:
@@ -249,7 +226,8 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        return sizes_of(mechanism, loaded, loaded.plan_shots(shots, np.random.default_rng(0)), queries or 1)
+        count = released_count(mechanism, loaded, shots)
+        return sizes_of(mechanism, loaded, loaded.plan_shots(count, np.random.default_rng(0)), queries or 1)
     if mechanism.kind == "answers":
         return Sizes.of_queries(size, queries or 1)
     groups = list(load_config(task).get("doc_to_choice", ())) if mechanism.by_label else []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.mechanism.options import option_types, shared_out
 from dpicl.harness.mechanism.registry import HERE, Registered, find_mechanism, load_mechanisms, load_plugin, register
 
 #: What a caller may give as one mechanism.
@@ -57,3 +60,25 @@ def given_mechanism(given: GivenMechanism, plugins: Sequence[Path] = ()) -> Give
         names = ", ".join(item.cls.name for item in own) or "none"
         raise UsageError(f"{path} must define one mechanism, and defines {names}; give the class instead.")
     return Given(own[0], plugin=path)
+
+
+def entries_of(given: Sequence[Given], options: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The mechanisms as entries of a suite; those of one name are told apart by their own options.
+
+    Raises UsageError for an option that none of them has, and for two that do not differ.
+    """
+    types = {each.name: option_types(each.cls) for each in given}
+    chosen = shared_out(types, [(None, *item) for item in options.items()])
+    entries: list[dict[str, Any]] = [
+        {"name": each.name, "options": {**each.options, **chosen[each.name]}} for each in given
+    ]
+    for entry in entries:
+        same = [other["options"] for other in entries if other["name"] == entry["name"]]
+        differ = [name for name in sorted(entry["options"]) if any(own.get(name) != same[0].get(name) for own in same)]
+        if len(same) > 1:
+            said = "+".join([entry["name"], *(f"{name}={entry['options'][name]}" for name in differ)])
+            entry["label"] = re.sub(r"[^A-Za-z0-9_.+=-]", "_", said)[:200]
+    labels = Counter(entry.get("label", entry["name"]) for entry in entries)
+    if twice := [label for label, number in labels.items() if number > 1]:
+        raise UsageError(f"'{twice[0]}' is given twice; leave one out, or give instances that differ in their options.")
+    return entries

@@ -139,7 +139,8 @@ def failure(result: AttackResult) -> str | None:
     """Why the audited release is not what its events say, or None."""
     bound, noise_p = result.bound, result.details.get("noise_p_value")
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
-        return f"it is refuted at {bound.confidence:.0%} confidence"
+        exact = bound.method == "exact"
+        return "it is refuted" + (", without sampling error" if exact else f" at {bound.confidence:.0%} confidence")
     if noise_p is not None and noise_p < _IMPOSSIBLE:
         return f"the noise that was drawn is not of the distribution that its releases declare (p = {noise_p:.1g})"
     return None

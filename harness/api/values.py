@@ -108,6 +108,13 @@ def _options(value: Any) -> dict[str, Any]:
     return dict(value or {})
 
 
+def _sizes(value: Any) -> list[tuple[str | None, int]]:
+    if value is None:
+        return []
+    named = value.items() if isinstance(value, Mapping) else [(None, value)]
+    return [(label if label is None else _text(label), _whole(1)(number)) for label, number in named]
+
+
 def _maybe(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
     return lambda value: None if value is None else read(value)
 
@@ -118,16 +125,22 @@ Text = Annotated[str, PlainValidator(_text)]
 MaybeText = Annotated[str | None, PlainValidator(_maybe(_text))]
 Names = Annotated[str | Sequence[str], PlainValidator(_each(_text))]
 Epsilon = Annotated[float, PlainValidator(_epsilon)]
+MaybeEpsilon = Annotated[float | None, PlainValidator(_maybe(_epsilon))]
 Epsilons = Annotated[float | Sequence[float], PlainValidator(_each(_epsilon))]
+MaybeEpsilons = Annotated[float | Sequence[float] | None, PlainValidator(_maybe(_each(_epsilon)))]
 Delta = Annotated[float, PlainValidator(_within(0, 1))]
+MaybeDelta = Annotated[float | None, PlainValidator(_maybe(_within(0, 1)))]
 Confidence = Annotated[float, PlainValidator(_within(0.5, 1, closed=True))]
 Seeds = Annotated[int | Sequence[int], PlainValidator(_seeds)]
 Seed = Annotated[int, PlainValidator(_whole(0, WHOLE - 1))]
 Count = Annotated[int, PlainValidator(_whole(1))]
 Shots = Annotated[int, PlainValidator(_whole(1, 10_000))]
+MaybeShots = Annotated[int | None, PlainValidator(_maybe(_whole(1, 10_000)))]
 MaybeCount = Annotated[int | None, PlainValidator(_maybe(_whole(1)))]
 Options = Annotated[Mapping[str, Any] | None, PlainValidator(_options)]
 Paths = Annotated[
     Path | str | Sequence[Path | str], PlainValidator(lambda value: [_path(one) for one in several(value)])
 ]
 MaybePath = Annotated[Path | str | None, PlainValidator(_maybe(_path))]
+#: Declared sizes: one for all classes, or by label; read as a list of (label or None, number).
+DeclaredSizes = Annotated[int | Mapping[str, int] | None, PlainValidator(_sizes)]

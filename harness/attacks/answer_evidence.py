@@ -25,6 +25,7 @@ from dpicl.harness.attacks.audit_rules import (
 )
 from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.canaries import canary
+from dpicl.harness.attacks.exact_pairs import label_only_ceiling
 from dpicl.harness.attacks.observers import Observation, Recording
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
@@ -86,7 +87,7 @@ class AnswerEvidence:
                 f"{self._mechanism.name} made no noisy release in some runs; `dpicl check` says what that is."
             )
         if self._settings.access == "black-box":
-            return self._black_box(knob, ledger)
+            return self._black_box(knob, ledger, runs[0])
         if all([observed.noisy_release.kind for observed in run.observed_releases] == ["gaussian"] for run in runs):
             first = {side: [run.observed_releases[0] for run in seen[side]] for side in SIDES}
             clean = [np.array([observed.noisy_release.clean.ravel() for observed in first[side]]) for side in SIDES]
@@ -133,7 +134,7 @@ class AnswerEvidence:
             return {"reference vector": reference_vector}
         return {"answers": linear(ends[0] - ends[1]), "reference vector": reference_vector}
 
-    def _black_box(self, knob: float, ledger: Ledger) -> AuditEvidence:
+    def _black_box(self, knob: float, ledger: Ledger, first: AuditRun) -> AuditEvidence:
         said = [
             [self._texts([run.released for run in draws]) for draws in self._runs(knob, side, self._settings.redraws)]
             for side in SIDES
@@ -142,7 +143,16 @@ class AnswerEvidence:
         codes = {text: i for i, text in enumerate(answers)}
         inside, outside = (np.array([[codes[text] for text in row] for row in side]) for side in said)
         fits = {"answers": table(self._towards(answers)), "frequencies": frequencies(len(codes))}
-        return AuditEvidence(inside, outside, Rule(fits, None), False, ledger)
+        return AuditEvidence(inside, outside, Rule(fits, None), False, ledger, ceiling=self._ceiling(first))
+
+    def _ceiling(self, run: AuditRun) -> tuple[float, float] | None:
+        """What the winner of a noisy vote can show; None where the answer is no such winner."""
+        labels, first = len(self.canary.seen.labels), run.observed_releases[0].noisy_release
+        alone = len(run.observed_releases) == 1 and first.kind == "gaussian" and first.scale > 0
+        if not (alone and first.clean.size == labels > 1):
+            return None
+        own, slots = self._mechanism.scheme.own_slots, self._mechanism.slots
+        return label_only_ceiling(first.scale, slots, labels, own, self._settings.delta)
 
     def _texts(self, released: Sequence[str | FinalPrompt]) -> list[str]:
         prompts = list(dict.fromkeys(one.prompt for one in released if isinstance(one, FinalPrompt)))

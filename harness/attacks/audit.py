@@ -139,8 +139,8 @@ def audit(
                 manifest_of(job.task, model),
                 meter.cost({"audit": round(time.perf_counter() - start, 3)}),
                 bound=bound,
-                details={**separate, **_as_they_are(evidence, bound, settings)},
-                notes=runs.notes,
+                details={**separate, **_as_they_are(evidence, bound, settings), **_ceiling(evidence)},
+                notes=[*runs.notes, *_ceiling_note(evidence)],
             )
         yield result
         start, meter = time.perf_counter(), Meter()
@@ -187,6 +187,24 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
         "noise_p_value": evidence.noise_p,
         "separate_limits": {"gaussian": separate.gdp.epsilon, "rates": separate.approximate.epsilon},
     }
+
+
+def _ceiling(evidence: AuditEvidence) -> dict[str, Any]:
+    """What a black-box bound on votes is a share of."""
+    if evidence.ceiling is None:
+        return {}
+    even, most = evidence.ceiling
+    return {"label_only_ceiling": {"even": even, "most": most}}
+
+
+def _ceiling_note(evidence: AuditEvidence) -> list[str]:
+    if evidence.ceiling is None:
+        return []
+    even, most = evidence.ceiling
+    return [
+        f"label-only ceiling: who sees the winner alone can show epsilon = {even:.2f} where votes are split evenly, and"
+        f" {most:.2f} on the clearest vote; a black-box bound is a share of that"
+    ]
 
 
 def _as_they_are(evidence: AuditEvidence, bound: LowerBound, settings: AuditSettings) -> dict[str, Any]:

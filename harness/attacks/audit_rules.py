@@ -110,6 +110,7 @@ class AuditEvidence:
     sees Gaussian releases of the whole private set: then a bound on mu is one on epsilon. (Their post-processing, such
     as the label that won, has another curve: its mu is bounded as well, but epsilon would be overstated.)
     ledger: what one run charged. noise_p: see `noise_p_value`; None where no noise was drawn, or none is known.
+    ceiling: of black-box votes on labels, see `label_only_ceiling`; else None.
     """
 
     members: np.ndarray
@@ -118,6 +119,7 @@ class AuditEvidence:
     gaussian: bool
     ledger: Ledger
     noise_p: float | None = None
+    ceiling: tuple[float, float] | None = None
 
     @property
     def probabilities(self) -> bool:

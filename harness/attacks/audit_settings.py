@@ -143,12 +143,11 @@ class AuditSetup:
 
 
 def sample_size(mechanism: Mechanism) -> int:
-    """The expected sample, by the mechanism's options. Raises UsageError where they do not say."""
+    """The expected sample, by the mechanism's options; where they say none, it reads all records, as prepared
+    mechanisms and private evolution do."""
     if mechanism.kind == "prepared":
         return ALL_RECORDS
     size = getattr(mechanism, "prompts", None)
     if size is None:
         size = getattr(mechanism, "slots", 0) * getattr(mechanism, "examples_per_slot", 1)
-    if not size:
-        raise UsageError(f"{mechanism.name} has no option that says how many records a sample has; give --records.")
-    return int(size)
+    return int(size) or ALL_RECORDS

@@ -98,20 +98,27 @@ class Decision(Part):
 
 
 class LowerBound(Part):
-    """What the attack proves about epsilon at the stated confidence.
+    """What the attack proves about epsilon at the stated confidence; 1: nothing was sampled ('exact').
 
     epsilon: the audited epsilon at `delta`. method: 'gaussian' (the release is a composition of Gaussian releases, so a
     lower bound on mu is one on epsilon), 'rates' (ln((TPR - delta)/FPR), true of every mechanism) or 'one run' (how
-    many guesses about records in by fair coins are right, true of every mechanism: dpicl.harness.attacks.one_run).
+    many guesses about records in by fair coins are right, true of every mechanism: dpicl.harness.attacks.one_run), or
+    'exact' (the two output distributions themselves: dpicl.harness.attacks.exact_audit).
     mu: lower bound on the Gaussian-DP parameter. decision: None where no single rule stands behind the bound.
     """
 
     epsilon: Epsilon
     delta: Delta
-    confidence: Annotated[float, Field(gt=0, lt=1)]
-    method: Literal["gaussian", "rates", "one run"]
+    confidence: Annotated[float, Field(gt=0, le=1)]
+    method: Literal["gaussian", "rates", "one run", "exact"]
     mu: Epsilon | None = None
     decision: Decision | None = None
+
+    @model_validator(mode="after")
+    def _certain_where_exact(self) -> LowerBound:
+        if (self.confidence == 1) != (self.method == "exact"):
+            raise ValueError("confidence is 1 of an exact bound, and of no other")
+        return self
 
 
 class AttackResult(Part):

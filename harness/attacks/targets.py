@@ -66,12 +66,12 @@ class Target:
 
     def demonstrations(self) -> Sequence[Demonstration]:
         """The demonstrations of `prompt`."""
-        return self.prompt().demonstrations
+        return self.prompt().shown
 
     def _prefix(self, seen: Task) -> str:
         """What stands before every query of a view."""
         prompt = self.prompt()
-        return seen.icl_prefix(prompt.demonstrations, prompt.instruction)
+        return seen.icl_prefix(prompt.shown, prompt.instruction)
 
     def _release(self, task: Task, queries: Sequence[Query] | None = None) -> Release:
         made = release(

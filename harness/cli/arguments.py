@@ -30,15 +30,19 @@ HELP = {
     "plan": "show what `run` would do: cells, what is there already, what the rest costs",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
-    "compare": "compare two releases cell by cell; a gate for regressions",
+    "compare": "two rows of a board: which is better and how sure; two result folders: a gate for regressions",
     "track": "show scores across releases of a model and commits of the code",
     "publish": "send results to Weights & Biases or a local trackio dashboard",
     "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
+    "release": "make one release from private records of your own: demonstrations as a prompt, and a privacy card",
+    "answer": "answer a file of queries from private records of your own, with a privacy card",
+    "budget": "show what all releases of a private set cost together, limit it, export it",
     "list": "show what there is: tasks, mechanisms, attacks, models or suites",
     "calibrate": "the noise of a mechanism for a proved epsilon",
     "account": "epsilon of given noise: what is proved, and what authors compute",
     "attack": "attack mechanisms, with zero-shot and real demonstrations as the reference baselines",
     "audit": "a lower bound on the epsilon of a mechanism, from runs with and without a canary",
+    "diagnose": "log-loss and hit rate of token mechanisms on held-out texts: which is better, in minutes",
     "check": "test a mechanism for the usual privacy bugs",
     "new": "write a working example to start from: a mechanism, a task, an attack, a model or a suite",
     "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",
@@ -75,10 +79,16 @@ class Parser(argparse.ArgumentParser):
         self.add_argument(flag, type=whole(least), default=default, metavar=metavar, help=what)
 
     def repeated(
-        self, flag: str, metavar: str, what: str, type: Callable[[str], Any] = str, split: bool = True
+        self,
+        flag: str,
+        metavar: str,
+        what: str,
+        type: Callable[[str], Any] = str,
+        split: bool = True,
+        **more_settings: Any,
     ) -> None:
         """Adds a flag whose values are collected in a list. split: whether commas divide several in one."""
-        settings = _listed(type) if split else _several(type=type)
+        settings = (_listed(type) if split else _several(type=type)) | more_settings
         more = " (or A,B)" if split else ""
         action = self.add_argument(flag, metavar=metavar, help=f"{what}; may be repeated{more}", **settings)
         if flag in _COMPLETED:
@@ -280,6 +290,11 @@ _SHARED = {
     "--reveal-records": _flag(
         action="store_true",
         help="with secure noise: also run what has epsilon = inf, and publish what follows from the records",
+    ),
+    "--total-epsilon": _flag(
+        type=positive,
+        metavar="E",
+        help="private records: refuse what would bring all releases of one private set above this; stays in force",
     ),
     "--plugin": _several(
         type=Path,

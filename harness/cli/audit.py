@@ -5,18 +5,30 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
 from dpicl.harness.api.functions import audit
-from dpicl.harness.api.tables import failure
+from dpicl.harness.api.tables import Audits, failure
+from dpicl.harness.attacks.exact_runs import DEALS
 from dpicl.harness.attacks.results import AttackResult
-from dpicl.harness.cli import output
+from dpicl.harness.cli import exact_table, output
 from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed
+from dpicl.harness.core.errors import UsageError
 
 
 def add(subparsers: Subparsers) -> None:
     parser = add_command(subparsers, "audit", "dpicl audit voting --task agnews --epsilon 1 --access white-box", _audit)
-    parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
-    parser.add_argument("--task", required=True, metavar="T", help="where records and prompts come from")
-    parser.share("--epsilon", default=None, required=True)
+    parser.add_argument("mechanism", nargs="?", metavar="MECHANISM", help="see `dpicl list mechanisms`; a row of SUITE")
+    parser.add_argument("--task", metavar="T", help="where records and prompts come from")
+    parser.share("--epsilon")
+    parser.add_argument("--exact", action="store_true", help="one canary, no sampling error: see the page on audits")
+    parser.add_argument("--suite", metavar="SUITE", help="with --exact: the rows of a suite, with their own options")
+    parser.choice(
+        "--deal",
+        DEALS,
+        "with --exact: the canary alone (default), or beside the row's records, whose sampling is known",
+        default="alone",
+    )
+    parser.count("--limit", "N", "with --exact: test records, asked as queries (default: 100)", default=100)
     parser.choice(
         "--access",
         ("black-box", "white-box"),
@@ -37,10 +49,48 @@ def add(subparsers: Subparsers) -> None:
 
 
 def _audit(arguments: argparse.Namespace) -> int:
+    if arguments.exact:
+        return _exact(arguments)
+    if arguments.suite or not (arguments.mechanism and arguments.task and arguments.epsilon):
+        raise UsageError("Name a mechanism, --task and --epsilon; rows of a suite are audited by --suite with --exact.")
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
     documents = [result.model_dump(mode="json") for result in results]
     return output.answer(arguments, documents, lambda: _show(results.items), results.ok)
+
+
+def _exact(arguments: argparse.Namespace) -> int:
+    if arguments.access != "white-box" or arguments.records is not None:
+        raise UsageError(
+            "An exact audit sees the noisy releases of the row's own records; leave --access and --records out."
+        )
+    results = _exact_rows(arguments) if arguments.suite else _exact_one(arguments)
+    documents = [result.model_dump(mode="json") for result in results]
+    output.answer(arguments, documents, lambda: exact_table.emit(results.items, results.notes))
+    refuted = not results.ok
+    return 1 if refuted else 2 if any(note.startswith("failed") for note in results.notes) else 0
+
+
+def _exact_rows(arguments: argparse.Namespace) -> Audits:
+    if arguments.option:
+        raise UsageError("Rows of a suite are audited with their own options; leave --option out, or --suite.")
+    return audit_rows_exactly(
+        arguments.suite,
+        tasks=[arguments.task] if arguments.task else [],
+        mechanisms=[arguments.mechanism] if arguments.mechanism else [],
+        epsilons=arguments.epsilon,
+        deal=arguments.deal,
+        plugins=arguments.plugin,
+        results=arguments.results,
+    )
+
+
+def _exact_one(arguments: argparse.Namespace) -> Audits:
+    if not (arguments.mechanism and arguments.task and arguments.epsilon):
+        raise UsageError("Name a mechanism, --task and --epsilon, or the rows of a suite by --suite.")
+    options = options_of(arguments.mechanism, arguments.option)
+    given = {**passed(audit_exactly, arguments), "test_records": arguments.limit}
+    return audit_exactly(**given, options=options, plugins=arguments.plugin)
 
 
 def _show(results: Sequence[AttackResult]) -> None:

@@ -23,7 +23,8 @@ from dpicl.harness.cli.arguments import (
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
-from dpicl.harness.run import sizing
+from dpicl.harness.run import planned_budget, sizing
+from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
@@ -32,6 +33,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.store import Damaged
+from dpicl.harness.run.workbench import Workbench
 
 
 class Follower(Protocol):
@@ -61,6 +63,7 @@ def add(
         action="store_true",
         help="run again what has results of other records; the old files are set aside and kept",
     )
+    run.share("--total-epsilon")
     run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
     run.count("--workers", "N", "workers of the engine (default: one for two cores)")
     run.set_defaults(follow=wandb, wandb=False)
@@ -69,6 +72,7 @@ def add(
         wandb_flags(run, "wandb-")
     plan = add_command(subparsers, "plan", "dpicl plan quick --epsilon 1", _plan)
     add_selection_flags(plan)
+    plan.share("--total-epsilon")
     plan.add_argument(
         "--detect",
         type=float,
@@ -92,7 +96,14 @@ def _run(arguments: argparse.Namespace) -> int:
 
     found = presence(selection.cells, results, Fingerprints())
     there, missing = found.there, _to_do(arguments, selection, found)
-    job = Job(selection.reference, arguments.results, tuple(arguments.plugin), reveal=arguments.reveal_records)
+    planned_budget.require_admitted(_budgets(arguments, selection, missing))
+    job = Job(
+        selection.reference,
+        arguments.results,
+        tuple(arguments.plugin),
+        reveal=arguments.reveal_records,
+        total_epsilon=arguments.total_epsilon,
+    )
     live = arguments.follow(arguments, selection, missing) if arguments.wandb else None
 
     def follow(event: CellProgress | Done) -> None:
@@ -104,6 +115,21 @@ def _run(arguments: argparse.Namespace) -> int:
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
+
+
+def _budgets(arguments: argparse.Namespace, selection: Selection, cells: Sequence[Cell]) -> list[Prospect]:
+    """What the cells cost the private sets that they concern, said on stderr. Raises UsageError for a limit where no
+    cell is about private records."""
+    if arguments.total_epsilon is not None and not _secure(selection):
+        raise UsageError(
+            "--total-epsilon is about private records, and no cell here has secure noise (`noise: secure` in the"
+            " suite); leave it out."
+        )
+    bench = Workbench(selection.mechanisms, reveal=arguments.reveal_records)
+    found = planned_budget.planned(cells, bench, arguments.total_epsilon)
+    for each in found:
+        output.message(planned_budget.said(each))
+    return found
 
 
 def _check_wandb(arguments: argparse.Namespace) -> None:
@@ -211,6 +237,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     status |= dict.fromkeys(left_out, "skipped")
     because = {each.cell.id: each.reason for each in found.stale} | left_out
     missing = [cell for cell in selection.cells if status.get(cell.id) not in ("present", "skipped")]
+    budgets = _budgets(arguments, selection, missing)
     costs = Costs(results, selection.mechanisms)
     estimates = {**costs.estimates(selection.cells), **costs.estimates(missing)}
     seconds = [estimates[cell.id].seconds for cell in missing]
@@ -228,6 +255,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "missing": len(found.missing) - len(left_out),
                 "tokens": tokens,
                 "seconds": total,
+                "budgets": [planned_budget.as_json(each) for each in budgets],
                 "cells": [
                     {
                         **_cell_json(cell),
@@ -242,6 +270,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 ],
             }
         )
+        planned_budget.require_admitted(budgets)
         return 0
     shown = [cell for cell in selection.cells if cell.id not in left_out]
     _plan_table(shown, status, {key: value.tokens for key, value in estimates.items()})
@@ -258,6 +287,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         output.emit(f"Stale: made from other records than those at hand ({why(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
         return 0
+    planned_budget.require_admitted(budgets)
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
     output.emit(f"Next: {run if missing else board_command(arguments)}")
     return 0

@@ -18,14 +18,14 @@ def write_whole(path: Path, text: str, results: Path) -> None:
         raise unwritable(results, error) from error
 
 
-def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False) -> None:
+def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False, private: bool = False) -> None:
     """Writes a file by a temporary one in the same folder, ``.NAME.tmp``, fsync and rename; makes the folder.
 
-    tag: stands before ``.tmp`` where several processes may write the file at once. new: its owner alone may read it,
-    and one that is there stays (FileExistsError). Raises OSError, and leaves nothing.
+    tag: stands before ``.tmp`` where several processes may write the file at once. private: its owner alone may read
+    it. new: the same, and one that is there stays (FileExistsError). Raises OSError, and leaves nothing.
     """
     temporary = path.with_name(f".{path.name}{tag}.tmp")
-    rights = partial(os.open, mode=0o600 if new else 0o666)
+    rights = partial(os.open, mode=0o600 if new or private else 0o666)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb", opener=rights) as file:

@@ -49,6 +49,13 @@ class Pluggable(ABC):
             if value is not None and value < smallest:
                 raise UsageError(f"Option {name} must be at least {smallest}, not {value}.")
 
+    def require_at_most(self, **most: int) -> None:
+        """Raises UsageError for an option above what a run can hold (None means 'not used')."""
+        for name, largest in most.items():
+            value = getattr(self, name)
+            if value is not None and value > largest:
+                raise UsageError(f"Option {name} must be at most {largest:,}, which a run can hold, not {value:,}.")
+
 
 P = TypeVar("P", bound=Pluggable)
 T = TypeVar("T")

@@ -112,10 +112,18 @@ class ReleasedPrompt:
 
     instruction: released text that takes the place of the task's own instruction (`description` of task.yaml); None:
     the task's own stays. With an instruction there may be no demonstration.
+    in_prompt: the model reads so many of the demonstrations, the first ones; the others are for classifiers that are
+    made of released texts. None: all.
     """
 
     instruction: str | None
     demonstrations: Sequence[Demonstration] = ()
+    in_prompt: int | None = None
+
+    @property
+    def shown(self) -> Sequence[Demonstration]:
+        """The demonstrations that stand in the prompt."""
+        return self.demonstrations[: self.in_prompt]
 
     @property
     def texts(self) -> list[str]:

@@ -19,6 +19,8 @@ from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
 from dpicl.harness.data.local import SPLITS
 from dpicl.harness.data.reading import SourceSpec
+from dpicl.harness.data.task_file import BY_EMBEDDING as BY_EMBEDDING
+from dpicl.harness.data.task_file import LOGISTIC as LOGISTIC
 from dpicl.harness.data.task_file import NEAREST as NEAREST
 from dpicl.harness.data.task_file import read_task_file
 
@@ -116,6 +118,11 @@ def _base_of(config: Mapping[str, Any], base: str) -> Mapping[str, Any]:
         raise DataError(f"{said} has no labels of its own; name a classification task under `codes`.")
     if own["data"].get("public"):
         raise DataError(f"{said} has public records, and they would tell the codewords; name another task.")
+    words = {*labels, *(own["data"]["local"].get("labels") or {})}  # as prompts say them, as files do
+    if shared := sorted(words & {*config["doc_to_choice"]}):
+        raise DataError(
+            f"{said} calls a class '{shared[0]}', and a codeword must not name one; choose another codeword."
+        )
     if len(labels) != len(config["doc_to_choice"]):
         raise DataError(
             f"{said} has {len(labels)} labels, and doc_to_choice lists {len(config['doc_to_choice'])} codewords; give"
@@ -178,7 +185,7 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
     metadata = config["metadata"]
     lower = metadata.get("lower_is_better", ())
     metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
-    metrics |= {NEAREST: True} if metadata["kind"] == "classification" else {}
+    metrics |= dict.fromkeys(BY_EMBEDDING, True) if metadata["kind"] == "classification" else {}
     return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
 
 

@@ -300,6 +300,30 @@ class Task(PublicTask):
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
+    @classmethod
+    def of_records(
+        cls,
+        config: Mapping[str, Any],
+        records: Sequence[Record],
+        sizes: Mapping[str, int] | None,
+        public: Sequence[Record] = (),
+    ) -> Task:
+        """A task with these private records, and no test record: to release from, not to score.
+
+        config: task.yaml as `load_config` gives it. sizes: as in `load`.
+        """
+        train, _, dropped = record_sets.deduplicate(records, public)
+        return cls(
+            **_told(config),
+            source="local",
+            fingerprint=record_sets.fingerprint(train, (), public),
+            dropped=dropped,
+            train=tuple(train),
+            test=(),
+            public=tuple(public),
+            declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
+        )
+
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
 

@@ -27,6 +27,10 @@ COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": 
 #: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
 #: where demonstrations are released; it is the main metric of one whose reader is the embedding.
 NEAREST = "acc_nearest"
+#: Accuracy of a logistic classifier on the demonstrations' embeddings, wherever there is the other one.
+LOGISTIC = "acc_logistic"
+#: Metrics that read released texts by embedding, which results of answers and old results lack.
+BY_EMBEDDING = (NEAREST, LOGISTIC)
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -327,8 +331,8 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
             said = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), said
-    if kind == "classification" and NEAREST in (*metrics, *aggregates):
-        yield ("metadata",), f"the harness computes {NEAREST} itself; leave it out of metric_list and aggregates."
+    if kind == "classification" and (own := [name for name in BY_EMBEDDING if name in (*metrics, *aggregates)]):
+        yield ("metadata",), f"the harness computes {own[0]} itself; leave it out of metric_list and aggregates."
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."
         yield ("metadata", "lower_is_better"), said

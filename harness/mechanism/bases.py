@@ -145,6 +145,11 @@ class DemonstrationMechanism(Mechanism):
     kind = "demonstrations"
     needs: ClassVar[Needs] = "candidates"
 
+    def released(self, shots: int, task: PublicTask) -> int:
+        """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a
+        classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
+        return shots
+
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
         """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
@@ -234,6 +239,7 @@ class AnswerMechanism(Mechanism):
 
     def __post_init__(self) -> None:
         self.require_at_least(slots=1, examples_per_slot=1, record_tokens=1, sampling_seed=0)
+        self.require_at_most(slots=100_000, examples_per_slot=100_000)
         self.scheme  # noqa: B018  refuses an unknown partition
 
     @property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError
+from dpicl.harness.core.errors import ModelError, PromptTooLong, UsageError, require_known
 from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.task import PublicTask, Record
+from dpicl.harness.data.task import STYLES, PublicTask, Record
 from dpicl.harness.models.base import LanguageModel, Prefix
 from dpicl.harness.privacy.private_set import PrivateRecord
 
@@ -66,6 +69,36 @@ def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) 
     return Record(text=text, label=record.label)
 
 
+class Lesson(Protocol):
+    """What a text goes on with, whatever a mechanism releases: teacher forcing (dpicl.harness.evaluation.teaching)."""
+
+    def said(self, token: int) -> tuple[int, bool]:
+        """The token that stands in the place of the released one, and whether the text ends with it."""
+
+    def offered(self, scores: np.ndarray) -> int:
+        """A token in the place of a public draw from softmax(scores)."""
+
+
+_LESSON: ContextVar[Lesson | None] = ContextVar("lesson", default=None)
+
+
+@contextmanager
+def taught(lesson: Lesson) -> Iterator[None]:
+    """Inside this block the lesson decides what released texts of this thread go on with."""
+    token = _LESSON.set(lesson)
+    try:
+        yield
+    finally:
+        _LESSON.reset(token)
+
+
+def drawn_in_public(scores: np.ndarray, randomness: np.random.Generator) -> int:
+    """A token drawn from softmax(scores), both public: scores are float64[V]."""
+    if (lesson := _LESSON.get()) is not None:
+        return lesson.offered(scores)
+    return int((scores + randomness.gumbel(size=len(scores))).argmax())
+
+
 class ReleasedText:
     """Tokens released so far, and whether the text has ended (post-processing of released tokens).
 
@@ -79,6 +112,10 @@ class ReleasedText:
 
     def append(self, token: int) -> None:
         """Adds a released token."""
+        if (lesson := _LESSON.get()) is not None:
+            token, self.ended = lesson.said(token)
+            self.tokens.append(token)
+            return
         self.tokens.append(token)
         text = self._model.decode(self.tokens).lstrip()
         self.ended = token == self._model.eos_token_id or self._before_stop(text) != text
@@ -110,13 +147,19 @@ def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None
     The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
     least that probability under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one is kept.
     """
-    order = np.argsort(-public, kind="stable")
     possible = max(1, int(np.count_nonzero(public > -np.inf)))  # others are what a model server leaves out
     keep = possible if top_k is None else min(top_k, possible)
+    likely = np.flatnonzero(public >= np.partition(public, -keep)[-keep])  # ties included
+    order = likely[np.argsort(-public[likely], kind="stable")]
     if top_p is not None:
         mass = np.cumsum(np.exp(public[order]))
         keep = min(keep, int(np.searchsorted(mass, top_p)) + 1)
     return order[:keep]
+
+
+def check_style(style: str) -> None:
+    """Raises UsageError for a style in which no task has prompts."""
+    require_known("prompt style", [style], STYLES)
 
 
 def check_positive(**options: float | None) -> None:

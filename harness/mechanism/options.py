@@ -22,6 +22,9 @@ from dpicl.harness.core.plugins import Pluggable
 from dpicl.harness.core.vocabulary import Sizes
 from dpicl.harness.mechanism.bases import Mechanism
 
+#: In the metadata of a field: see `resolve_options`.
+LATER = "later"
+
 
 def option_types(cls: type[Pluggable]) -> dict[str, Any]:
     """Option name -> annotated type of every option (dataclass field) of a mechanism or an attack."""
@@ -39,13 +42,18 @@ def option_types(cls: type[Pluggable]) -> dict[str, Any]:
 def resolve_options(cls: type[Mechanism], task: str, given: Options) -> Options:
     """Every option's value: the class's defaults, then the published ones of the task, then the given ones.
 
+    One that is younger than results of its mechanism (`LATER` in its field's metadata) is left out where it is None, so
+    that these stay results of the same cells.
+
     Raises UsageError for an unknown option and for a value of the wrong type.
     """
     types = option_types(cls)
+    later = {each.name for each in dataclasses.fields(cls) if LATER in each.metadata} if types else set()  # type: ignore[arg-type]
     values = validated(cls.name, types, {**cls.published.get(task, {}), **given})
     instance = build(cls, values)
     try:
-        plain: Options = json_text.loads(json.dumps({name: getattr(instance, name) for name in types}))
+        said = {name: getattr(instance, name) for name in types}
+        plain: Options = json_text.loads(json.dumps({k: v for k, v in said.items() if v is not None or k not in later}))
     except (TypeError, ValueError, RecursionError) as error:
         raise PluginError(f"Mechanism '{cls.name}' has an option that JSON cannot hold: {error}.") from error
     return plain

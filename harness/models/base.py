@@ -130,6 +130,18 @@ class LanguageModel(ABC):
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; see Decoder, and `next_token_log_probs` for the prefix."""
 
+    def log_probs_along(
+        self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
+    ) -> list[torch.Tensor]:
+        """T Tensors[B, V]: what `next_token_log_probs` gives for the B prompts with the first 0 to T - 1 tokens of a
+        text behind them."""
+        decoder, steps = self.decoder(prompts, prefix), []
+        for at in range(len(text)):
+            if at:
+                decoder.append(text[at - 1])
+            steps.append(decoder.log_probs)
+        return steps
+
     @abstractmethod
     def prefix(self, tokens: Tokens, prefix: Prefix | None = None) -> Prefix:
         """Reads once what prompts begin with, after a shorter prefix if given; see `next_token_log_probs`."""

@@ -147,6 +147,23 @@ class TransformersLM(CausalModel):
         self._read(rows)
         return result
 
+    def log_probs_along(
+        self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
+    ) -> list[torch.Tensor]:
+        """T Tensors[B, V] float32 on the CPU; every prompt is read in one piece with its text. See LanguageModel."""
+        result = torch.empty(len(text), len(prompts), self.vocab_size)
+        rows = []
+        for at, prompt in enumerate(prompts):
+            opened = self._opened(prompt, len(text))
+            begin, past = self._reused(opened, prefix)
+            tail = [*opened[begin:], *text[:-1]]
+            own = KeyValues(self.memory, begin + len(tail)) if len(tail) > PIECE else None
+            first = len(opened) - begin - 1
+            take = partial(_place_each, result[:, at], first)
+            rows.append(row_of(tail, begin, past, own, take, wanted=range(first, len(tail))))
+        self._read(rows)
+        return list(result)
+
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
         """Reads the B prompts once; every one of them keeps its keys and values."""
         return _CachedDecoder(self, [self._opened(prompt) for prompt in prompts], prefix, DECODED)
@@ -335,6 +352,10 @@ def _bytes_a_token(model: Any) -> int:
 
 def _place(row: torch.Tensor, places: Sequence[int], log_probs: torch.Tensor) -> None:
     row.copy_(log_probs[0])
+
+
+def _place_each(rows: torch.Tensor, first: int, places: Sequence[int], log_probs: torch.Tensor) -> None:
+    rows[[place - first for place in places]] = log_probs.cpu()
 
 
 def _ignore(places: Sequence[int], log_probs: torch.Tensor) -> None:

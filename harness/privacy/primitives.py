@@ -45,6 +45,10 @@ def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
         )
 
 
+def _named(place: int, ids: np.ndarray | None) -> int:
+    return place if ids is None else int(ids[place])
+
+
 def project_sub_simplex(rows: np.ndarray) -> np.ndarray:
     """float64[M, K]: every row mapped into {x >= 0, sum(x) <= 1}; values that are not finite count as 0."""
     rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C").clip(0.0, 1.0)  # a sum in one order
@@ -100,21 +104,22 @@ class GaussianSum:
     def event(self) -> dp.DpEvent:
         return gaussian(self.noise_multiplier)
 
-    def choose(self, rows: np.ndarray, sample: Sample) -> int:
+    def choose(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
         """Index in [0, K) of the largest noisy coordinate; rows is [M, K], one a slot. Of equal ones the first.
 
+        ids: int64[K], public: what the coordinates stand for, such as token ids; its id is returned then.
         Raises PluginError for own_slots where the sample has shared ones or not one slot a row, as `rank` does.
         """
-        return int(np.argmax(self._noisy_sum(rows, sample)))
+        return _named(int(np.argmax(self._noisy_sum(rows, sample, ids))), ids)
 
     def rank(self, rows: np.ndarray, sample: Sample) -> list[int]:
         """All K indices, from the largest noisy coordinate to the smallest: post-processing of the same release."""
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
-    def _noisy_sum(self, rows: np.ndarray, sample: Sample) -> np.ndarray:
+    def _noisy_sum(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> np.ndarray:
         check_slots(rows, self.own_slots, sample)
         bounded = project_sub_simplex(rows)
-        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound)
+        return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound, ids=ids)
 
 
 @dataclass(frozen=True)
@@ -244,14 +249,15 @@ class BoundedRangeChoice:
     def event(self) -> dp.DpEvent:
         return bounded_range_choice(self.range_epsilon)
 
-    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
+    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> int:
         """Index in [0, V); rows is [B, V], one a slot (B may be 0), public is [V].
 
+        ids: int64[V], public: what the scores are of, such as token ids; the id is returned then.
         Raises PluginError for a sample whose slots are shared (a record would replace a row, and move the scores by
         twice the range) or are not one a row.
         """
         check_slots(rows, True, sample)
-        return sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width)[0]
+        return _named(sample.spend(self.event).noisy_choice(self._scores(rows, public), self.width, ids)[0], ids)
 
     def _scores(self, rows: np.ndarray, public: np.ndarray) -> np.ndarray:
         private = clip_scores(rows, self.clip).sum(axis=0) / self.divisor

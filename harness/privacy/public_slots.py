@@ -23,10 +23,14 @@ class PublicPermit(Permit):
 
     __slots__ = ()
 
-    def noisy_sum(self, clean: np.ndarray, bound: float, grid: float = 0.0) -> np.ndarray:
+    def noisy_sum(
+        self, clean: np.ndarray, bound: float, grid: float = 0.0, ids: np.ndarray | None = None
+    ) -> np.ndarray:
         return np.array(clean, dtype=np.float64)
 
-    def _choices(self, rows: Sequence[np.ndarray], width: float, count: int) -> list[list[int]]:
+    def _choices(
+        self, rows: Sequence[np.ndarray], width: float, count: int, ids: np.ndarray | None = None
+    ) -> list[list[int]]:
         return [np.argsort(-scores, kind="stable")[:count].tolist() for scores in rows]
 
 

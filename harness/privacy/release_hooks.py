@@ -47,6 +47,7 @@ class NoisyRelease:
         Gumbel noise; for a question that of its exponential noise, and of its threshold's. 0 is no noise.
     count: how many of the K are chosen, in order ('choice').
     grid: the noise on a sum is rounded to multiples of this; 0: it is not rounded.
+    ids: int64[K], what the coordinates stand for: public token ids, in which a choice is told; None: their places.
     permit: what it was drawn with.
     """
 
@@ -56,6 +57,7 @@ class NoisyRelease:
     scale: float
     count: int = 0
     grid: float = 0.0
+    ids: np.ndarray | None = field(default=None, compare=False)
     permit: Permit | None = field(default=None, repr=False, compare=False)
 
 
@@ -108,11 +110,14 @@ class Permit:
         self._noise: NoiseSource | None = noise
         self._used, self._require_valid = used, require_valid
 
-    def noisy_sum(self, clean: np.ndarray, bound: float, grid: float = 0.0) -> np.ndarray:
+    def noisy_sum(
+        self, clean: np.ndarray, bound: float, grid: float = 0.0, ids: np.ndarray | None = None
+    ) -> np.ndarray:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
         grid: the noise is rounded to multiples of this before it is added (`on_grid`; a power of 2); 0: as it is.
+        ids: see `NoisyRelease`.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
         PluginError for a bound that is not above 0 (that would be no noise).
         """
@@ -123,20 +128,21 @@ class Permit:
             scale *= 1 + sum_margin(multiplier, clean.size)
             clean = prepared_sum(clean, scale)
         return _observed(
-            NoisyRelease("gaussian", clean, bound, scale, grid=grid, permit=self),
+            NoisyRelease("gaussian", clean, bound, scale, grid=grid, ids=ids, permit=self),
             lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid).reshape(clean.shape),
         )
 
-    def noisy_choice(self, scores: np.ndarray, width: float) -> list[int]:
-        """The min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
+    def noisy_choice(self, scores: np.ndarray, width: float, ids: np.ndarray | None = None) -> list[int]:
+        """Places of the min(count, K) best of K scores under Gumbel noise, best first; without noise the truly best.
 
         width: the range of the moves of all scores when one record is added or removed. One index is a draw from
         softmax(scores / temperature), temperature = width / epsilon', a bounded-range choice of the event's epsilon';
         several are as many draws without replacement (Durfee & Rogers 2019). Of equal scores the first.
+        ids: see `NoisyRelease`.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a sum, PluginError
         for a width that is not above 0.
         """
-        return self._choices([scores], width, self._count)[0]
+        return self._choices([scores], width, self._count, ids)[0]
 
     def joint_choice(self, scores: Sequence[np.ndarray], width: float) -> list[int]:
         """One index of each of several rows of scores, by one permit: a single choice of the tuple of them.
@@ -182,7 +188,9 @@ class Permit:
 
         return above
 
-    def _choices(self, rows: Sequence[np.ndarray], width: float, count: int) -> list[list[int]]:
+    def _choices(
+        self, rows: Sequence[np.ndarray], width: float, count: int, ids: np.ndarray | None = None
+    ) -> list[list[int]]:
         _require_positive("width of a choice", width)
         epsilon = self._range_epsilon()
         temperature = width / epsilon if math.isfinite(epsilon) else 0.0
@@ -191,7 +199,8 @@ class Permit:
             temperature *= 1 + choice_margin(epsilon, max(count, len(rows)))
             rows = [prepared_scores(scores, temperature) for scores in rows]
         for scores in rows:
-            release = NoisyRelease("choice", scores, width, temperature, min(count, len(scores)), permit=self)
+            best = min(count, len(scores))
+            release = NoisyRelease("choice", scores, width, temperature, best, ids=ids, permit=self)
             chosen.append([int(at) for at in _observed(release, partial(_best, release, noise))])
         return chosen
 

@@ -130,7 +130,7 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     if looked := _looking_back(parts):
         rate, size, count = looked
         pair = following_pair(size, rate, count, upper, way)
-        return _epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
+        return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
     starts = [hockey(way * upper), *(moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
@@ -141,7 +141,7 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
             pairs = [part.pair(aim) for part, aim in zip(parts, aims, strict=True)]
             counts = [part.count for part in parts]
             seen = pairs if way == 1 else [WorstPair(pair.absent, pair.present) for pair in pairs]
-            found = _epsilon(list(zip(seen, counts, strict=True)), delta, upper)
+            found = pairs_epsilon(list(zip(seen, counts, strict=True)), delta, upper)
             best = max(best, found)
             if alone or not 0 < found < math.inf:
                 break
@@ -170,8 +170,12 @@ def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float,
     return aim
 
 
-def _epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float) -> float:
-    """Lower bound on epsilon at delta of independent pairs, each so many times; 0 where none is found."""
+def pairs_epsilon(pairs: list[tuple[WorstPair, int]], delta: float, upper: float) -> float:
+    """Lower bound on epsilon at delta of independent pairs, each so many times, for the present world against the
+    absent one; 0 where none is found, infinity where outcomes of the first alone have mass delta.
+
+    upper: about what is to be found; sets the grid.
+    """
     missed = MISSED * delta
     loss, mass, infinite, deviation = _composed(pairs, upper, missed)
     return max(0.0, _threshold(loss, mass, infinite, delta + missed + NOISE_FLOOR) - deviation)

@@ -65,13 +65,14 @@ Report = Callable[[CellProgress | Done], None]
 @dataclass(frozen=True)
 class Job:
     """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon."""
+    whether secure noise may come with an infinite epsilon. total_epsilon: of all releases of a private set."""
 
     suite: SuiteReference
     results: Path
     plugins: tuple[Path, ...] = ()
     threads: int = 0
     reveal: bool = False
+    total_epsilon: float | None = None
 
 
 class Engine(Protocol):
@@ -90,7 +91,9 @@ class Worker:
     records: Fingerprints = field(default_factory=Fingerprints)
 
     def __post_init__(self) -> None:
-        self.bench = Workbench(load_mechanisms(self.job.plugins), reveal=self.job.reveal)
+        self.bench = Workbench(
+            load_mechanisms(self.job.plugins), reveal=self.job.reveal, total_epsilon=self.job.total_epsilon
+        )
         self.store = Store(self.job.results, self.job.suite.name)
 
     def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 
 from dpicl.harness.core import seeds
@@ -58,7 +59,7 @@ def task_of(cell: Cell) -> Task:
     )
     if before is not None and before == _kept_under(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
-            _folder()
+            own_folder()
             before.unlink(missing_ok=True)
             put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True)
     return task
@@ -130,7 +131,7 @@ def noted(result: Result, task: Task) -> Result:
         later = datetime.fromisoformat(result.created) + timedelta(seconds=1)
         result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
     try:
-        (_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
+        (own_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
     except OSError as error:
         raise _unusable(error) from error
     return result
@@ -194,16 +195,16 @@ def _noted(result: Result) -> str | None:
 
 
 def _keyed(fingerprint: str) -> str:
-    return hmac.new(_secret(), fingerprint.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(machine_key(), fingerprint.encode(), hashlib.sha256).hexdigest()
 
 
-def _secret() -> bytes:
-    """This machine's key: 32 random bytes, made once."""
+def machine_key() -> bytes:
+    """This machine's key: 32 random bytes, made once. Raises ResultError where it cannot be kept."""
     try:
-        path = _folder() / "key"
+        path = own_folder() / "key"
         if not path.exists():
-            with suppress(FileExistsError):  # another process was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}", new=True)
+            with suppress(FileExistsError):  # another one was faster: its key counts
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error
@@ -216,7 +217,8 @@ def _unusable(error: Exception) -> ResultError:
     )
 
 
-def _folder() -> Path:
+def own_folder() -> Path:
+    """`private_folder`, there and its owner's alone. Raises OSError."""
     folder = private_folder()
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)

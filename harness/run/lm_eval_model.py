@@ -91,7 +91,7 @@ class MechanismRun:
         """Instruction and demonstrations before every query, as a demonstration mechanism released them."""
         prompt = self.release(lm_eval_name).prompt
         task = Task.without_records(lm_eval_name.removeprefix("dpicl_"))
-        return task.icl_prefix(prompt.demonstrations, prompt.instruction)
+        return task.icl_prefix(prompt.shown, prompt.instruction)
 
 
 class DemonstrationLM(ReleasingLM):

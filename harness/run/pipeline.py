@@ -33,6 +33,7 @@ from dpicl.harness.privacy.calibration import slack_of
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
 from dpicl.harness.run import manifest
+from dpicl.harness.run.planned_budget import payer_of
 from dpicl.harness.run.releasing import Release, release
 from dpicl.harness.run.results import (
     WITHHELD,
@@ -93,6 +94,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         report=report,
         phase=clock.phase,
         reveal=bench.reveal,
+        charge_to=payer_of(cell, bench.total_epsilon),
     )
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")

@@ -42,6 +42,7 @@ from dpicl.harness.mechanism.bases import (
     Reader,
 )
 from dpicl.harness.mechanism.needs import lacking
+from dpicl.harness.mechanism.options import option_types
 from dpicl.harness.mechanism.outputs import (
     checked_answer,
     checked_claim,
@@ -60,6 +61,7 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import Embed, PrivateSet
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SlotScheme
 from dpicl.harness.privacy.secure_release import require_share
+from dpicl.harness.run.budget import ChargeTo, NewRelease, charge
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
 
@@ -102,7 +104,8 @@ class Release:
     """What came out of a mechanism, and what it cost.
 
     prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
-    more: answers to further queries at no cost, of a prepared mechanism; else None.
+    more: answers to further queries at no cost, of a prepared mechanism; else None. charged_to: the names of
+    the private sets that paid (secure noise).
     """
 
     calibration: Calibration
@@ -113,6 +116,7 @@ class Release:
     ledger: Ledger
     bounds: Bounds
     more: Answering | None = None
+    charged_to: tuple[str, ...] = ()
 
     @property
     def demonstrations(self) -> Sequence[Demonstration]:
@@ -159,6 +163,7 @@ def release(
     report: Report = silent,
     phase: Phase = lambda _: nullcontext(),
     reveal: bool = False,
+    charge_to: ChargeTo | None = None,
 ) -> Release:
     """Calibrates to the config's epsilon and releases once; with an answer mechanism, or a prepared one, the answers to
     ``queries`` (None: the test records).
@@ -166,11 +171,12 @@ def release(
     outputs: opens the cache of what slots answered and of embeddings; not called with secure noise, nor for
         demonstrations of a mechanism that embeds nothing.
     report: called with (done, total, unit). phase: opened around 'calibrate', 'release' and 'account'.
-    reveal: whether secure noise may come with an infinite epsilon.
+    reveal: whether secure noise may come with an infinite epsilon. charge_to: the private set that pays where noise is
+        secure (None: one of the task's name), before a record is read.
     Raises UsageError for a model that does not go with the task; BudgetExceeded when the ledger proves more than the
     target: then nothing is returned. With secure noise raises UsageError without declared sizes, for an infinite
-    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point; Concealed
-    for every error that comes after that.
+    epsilon that is not wanted, and where the part of delta that is set aside does not pay for floating point;
+    BudgetExceeded where the limit of the private set would be passed; Concealed for every error that comes after that.
     """
     if mechanism.kind is None:
         raise no_kind(mechanism)
@@ -179,21 +185,14 @@ def release(
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
-        if task.declared is None:
-            raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
-    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
-        why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
-        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
-    asked: Sequence[Query] = ()
-    shots: tuple[str, ...] = ()
-    if mechanism.kind == "demonstrations":
-        shots = task.plan_shots(config.shots, randomness.stream("shots"))
-    else:
-        asked = task.queries() if queries is None else list(queries)
-    sizes = sizes_of(mechanism, task, shots, config.queries or len(asked))
+    shots, asked, sizes = declared(mechanism, task, config, queries)
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
+    charged_to: tuple[str, ...] = ()
+    if config.secure:
+        spent = new_release(mechanism, task, model.identity.name, config, calibration, sizes)
+        charged_to = charge(task.train, spent, charge_to or ChargeTo(default=task.name))
     ledger = Ledger(calibration.event, config.epsilon)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     kept = cache(lambda: OutputCache(None) if config.secure else outputs())
@@ -219,7 +218,47 @@ def release(
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model)
-    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more)
+    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, charged_to)
+
+
+def declared(
+    mechanism: Mechanism, task: Task, config: ReleaseConfig, queries: Sequence[Query] | None = None
+) -> tuple[tuple[str, ...], Sequence[Query], Sizes]:
+    """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
+
+    Raises UsageError for secure noise without declared sizes, and for a mechanism that publishes texts where they are
+    to stay private; DataError for a group without records.
+    """
+    if config.secure and task.declared is None:
+        raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
+    if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
+        why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
+        raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
+    asked: Sequence[Query] = ()
+    shots: tuple[str, ...] = ()
+    if mechanism.kind == "demonstrations":
+        count = released_count(mechanism, task, config.shots)
+        shots = task.plan_shots(count, streams(config.seed, config.noise).stream("shots"))
+    else:
+        asked = task.queries() if queries is None else list(queries)
+    return shots, asked, sizes_of(mechanism, task, shots, config.queries or len(asked))
+
+
+def new_release(
+    mechanism: Mechanism, task: Task, model: str, config: ReleaseConfig, calibration: Calibration, sizes: Sizes
+) -> NewRelease:
+    """A release as its private set is charged for it: everything that was calibrated, whatever the run comes to use."""
+    proved = accountants.epsilon(calibration.event, config.accounted_delta)
+    what = {
+        "mechanism": mechanism.name,
+        "options": {name: getattr(mechanism, name) for name in option_types(type(mechanism))},
+        "task": task.name,
+        "model": model,
+        "epsilon_target": config.epsilon,
+        "shots": config.shots if mechanism.kind == "demonstrations" else None,
+        "queries": sizes.queries,
+    }
+    return NewRelease(calibration.event, proved.upper, config.delta, what)
 
 
 @dataclass(frozen=True)
@@ -266,6 +305,8 @@ class _Work:
         context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
         given = mechanism.release(self.private, context)
         prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
+        if len(prompt.demonstrations) == len(self.shots) > self.config.shots:
+            prompt = replace(prompt, in_prompt=self.config.shots)
         _close(mechanism, self.private, self.config, prompt.texts)
         return _Released(prompt)
 
@@ -294,6 +335,16 @@ def no_kind(mechanism: Mechanism) -> PluginError:
         f"Mechanism '{mechanism.name}' is neither a DemonstrationMechanism nor an AnswerMechanism nor a"
         " PreparedMechanism."
     )
+
+
+def released_count(mechanism: Mechanism, task: PublicTask, shots: int) -> int:
+    """How many demonstrations a mechanism releases for a prompt of so many. Raises PluginError for fewer."""
+    if not isinstance(mechanism, DemonstrationMechanism):
+        return shots
+    count: object = mechanism.released(shots, task)
+    if not isinstance(count, int) or isinstance(count, bool) or count < shots:
+        raise PluginError(f"Mechanism '{mechanism.name}' wants to release {count!r:.40} texts for {shots} shots.")
+    return count
 
 
 def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: int) -> Sizes:

@@ -12,11 +12,11 @@ import numpy as np
 
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DataError, DpiclError, ModelError
+from dpicl.harness.core.errors import DataError, DpiclError, ModelError, PromptTooLong
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import ReleasedPrompt
-from dpicl.harness.data.config import NEAREST, load_config
+from dpicl.harness.data.config import BY_EMBEDDING, NEAREST, load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: The embedding models of `acc_nearest`: of the board, and beside the simulated language model.
+#: The embedding models of `acc_nearest` and `acc_logistic`: of the board, and beside the simulated language model.
 EMBEDDED, SIMULATED = "embedded", "sim"
 
 
@@ -40,13 +40,15 @@ class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
     mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
-    reveal: whether secure noise may come with an infinite epsilon.
+    reveal: whether secure noise may come with an infinite epsilon. total_epsilon: what all releases of a private set
+        may cost together (None: as was stated before).
     """
 
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
     keep_models: int = 1
     reveal: bool = False
+    total_epsilon: float | None = None
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
@@ -110,13 +112,19 @@ class Workbench:
             return self._zero_shot[key]
 
     def _evaluated(self, cell: Cell, prompt: ReleasedPrompt) -> Evaluation:
-        """Scores of the language model after the prompt, and of the nearest demonstration on classification tasks."""
+        """Scores of the language model after the prompt, and of classifiers made of all demonstrations on
+        classification tasks. Where one of these is the task's main metric, a prompt that does not fit the model is the
+        reason why the others are skipped."""
         from dpicl.harness.evaluation import lm_eval_bridge, nearest
 
         task, model = self.task(cell), self.model(cell.model, cell.secure)
-        shown = prompt.demonstrations
-        found = lm_eval_bridge.evaluate(task, model, shown, instruction=prompt.instruction)
-        wanted = task.main_metric == NEAREST
+        shown, wanted = prompt.demonstrations, task.main_metric == NEAREST
+        try:
+            found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
+        except PromptTooLong as error:
+            if not wanted:
+                raise
+            found = nearest.without_model(task, str(error))
         if task.kind != "classification" or not (shown or wanted):
             return found
         name = SIMULATED if model.identity.name.partition(":")[0] == SIMULATED else EMBEDDED
@@ -126,13 +134,14 @@ class Workbench:
             return embedded(texts, name, cache, model.identity.name, task.name)
 
         try:
-            answers = nearest.nearest_answers(task, shown, embed)
+            said = nearest.classified(task, shown, embed)
         except ModelError as error:
             if wanted:
                 raise
-            return replace(found, skipped={**found.skipped, NEAREST: str(error)})
-        scored = nearest.with_nearest(found, nearest.evaluate_answers(task, answers))
-        return replace(scored, embedding=name)
+            return replace(found, skipped={**found.skipped, **dict.fromkeys(BY_EMBEDDING, str(error))})
+        for metric, answers in said.items():
+            found = nearest.with_accuracy(found, metric, nearest.evaluate_answers(task, answers))
+        return replace(found, embedding=name)
 
 
 def _task_key(cell: Cell) -> tuple[Any, ...]:

@@ -73,7 +73,7 @@ class MyMethod(DemonstrationMechanism):
 
             # Decide: what a slot may say. One row a slot, in the simplex: that is what bounds a record's influence.
             votes = np.eye(len(allowed))[favourites]
-            text.append(int(allowed[noisy.choose(votes, sample)]))
+            text.append(noisy.choose(votes, sample, allowed))
         return text.demonstration(label)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:

@@ -1,4 +1,8 @@
-"""`dpicl compare`: did a release of a model, of a mechanism or of a package make anything worse?"""
+"""`dpicl compare`: which of two rows of a board is better, and did a release make anything worse?
+
+Two rows (`dpicl compare tang pta --suite field`) are compared as the rank sets of their board are; two folders of
+results are two releases of one model, cell by cell.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +12,22 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, numeric, passed
 from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.leaderboards.api import compare as compare_rows
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
 from dpicl.leaderboards.compare.verdicts import Settings, compare
 from dpicl.leaderboards.render import comparison_text
 from dpicl.leaderboards.render.as_json import comparison_json
+from dpicl.leaderboards.render.pairs_text import pairs_json
 
 #: Exit code where something got worse or is missing, and `--fail-on-regression` is given.
 REGRESSED = 1
 _STDOUT = "-"
+_OF_ROWS = ("--suite", "--results", "--plugin", "--source", "--limit", "--model")
+_OF_RELEASES = (
+    *("--fail-on-regression", "--allow-missing", "--alpha", "--min-effect", "--metric", "--test", "--markdown"),
+    "--mechanism",
+)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -24,11 +35,13 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "compare",
-        "dpicl compare results/classification/embedded candidate/classification --fail-on-regression",
+        "dpicl compare tang pta --suite field --epsilon 1",
         _compare,
     )
-    parser.add_argument("base", type=Path, metavar="BASE", help="result file or folder of what is there")
-    parser.add_argument("candidate", type=Path, metavar="CANDIDATE", help="result file or folder of what is to come")
+    parser.add_argument("base", metavar="BASE", help="a row (tang, tang@1), or result file or folder of what is there")
+    parser.add_argument(
+        "candidate", metavar="CANDIDATE", help="another row, or result file or folder of what is to come"
+    )
     parser.add_argument(
         "--fail-on-regression", action="store_true", help="exit code 1 when a cell got worse or is missing"
     )
@@ -58,6 +71,12 @@ def add(subparsers: Subparsers) -> None:
     )
     add_cell_flags(parser)
     parser.add_argument("--markdown", metavar="FILE", help="also write it as Markdown; '-' prints that instead")
+    rows = parser.add_argument_group("for two rows")
+    rows.add_argument("--suite", metavar="SUITE", help="suite of the board (default: the one that has both rows)")
+    parser.share("--results", "--plugin")
+    parser.share("--source", default=None)
+    parser.count("--limit", "N", "test records of each task")
+    parser.repeated("--model", "X", "model")
 
 
 def add_cell_flags(parser: Parser) -> None:
@@ -68,9 +87,12 @@ def add_cell_flags(parser: Parser) -> None:
 
 
 def _compare(arguments: argparse.Namespace) -> int:
+    if _names_rows(arguments):
+        return _compare_rows(arguments)
+    _refuse(arguments, _OF_ROWS, "of two rows of a board", "two result folders")
     if arguments.json and arguments.markdown == _STDOUT:
         raise UsageError("--json and --markdown - both want stdout; give --markdown a file.")
-    base, candidate = read_side("base", arguments.base), read_side("candidate", arguments.candidate)
+    base, candidate = read_side("base", Path(arguments.base)), read_side("candidate", Path(arguments.candidate))
     settings = Settings(method=arguments.test, **passed(Settings, arguments))
     wanted = Filter(*map(tuple, (arguments.task, arguments.mechanism, arguments.epsilon)))
     comparison = compare(base, candidate, settings, wanted)
@@ -96,3 +118,43 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
+
+
+def _names_rows(arguments: argparse.Namespace) -> bool:
+    """Whether the two are rows: a suite is named, or neither is a path."""
+    if arguments.suite:
+        return True
+    paths = [
+        text
+        for text in (arguments.base, arguments.candidate)
+        if Path(text).exists() or "/" in text or text.endswith(".json")
+    ]
+    if len(paths) == 1 and arguments.base != arguments.candidate:
+        (name,) = {arguments.base, arguments.candidate} - {*paths}
+        raise UsageError(f"{paths[0]} is a path and '{name}' is none; give two result folders, or two rows of a board.")
+    return not paths
+
+
+def _compare_rows(arguments: argparse.Namespace) -> int:
+    _refuse(arguments, _OF_RELEASES, "of two releases", "two rows")
+    found = compare_rows(
+        arguments.base,
+        arguments.candidate,
+        suite=arguments.suite,
+        task=arguments.task,
+        epsilon=arguments.epsilon,
+        results=arguments.results,
+        models=arguments.model,
+        source=arguments.source,
+        test_records=arguments.limit,
+        plugins=arguments.plugin,
+    )
+    return output.answer(arguments, pairs_json(found.compared), lambda: output.emit(found.text(), styled=True))
+
+
+def _refuse(arguments: argparse.Namespace, flags: tuple[str, ...], whose: str, what: str) -> None:
+    """Raises UsageError for a flag that says nothing about what is compared."""
+    for flag in flags:
+        name = flag.removeprefix("--").replace("-", "_")
+        if getattr(arguments, name) != arguments.parser.get_default(name):
+            raise UsageError(f"{flag} is a flag {whose}, and {what} are compared here; leave it out.")

@@ -21,7 +21,7 @@ from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
 #: Metrics whose outcomes are right or wrong.
-_BINARY = ("acc", "acc_calibrated", "acc_nearest", "exact_match")
+_BINARY = ("acc", "acc_calibrated", "acc_nearest", "acc_logistic", "exact_match")
 _RESEND = "send what `dpicl run` wrote."
 #: What a clock may be ahead of ours.
 CLOCK = timedelta(days=1)

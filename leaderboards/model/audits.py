@@ -6,6 +6,9 @@ out of the ranking, so it is corrected: with k attacks on a row each must exceed
 others (`External`) are a family of their own, with another 5%, so none of them weakens ours.
 
 An excess that this correction does not confirm is a doubt, shown with the confidence that would settle it.
+
+Bounds are of two kinds. A sampled one rests on runs, or on guesses, and has a confidence below 1. An exact one
+(dpicl.harness.attacks.exact_audit) has no sampling error, so it needs no correction and weakens no other.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
+from dpicl.harness.attacks.exact_audit import EXACT
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
@@ -49,6 +53,11 @@ class Audit:
     def epsilon(self) -> float | None:
         """The audited ε; None where no attack of ours gives a bound at 95%."""
         return self.best.bound.epsilon if self.best is not None and self.best.bound is not None else None
+
+    @property
+    def kind(self) -> str:
+        """'exact' or 'sampled': of the bound behind the audited ε; '' without one."""
+        return "" if self.best is None else kind_of(self.best)
 
 
 @dataclass(frozen=True)
@@ -116,8 +125,16 @@ def is_valid(result: AttackResult) -> bool:
 
 
 def attack_name(result: AttackResult) -> str:
-    """'white-box audit', 'black-box inquiry'."""
-    return f"{result.access} {result.attack}"
+    """'white-box sampled audit', 'white-box exact audit', 'black-box inquiry'."""
+    name = {"audit": "sampled audit", EXACT: "exact audit"}.get(result.attack, result.attack)
+    return f"{result.access} {name}"
+
+
+def kind_of(result: AttackResult) -> str:
+    """'exact' for a bound without sampling error, else 'sampled'; '' without a bound."""
+    if result.bound is None:
+        return ""
+    return "exact" if result.bound.method == "exact" else "sampled"
 
 
 def _above(epsilon: float, proved: float) -> bool:
@@ -130,13 +147,13 @@ def _level(family: int) -> float:
 
 def _excesses(attacks: Sequence[AttackResult]) -> Iterator[_Excess]:
     tried = [result for result in attacks if result.bound is not None]
-    level = _level(len(tried))
+    sampled = sum(kind_of(result) == "sampled" for result in tried)
     for result in tried:
         bound, proved = result.bound, result.privacy.epsilon_proved
         if bound is not None and is_valid(result) and _above(bound.epsilon, proved):
-            settled = bound_at(result, level)
-            name = attack_name(result)
-            yield _Excess(name, bound.epsilon, bound.confidence, proved, len(tried), level, settled)
+            family = sampled if kind_of(result) == "sampled" else 1
+            level, name = _level(family), attack_name(result)
+            yield _Excess(name, bound.epsilon, bound.confidence, proved, family, level, bound_at(result, level))
 
 
 def _external_excesses(external: Sequence[External], proved: float, delta: float) -> Iterator[_Excess]:

@@ -11,34 +11,49 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
+from dpicl.harness.core.errors import require_known
 from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import WITHHELD, Result
+from dpicl.leaderboards.model.answers import BoardAnswer, answers
 from dpicl.leaderboards.model.comparability import BASELINES, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.ranks import over_tasks, with_ranks
 from dpicl.leaderboards.model.rows import Rank, Row
-from dpicl.leaderboards.model.standings import Places, Ranking, TaskTable, absent_kinds, rankings, ranks, task_table
+from dpicl.leaderboards.model.standings import (
+    Places,
+    Ranking,
+    Standing,
+    TaskTable,
+    absent_kinds,
+    rankings,
+    ranks,
+    task_table,
+)
 from dpicl.leaderboards.model.submissions import Submission, on_the_board
-from dpicl.leaderboards.model.text import counted, names_text, queries_words
+from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, queries_words
 
 
 @dataclass(frozen=True)
 class Section:
-    """Results that may be compared: their tables, the rankings over several tasks, what the reader must know."""
+    """Results that may be compared: their tables, the rankings over several tasks, what the reader must know.
+
+    answers: who is best, at the ε that a reader asks for first, then at the others.
+    """
 
     group: Group
     tables: tuple[TaskTable, ...]
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
     places: Places = field(default_factory=dict, repr=False)
+    answers: tuple[BoardAnswer, ...] = field(default=(), repr=False)
 
     @property
     def rows(self) -> Iterator[Row]:
@@ -57,6 +72,45 @@ class Board:
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
     retired: tuple[Section, ...] = ()
+
+
+def chosen(
+    board: Board, tasks: Collection[str] = (), labels: Collection[str] = (), epsilons: Collection[float] = ()
+) -> Board:
+    """The board with these tasks, rows (by label or mechanism) and ε alone; nothing chosen means all of that kind.
+
+    Ranks are those of the whole board, and the reference baselines stay. Raises UsageError for a task, a row or an ε
+    that the board does not have.
+    """
+    sections = (*board.sections, *board.retired)
+    rows = [row for section in sections for row in section.rows]
+    require_known("task", tasks, {row.task for row in rows})
+    require_known("mechanism", labels, {name for row in rows for name in (row.label, row.mechanism)})
+    require_known("epsilon", map(epsilon_text, epsilons), {epsilon_text(row.epsilon) for row in rows})
+    if not (tasks or labels or epsilons):
+        return board
+    mechanisms = {row.label: row.mechanism for row in rows}
+
+    def kept(section: Section) -> Section:
+        own = [table for table in section.tables if not tasks or table.task in tasks]
+        tables = tuple(table.only(labels, epsilons, labels) for table in own)
+        found = tuple(
+            replace(ranking, standings=tuple(one for one in ranking.standings if wanted(one)))
+            for ranking in section.rankings
+            if not tasks or {*tasks} & {*ranking.tasks}
+        )
+        said = tuple(
+            answer
+            for answer in section.answers
+            if (not tasks or {*tasks} & {*answer.tasks}) and (not epsilons or answer.epsilon in epsilons)
+        )
+        return replace(section, tables=tables, rankings=found, answers=said)
+
+    def wanted(one: Standing) -> bool:
+        named = not labels or one.label in labels or mechanisms.get(one.label) in labels
+        return one.is_baseline or (named and (not epsilons or one.epsilon in epsilons or one.epsilon == 0))
+
+    return replace(board, sections=tuple(map(kept, board.sections)), retired=tuple(map(kept, board.retired)))
 
 
 def build_board(
@@ -130,7 +184,7 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
     found = over_tasks(rankings(tables), tables)
     places = ranks(found)
     notes.extend(_section_notes(tables, places))
-    return Section(group, tables, found, gathered(notes), places)
+    return Section(group, tables, found, gathered(notes), places, answers(tables, found))
 
 
 def _with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:

@@ -9,7 +9,6 @@ from operator import attrgetter
 
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import has_per_query
 from dpicl.leaderboards.model.text import (
     bound_text,
     epsilon_text,
@@ -50,6 +49,9 @@ RANKS: Mapping[str, Callable[[Row], Number]] = {
 _NUMBERS: Mapping[str, Callable[[Row], Number]] = {"epsilon": attrgetter("epsilon"), **RANKS, **SCORES, **COSTS}
 
 
+#: Columns that are left out of a table in which no row has one.
+_OPTIONAL = ("rank", "recovery", "recovery_low", "recovery_over_public", "per_query", "claimed", "audited")
+
 #: What a column of a table is, in a few words.
 _HINTS = {
     "epsilon": "the target, the same for every mechanism",
@@ -62,7 +64,7 @@ _HINTS = {
     "proved": "upper bound from the ledger of what the run really did, for all Q queries together",
     "per_query": "what one answer alone would cost",
     "claimed": "what the authors' own formula gives for the same noise",
-    "audited": "the largest lower bound at 95% confidence that an attack of ours on it gives",
+    "audited": "the largest lower bound of ours: exact (no sampling error), or sampled (at 95% confidence)",
     "queries": "how many queries this ε covers",
     "seeds": "random seeds that were run",
 }
@@ -91,7 +93,7 @@ class Column:
 
 _ALL = (
     Column("epsilon", "ε", lambda row: epsilon_text(row.epsilon), "target ε"),
-    Column("rank", "rank", lambda row: "–" if row.rank is None else str(row.rank), "rank set"),
+    Column("rank", "rank", lambda row: "–" if row.rank is None else str(row.rank), "possible ranks"),
     Column("score", "score", lambda row: score_text(row.score)),
     Column("score_low", "95% interval", lambda row: f"{row.low:.3f}–{row.high:.3f}", "95% interval of the score", True),
     Column("recovery", "recovery", lambda row: recovery_text(row.recovery)),
@@ -107,22 +109,13 @@ _ALL = (
     Column("per_query", "per-query ε", lambda row: epsilon_text(row.epsilon_per_query)),
     Column("claimed", "claimed ε", lambda row: epsilon_text(row.claimed)),
     Column("audited", "audited ε", lambda row: bound_text(row.audit.epsilon)),
-    Column("queries", "Q", lambda row: queries_text(row.queries)),
+    Column("queries", "Q", lambda row: queries_text(row.queries), "queries covered"),
     Column("seeds", "seeds", lambda row: seeds_text(row.seeds)),
 )
 #: The order in a terminal, which has no room for the recovery's interval.
 TERMINAL = (
-    "epsilon",
-    "proved",
-    "per_query",
-    "claimed",
-    "audited",
-    "rank",
-    "score",
-    "score_low",
-    "recovery",
-    "queries",
-    "seeds",
+    *("epsilon", "rank", "score", "score_low", "recovery", "seeds"),
+    *("proved", "audited", "claimed", "per_query", "queries"),
 )
 
 
@@ -130,11 +123,12 @@ def columns(rows: Iterable[Row], keys: Iterable[str] = tuple(_HINTS)) -> list[Co
     """The columns of a table of these rows, in the order of ``keys``; some only where a row has one."""
     known = {column.key: column for column in _ALL}
     rows = tuple(rows)
-    wanted = {
-        "per_query": has_per_query(rows),
-        "recovery_over_public": any(row.over_public is not None for row in rows),
-    }
-    return [known[key] for key in keys if wanted.get(key, True)]
+    return [known[key] for key in keys if key not in _OPTIONAL or any(_has(key, row) for row in rows)]
+
+
+def _has(key: str, row: Row) -> bool:
+    """Whether a row has a number of its own; the recovery of a reference baseline says nothing."""
+    return _NUMBERS[key](row) is not None and not (key == "recovery" and row.is_baseline)
 
 
 def numbers(row: Row) -> dict[str, Number]:

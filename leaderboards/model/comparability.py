@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
-from dpicl.harness.data.config import NEAREST
+from dpicl.harness.data.config import BY_EMBEDDING
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import Result
@@ -84,9 +84,9 @@ PAIR: Mapping[str, str] = {
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: `acc_nearest` is of demonstrations alone and missing in old files,
-    unless it is the main metric."""
-    return tuple(sorted(name for name in metrics if name != NEAREST or name == result.main_metric))
+    """The metrics that every result of a task has: those that read texts by embedding are of demonstrations alone and
+    missing in old files, unless one is the main metric."""
+    return tuple(sorted(name for name in metrics if name not in BY_EMBEDDING or name == result.main_metric))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 An attack tests code at a target ε, on a private set of its own that is usually smaller. It belongs to the rows that
 share its `attack_identity`; sizes may differ and are shown. Options that are words or switches choose another
 algorithm: of several rows of one mechanism an attack belongs to those with which it shares most of these options.
-External evaluations name their row.
+External evaluations name their row. An exact audit was made on a row itself: it belongs to the rows with the same
+options, number of queries and sizes of the private classes alone.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpicl.harness.attacks.exact_audit import EXACT
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.leaderboards.model.attacks import against_row, differing_options
-from dpicl.leaderboards.model.audits import audit_of
+from dpicl.leaderboards.model.audits import audit_of, kind_of
 from dpicl.leaderboards.model.comparability import Group, attack_identity, value_of, values_of
 from dpicl.leaderboards.model.notes import Note, Weight
 from dpicl.leaderboards.model.rows import Row
@@ -67,10 +69,10 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         known = evidence.defaults(row.mechanism, row.task)
         settings = {one.id: against_row(one, _options(row), known) for one in audit.attacks}
         cell = row.results[0].cell
-        done = any(one.attack == "audit" for one in audit.attacks)
+        done = any(one.attack in ("audit", EXACT) for one in audit.attacks)
         # An audit draws seeded noise and publishes what it finds: never advise one on records that must stay private.
-        exact = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound from below
-        wanted = 0 < row.epsilon < math.inf and not (done or cell.secure or exact)
+        known_exactly = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
+        wanted = 0 < row.epsilon < math.inf and not (done or cell.secure or known_exactly)
         command = _audit_command(group, cell, known) if wanted else ""
         return replace(row, audit=replace(audit, settings=settings, command=command))
 
@@ -83,12 +85,21 @@ def _attacks_of(rows: Sequence[Row], evidence: Evidence) -> dict[int, list[Attac
     for result in evidence.attacks:
         own = attack_identity(result)
         candidates = [row for row in rows if values_of(row.results[0], own) == tuple(own.values())]
+        if kind_of(result) == "exact":
+            candidates = [row for row in candidates if _is_row(result, row)]
         known = evidence.defaults(result.subject.mechanism, result.subject.task)
         differ = [_differing_words(result.subject.options, _options(row), known) for row in candidates]
         for row, count in zip(candidates, differ, strict=True):
             if count == min(differ):
                 found[id(row)].append(result)
     return found
+
+
+def _is_row(result: AttackResult, row: Row) -> bool:
+    """Whether an exact audit was made on this row."""
+    one, subject = row.results[0], result.subject
+    audited = (subject.options, subject.shots, result.privacy.queries, result.manifest.data.sizes)
+    return audited == (one.cell.options, one.cell.shots, one.privacy.queries, one.manifest.data.sizes)
 
 
 def _audit_command(group: Group, cell: Cell, defaults: Mapping[str, Any]) -> str:
@@ -139,7 +150,7 @@ def left_out(rows: Sequence[Row], groups: Sequence[Group], evidence: Evidence) -
         own = attack_identity(result)
         for row in rows if id(result) not in used else []:
             differs = [name for name, value in own.items() if value_of(row.results[0], name) != value]
-            if not set(differs) & {"mechanism", "task", "model", "ε"}:
+            if differs and not set(differs) & {"mechanism", "task", "model", "ε"}:  # none: exact, of another row
                 others[", ".join(differs)].append(f"{row.title}, {row.task}")
                 break
     for what, on in others.items():

@@ -7,6 +7,7 @@ _KINDS = {
     "classification": {
         **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
         "acc_nearest": "accuracy of the nearest demonstration",
+        "acc_logistic": "accuracy of a logistic classifier on demonstrations",
         "distinguishable": "distinguishable texts",
     },
     "extraction": {"exact_match": "exact match"},

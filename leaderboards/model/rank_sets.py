@@ -20,7 +20,7 @@ Economic Studies 91(1)). benchmarks/rank_coverage.py measures the error.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +31,8 @@ from dpicl.harness.evaluation.components import Components, components, variance
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
+#: Of rank sets and of the intervals of differences, all together.
+LEVEL = 0.95
 #: Probability of finding the difference that `RankSets.detectable` states.
 POWER = 0.8
 #: A variance below this is rounding.
@@ -72,6 +74,47 @@ class RankSets:
         if not np.isfinite(above).any():
             return float("nan")
         return (self.critical + float(stats.norm.ppf(POWER))) * float(np.nanmedian(above))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One row's score minus another's: positive where it is better, with its simultaneous interval.
+
+    p: adjusted for all pairs of the ``family``, the number of rows that were resampled together. An interval is that of
+    the largest |t| over all pairs, and p is stepped down, so an interval may just hold 0 where p is below 1 - level.
+    """
+
+    value: float
+    low: float
+    high: float
+    p: float
+    family: int
+
+    @property
+    def shown(self) -> bool:
+        """Whether one of the two is better, at the level of the rank sets."""
+        return self.p <= 1 - LEVEL
+
+    def turned(self) -> Difference:
+        """The same, seen from the other row."""
+        return Difference(-self.value, -self.high, -self.low, self.p, self.family)
+
+
+@dataclass(frozen=True)
+class RankFamily:
+    """Rows that were resampled together, by their names, and what was found."""
+
+    names: tuple[Hashable, ...]
+    sets: RankSets = field(repr=False)
+
+    def difference(self, one: Hashable, other: Hashable) -> Difference | None:
+        """Of two rows of the family; None where they share too few seeds to be told apart."""
+        i, j = self.names.index(one), self.names.index(other)
+        value, error = float(self.sets.differences[i, j]), float(self.sets.errors[i, j])
+        if math.isnan(error):
+            return None
+        half = self.sets.critical * error
+        return Difference(value, value - half, value + half, float(self.sets.p_values[i, j]), len(self.names))
 
 
 @dataclass(frozen=True)
@@ -127,7 +170,7 @@ def rank_sets(
     outcomes: Sequence[np.ndarray],
     *,
     lower_is_better: bool = False,
-    level: float = 0.95,
+    level: float = LEVEL,
     draws: int = DRAWS,
     seed: int = 0,
 ) -> RankSets:

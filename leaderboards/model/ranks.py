@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 
-from dpicl.leaderboards.model.rank_sets import RankSets, rank_sets
+from dpicl.leaderboards.model.rank_sets import RankFamily, RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, score_text
@@ -38,11 +38,16 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     public = next((row for row in table.rows if row.mechanism == PUBLIC and row.epsilon == 0), None)
     changed: dict[tuple[str, float], Row] = {}
     detectable = {}
+    families: list[RankFamily] = []
     for epsilon, rows in ranked(table).items():
         sets = compare_rows(rows)
         if sets is not None and sets.detectable < 1:  # no score differs by more
             detectable[epsilon] = sets.detectable
         beside = None if public is None else compare_rows([*rows, public])
+        families += [] if sets is None else [RankFamily(tuple(row.key for row in rows), sets)]
+        families += (
+            [] if beside is None or public is None else [RankFamily((*(row.key for row in rows), public.key), beside)]
+        )
         for at, row in enumerate(rows):
             below = beside is not None and not beside.better[at, -1]
             changed[row.label, epsilon] = replace(
@@ -52,7 +57,11 @@ def _with_ranks(table: TaskTable) -> TaskTable:
                 not_above=PUBLIC if below else "",
             )
     own = tuple(changed.get((row.label, row.epsilon), row) for row in table.rows)
-    return replace(table, rows=own, detectable=detectable)
+    found = replace(table, rows=own, detectable=detectable, families=tuple(families))
+    said: dict[float, tuple[str, ...]] = defaultdict(tuple)
+    for epsilon, sentence in _said(found):
+        said[epsilon] += (sentence,)
+    return replace(found, said=dict(said))
 
 
 def _over_public(row: Row, public: Row, real: Row | None) -> float | None:
@@ -76,6 +85,7 @@ def over_tasks(rankings: Sequence[Ranking], tables: Sequence[TaskTable]) -> tupl
 
 def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable]) -> Ranking:
     placed: dict[tuple[str, float], Standing] = {}
+    families: list[RankFamily] = []
     for epsilon in {one.epsilon for one in ranking.standings if 0 < one.epsilon < math.inf}:
         rivals = [one for one in ranking.standings if one.epsilon == epsilon and one.recovery is not None]
         if not rivals:
@@ -84,11 +94,12 @@ def _over_tasks(ranking: Ranking, tables: Sequence[TaskTable]) -> Ranking:
         known = [part for part in parts if part is not None]
         fixed = rank_sets(known, draws=_DRAWS) if known and len(known) == len(tables) else None
         sampled = rank_sets([_as_sample(known)], draws=_DRAWS) if fixed is not None and len(known) > 2 else None
+        families += [] if fixed is None else [RankFamily(tuple((one.label, epsilon) for one in rivals), fixed)]
         for at, one in enumerate(rivals):
             sample = None if sampled is None else _rank(sampled, at, len(rivals))
             placed[one.label, epsilon] = replace(one, rank=_rank(fixed, at, len(rivals)), sample_rank=sample)
     standings = [placed.get((one.label, one.epsilon), one) for one in ranking.standings]
-    return replace(ranking, standings=tuple(standings))
+    return replace(ranking, standings=tuple(standings), families=tuple(families))
 
 
 def _recoveries(table: TaskTable, epsilon: float, labels: Sequence[str]) -> np.ndarray | None:
@@ -126,6 +137,13 @@ def _outcomes(rows: Sequence[Row], seeds: Sequence[int]) -> np.ndarray | None:
     return values
 
 
+def compared(where: TaskTable | Ranking, name: Hashable) -> bool:
+    """Whether a ranked row (by its key) or a standing (by label and ε) shares enough seeds with some other one to be
+    told apart from it."""
+    own = [family for family in where.families if name in family.names]
+    return any(family.difference(name, other) for family in own for other in family.names if other != name)
+
+
 def _rank(sets: RankSets | None, at: int, rivals: int) -> Rank:
     """Without rank sets every rank is possible."""
     return Rank(1, rivals) if sets is None else Rank(int(sets.low[at]), int(sets.high[at]))
@@ -146,7 +164,12 @@ def _turned(row: Row) -> bool:
 
 def rank_notes(table: TaskTable) -> list[str]:
     """At each ε who may be the best, in words, and the difference that this table could have found."""
-    return [f"ε = {epsilon_text(epsilon)}: {said}." for epsilon, said in _said(table)]
+    there = {row.epsilon for row in table.rows}
+    return [
+        f"ε = {epsilon_text(epsilon)}: {said}."
+        for epsilon, own in table.said.items()
+        for said in (own if epsilon in there else ())
+    ]
 
 
 def _said(table: TaskTable) -> Iterator[tuple[float, str]]:

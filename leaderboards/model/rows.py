@@ -102,6 +102,11 @@ class Row:
         return self.mechanism in BASELINES
 
     @property
+    def at_an_end(self) -> bool:
+        """Whether it belongs to no privacy level: a reference baseline, or a control at ε = 0."""
+        return self.is_baseline or self.epsilon == 0
+
+    @property
     def secure(self) -> bool:
         """Whether it was run with secure noise: its records stay private, and what follows from them is withheld."""
         return any(result.cell.secure for result in self.results)
@@ -125,6 +130,11 @@ class Row:
 
     def lower_is_better(self, metric: str) -> bool:
         return self.results[0].lower_is_better(metric)
+
+    @property
+    def key(self) -> tuple[str, str, float]:
+        """What names the row within its table: label, mode of accounting and ε."""
+        return self.label, self.mode, self.epsilon
 
     @property
     def title(self) -> str:

@@ -13,6 +13,7 @@ from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
+from dpicl.leaderboards.model.rank_sets import RankFamily
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_row, outcomes_of, title_of
 from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
 
@@ -29,7 +30,9 @@ class Missing:
 class TaskTable:
     """All rows of one task. ``rows`` are proved and may be ranked; ``paper`` are as the authors account for them.
 
-    detectable: ε -> the true difference of two rows that this table finds with probability .8.
+    detectable: ε -> the true difference of two rows that this table finds with probability .8. said: ε -> who may
+    be the best, and what is not above a control, in words. families: rows that were
+    resampled together, by `Row.key`.
     """
 
     task: str
@@ -41,6 +44,8 @@ class TaskTable:
     paper: tuple[Row, ...]
     missing: tuple[Missing, ...]
     detectable: Mapping[float, float] = field(default_factory=dict)
+    said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
+    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def in_order(self) -> tuple[Row, ...]:
@@ -58,11 +63,18 @@ class TaskTable:
         rows, paper = (tuple(map(change, rows)) for rows in (self.rows, self.paper))
         return replace(self, zero_shot=zero_shot, real_data=real_data, rows=rows, paper=paper)
 
-    def only(self, labels: Collection[str]) -> TaskTable:
-        """The table with the rows of these labels alone (none: of all); the reference baselines stay, for its plots."""
-        rows, paper = (
-            tuple(row for row in part if not labels or row.label in labels) for part in (self.rows, self.paper)
-        )
+    def only(
+        self, labels: Collection[str] = (), epsilons: Collection[float] = (), mechanisms: Collection[str] = ()
+    ) -> TaskTable:
+        """The table with the rows of these labels or mechanisms (none: of all) at these ε alone (none: at all).
+
+        The reference baselines stay, and so do the controls at ε = 0 whatever the ε."""
+
+        def wanted(row: Row) -> bool:
+            named = not (labels or mechanisms) or row.label in labels or row.mechanism in mechanisms
+            return named and (not epsilons or row.epsilon in epsilons or row.epsilon == 0)
+
+        rows, paper = (tuple(filter(wanted, part)) for part in (self.rows, self.paper))
         return replace(self, rows=rows, paper=paper)
 
     @property
@@ -131,6 +143,7 @@ class Ranking:
     """Mean recovery over the tasks on which every row of it has one; ``left_out`` says why each other task is not in.
 
     kind: the kind of task that it is about, "" for all of them. total: how many tasks of this kind have a table.
+    families: standings that were resampled together, by (label, ε): differences are of mean recovery.
     """
 
     kind: str
@@ -138,6 +151,7 @@ class Ranking:
     tasks: tuple[str, ...]
     left_out: tuple[tuple[str, str], ...]
     standings: tuple[Standing, ...]
+    families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def title(self) -> str:

@@ -56,6 +56,16 @@ def score_text(score: float) -> str:
     return f"{score:.3f}"
 
 
+def signed_text(difference: float) -> str:
+    """'0.031', '−0.031'."""
+    return f"{difference:z.3f}".replace("-", "−")
+
+
+def p_text(p: float) -> str:
+    """'p = 0.031', 'p < 0.001'."""
+    return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
+
+
 def recovery_text(recovery: float | None) -> str:
     """A recovery as a percentage, 'n/a' when it is not defined."""
     return "n/a" if recovery is None else f"{100 * recovery:.0f}%"
@@ -99,5 +109,7 @@ def counted(number: int, noun: str = "result") -> str:
 
 
 def confidence_text(confidence: float) -> str:
-    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be."""
+    """'95%', '97.5%', '98.3%'. Rounded down, as a promise must be; at 1 nothing was sampled."""
+    if confidence == 1:
+        return "no sampling error"
     return f"{math.floor(confidence * 1000 + 1e-6) / 10:g}%"

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from dpicl.harness.run.results import Result, finite, to_text
@@ -25,14 +26,16 @@ from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
+from dpicl.leaderboards.render import dot_charts
 from dpicl.leaderboards.render.as_json import board_json, submission_json
+from dpicl.leaderboards.render.charts import fixed_looks
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")
 #: Longest name, in characters; W&B takes tags of at most 64.
 _NAME, _TAG = 120, 60
 #: Raised when the same results would be written in another form: their runs get other ids.
-_FORMAT = 1
+_FORMAT = 2
 #: Columns of the table `board`.
 # fmt: off
 COLUMNS = (
@@ -62,8 +65,8 @@ class _Run:
 
     @cached_property
     def content(self) -> str:
-        """sha256 over everything that is sent, 64 hexadecimal digits."""
-        return content_hash({field.name: getattr(self, field.name) for field in fields(self)})
+        """sha256 over everything that is sent, 64 hexadecimal digits; charts follow from the rest."""
+        return content_hash({field.name: getattr(self, field.name) for field in fields(self) if field.name != "charts"})
 
     @property
     def id(self) -> str:
@@ -73,9 +76,11 @@ class _Run:
 
 @dataclass(frozen=True)
 class Published(_Run):
-    """One row of a board on one task. rows: numbers and short texts for each epsilon and seed. summary: numbers."""
+    """One row of a board on one task. rows: numbers and short texts for each epsilon, over its seeds, so that a curve
+    over them rises in ε and nothing else. seeds: the same for each epsilon and seed. summary: numbers."""
 
     rows: Sequence[Mapping[str, float | str]]
+    seeds: Sequence[Mapping[str, float | str]]
     summary: Mapping[str, float]
 
 
@@ -83,13 +88,16 @@ class Published(_Run):
 class PublishedBoard(_Run):
     """One section of a board, as a run of its own with a table and two artifacts.
 
-    columns, rows: the table, None where there is no number. document: the board as JSON. files: path below the results
-    folder -> content of the result file. alias: the suite's version, as the artifacts bear it.
+    columns, rows: the table, None where there is no number. seeds: head and lines of the table of every seed. charts:
+    task and ε -> the rows side by side, as PNG. document: the board as JSON. files: path below the results folder ->
+    content of the result file. alias: the suite's version, as the artifacts bear it.
     """
 
     alias: str
     columns: tuple[str, ...]
     rows: Sequence[Sequence[float | str | None]]
+    seeds: tuple[tuple[str, ...], Sequence[Sequence[float | str | None]]]
+    charts: Mapping[str, bytes]
     document: Mapping[str, Any]
     files: Mapping[str, str]
 
@@ -133,7 +141,8 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
         job_type="end of the scale" if first.is_baseline else "submission" if first.submission else "mechanism",
         tags=_tags(group, (first.task, table.kind), (f"mechanism:{first.mechanism}",)),
         config=finite(config),
-        rows=[_line(result, row, table) for row in rows for result in row.results],
+        rows=[_over_seeds(row, table) for row in rows],
+        seeds=[_line(result, row, table) for row in rows for result in row.results],
         summary=_summary(rows, results),
     )
 
@@ -187,6 +196,20 @@ def _line(result: Result, row: Row, table: TaskTable) -> dict[str, float | str]:
         numbers |= {"seconds": sum(cost.seconds.values()), "tokens_read": cost.tokens_read}
         numbers |= {f"seconds/{phase}": value for phase, value in cost.seconds.items()}
     return {**_finite(numbers), "epsilon_text": epsilon_text(result.cell.epsilon), "cell": result.cell_id}
+
+
+def _over_seeds(row: Row, table: TaskTable) -> dict[str, float | str]:
+    """One epsilon: means over its seeds, with the interval, the recovery and the ε of the board."""
+    lines = [_line(result, row, table) for result in row.results]
+    names = [name for name, value in lines[0].items() if not isinstance(value, str) and name != "seed"]
+    found = {name: fmean(float(line[name]) for line in lines) for name in names if all(name in line for line in lines)}
+    known = numbers(row)
+    own = ("score", "score_low", "score_high", "recovery", "zero_shot", "real_demonstrations", "seeds")
+    found = {name: value for name, value in found.items() if name not in own}
+    found |= _finite({name: known[name] for name in own})
+    found |= _finite({f"epsilon_{name}": known[name] for name in _EPSILONS})
+    cells = " ".join(result.cell_id for result in row.results)
+    return {**found, "epsilon_text": epsilon_text(row.epsilon), "cells": cells}
 
 
 def _of_seed(result: Result, table: TaskTable) -> dict[str, float | None]:
@@ -256,9 +279,34 @@ def published_board(section: Section) -> PublishedBoard:
         config={**_group_config(group), "tasks": [table.task for table in section.tables], "remarks": [*section.notes]},
         columns=COLUMNS,
         rows=[line for table in section.tables for line in _table_lines(section, table)],
+        seeds=_seeds_table(section),
+        charts=_charts(section),
         document=board_json(Board((section,), ())),
         files={Store(Path(), one.cell.suite).path(one.cell).as_posix(): to_text(one) for one in results},
     )
+
+
+def _seeds_table(section: Section) -> tuple[tuple[str, ...], list[list[float | str | None]]]:
+    """Every result file as a line: the row, its task, and the numbers of this seed."""
+    lines = [
+        {"task": table.task, "row": visible(row.label, _NAME), **_line(result, row, table)}
+        for table in section.tables
+        for row in table.all_rows
+        for result in row.results
+    ]
+    names = tuple(dict.fromkeys(name for line in lines for name in line))
+    return names, [[line.get(name) for name in names] for line in lines]
+
+
+def _charts(section: Section) -> dict[str, bytes]:
+    """'agnews at eps=1' -> the rows of a task side by side, sorted, with intervals."""
+    looks = fixed_looks(row.label for row in section.rows)
+    found = {}
+    for table in section.tables:
+        for epsilon in sorted({row.epsilon for row in table.rows if 0 < row.epsilon < math.inf}):
+            if picture := dot_charts.picture(table, epsilon, looks):
+                found[f"{visible(table.task, _TAG)} at eps={epsilon:g}"] = picture
+    return found
 
 
 def _table_lines(section: Section, table: TaskTable) -> Iterator[list[float | str | None]]:
@@ -283,6 +331,6 @@ def as_plain(published: Published | PublishedBoard) -> dict[str, Any]:
     """What `--dry-run --json` shows of it: everything but the content of files."""
     plain = {"id": published.id, **vars(published)}
     if isinstance(published, PublishedBoard):
-        plain |= {"files": sorted(published.files), "document": None}
+        plain |= {"files": sorted(published.files), "document": None, "charts": sorted(published.charts)}
     found: dict[str, Any] = json.loads(json.dumps(plain))
     return found

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any, Final, Literal, Self
 
 from filelock import FileLock, Timeout
+from matplotlib.image import imread
 
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
@@ -53,6 +54,8 @@ class Sink:
     """One project of a tracker. module: wandb or trackio. folder: of the runs on this machine, and of their record."""
 
     name: str
+    #: Whether charts are sent as images; trackio gives each file a random name, and draws bars itself.
+    pictures = False
 
     def __init__(self, module: ModuleType, project: str, folder: Path) -> None:
         self.module = module
@@ -105,11 +108,16 @@ class Sink:
         raise NotImplementedError
 
     def _log(self, run: Any, thing: Published | PublishedBoard) -> int:
-        """Logs the lines of a row, or the table of a board; how many. A resumed run ignores the steps that it has."""
+        """Logs the lines of a row, or all that a board shows; how many. A resumed run ignores the steps that it has."""
         if isinstance(thing, Published):
             lines: list[dict[str, Any]] = [dict(row) for row in thing.rows]
         else:
-            lines = [{"board": self.module.Table(columns=[*thing.columns], data=[[*row] for row in thing.rows])}]
+            heads, seeds = thing.seeds
+            charts = thing.charts if self.pictures else {}
+            pictures = {name: (imread(io.BytesIO(png)) * 255).astype("uint8") for name, png in charts.items()}
+            line = {f"scores/{name}": self.module.Image(picture) for name, picture in pictures.items()}
+            line["board"] = self.module.Table(columns=[*thing.columns], data=[[*row] for row in thing.rows])
+            lines = [{**line, "seeds": self.module.Table(columns=[*heads], data=[[*row] for row in seeds])}]
         for step, line in enumerate(lines):
             run.log(line, step=step)
         return len(lines)
@@ -134,6 +142,7 @@ class WandbSink(Sink):
     """Weights & Biases, online or offline."""
 
     name = "W&B"
+    pictures = True
 
     def __init__(self, to: Destination) -> None:
         super().__init__(load_wandb(), to.project, to.folder / "wandb")

@@ -5,7 +5,7 @@ docs/releases.md describes every field of a comparison.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult, External
@@ -18,6 +18,7 @@ from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import weights
 from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import Ranking
 
 
 def audit_json(audit: Audit) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def audit_json(audit: Audit) -> dict[str, Any]:
     best = {} if audit.best is None else attack_json(audit.best)
     return {
         "epsilon": audit.epsilon,
+        "kind": audit.kind or None,
         **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
         "flag": audit.flag,
         "doubts": list(audit.doubts),
@@ -102,10 +104,17 @@ def _section_json(section: Section) -> dict[str, Any]:
     ]
     return {
         "group": asdict(section.group),
+        "answers": [{**asdict(answer), "says": answer.says} for answer in section.answers],
         "tasks": tables,
-        "rankings": [{"title": ranking.title, **asdict(ranking)} for ranking in section.rankings],
+        "rankings": [_ranking_json(ranking) for ranking in section.rankings],
         "notes": list(section.notes),
     }
+
+
+def _ranking_json(ranking: Ranking) -> dict[str, Any]:
+    plain = asdict(replace(ranking, families=()))
+    del plain["families"]
+    return {"title": ranking.title, **plain}
 
 
 def _row_json(row: Row) -> dict[str, Any]:

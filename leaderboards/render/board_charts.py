@@ -18,6 +18,7 @@ from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 from dpicl.leaderboards.render.charts import (
+    BASELINE,
     HEIGHT,
     INK,
     QUIET,
@@ -28,6 +29,7 @@ from dpicl.leaderboards.render.charts import (
     Reference,
     Series,
     cut,
+    fixed_looks,
     in_print,
     key,
     look,
@@ -38,8 +40,6 @@ from dpicl.leaderboards.render.charts import (
 AUC = "auc"
 #: The styles of `three_epsilons`, and their names.
 _THREE = {"claimed": "claimed by its authors", "proved": "proved from the ledger", "audited": "audited"}
-#: The style of attacked baselines, which have none of their own.
-OTHER = 6
 _DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
 _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
 #: Smaller bounds are drawn at this value.
@@ -49,13 +49,8 @@ _ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
 
 
 def series_styles(tables: Iterable[TaskTable]) -> dict[str, int]:
-    """Label -> number of its style, the same on all plots of a section."""
-    return numbered(row.label for table in tables for row in table.rows if row.epsilon > 0)
-
-
-def numbered(names: Iterable[str]) -> dict[str, int]:
-    """Name -> its place in the order of the alphabet: the number of its style."""
-    return {name: i for i, name in enumerate(sorted(set(names)))}
+    """Label -> number of its look, of the rows that are a line."""
+    return fixed_looks(row.label for table in tables for row in table.rows if row.epsilon > 0)
 
 
 @on_page
@@ -106,7 +101,7 @@ def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], 
     (axes,) = chart.axes
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=QUIET, linewidth=1)
-    axes.text(0.005, 0.5, "chance", transform=axes.get_yaxis_transform(), va="bottom")
+    axes.text(1.005, 0.5, "chance", transform=axes.get_yaxis_transform(), va="center", fontsize="small")
     return chart.markup()
 
 
@@ -115,7 +110,8 @@ def _series(table: TaskTable, styles: Mapping[str, int]) -> Series:
     for row in sorted(table.rows, key=lambda row: (row.label, row.epsilon)):
         words = f"{row.title}: {row.score:.3f} [{row.low:.3f}, {row.high:.3f}], proved ε {epsilon_text(row.proved)}"
         if row.epsilon > 0:
-            points.setdefault(row.label, []).append(ChartPoint(row.epsilon, row.score, row.low, row.high, words))
+            point = ChartPoint(row.epsilon, row.score, row.low, row.high, words, names=f"{row.label} {row.mechanism}")
+            points.setdefault(row.label, []).append(point)
     return [(styles[label], own) for label, own in points.items()]
 
 
@@ -261,7 +257,7 @@ def audited_proved(points: Sequence[tuple[str, ChartPoint]], styles: Mapping[str
     axes.text(0.03, 0.97, "audited above proved", transform=axes.transAxes, va="top")
     spots = _side_by_side([(place(one.at), place(one.value)) for _, one in points], low, high)
     for (label, one), (x, y) in zip(points, spots, strict=True):
-        axes.plot([x], [y], **look(styles.get(label, OTHER), one.hollow), gid=chart.say(one.words))
+        axes.plot([x], [y], **look(styles.get(label, BASELINE), one.hollow), gid=chart.say(one.words))
     return chart.markup()
 
 

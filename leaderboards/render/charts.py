@@ -7,6 +7,7 @@ control characters are written out. The same numbers are drawn to the same bytes
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import re
@@ -34,6 +35,8 @@ WIDTH, HEIGHT = 460, 300
 #: Colours of lines that belong to no series.
 INK, QUIET = "#222222", "#666666"
 _GROUND, _LINE = "#ffffff", "#dddddd"
+#: Behind rows that may be the best.
+GOOD = "#e8f5ea"
 #: 7 colours that every kind of colour vision tells apart (after Okabe and Ito 2008), and 8 shapes: 56 looks.
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#4d4d4d")
 _SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
@@ -43,7 +46,25 @@ _VARIABLES = {colour: f"var(--c{i})" for i, colour in enumerate(_COLOURS)} | {
     INK: "var(--ink)",
     QUIET: "var(--quiet)",
     _LINE: "var(--line)",
+    GOOD: "var(--good)",
 }
+
+#: Mechanisms that ship with the package -> the number of their look, on every page of every suite. New ones come last.
+_KNOWN = (
+    *("tang", "pta", "prism", "voting", "embedding_centroids", "private_prediction", "public_demonstrations"),
+    *("hot_pate", "invisible_ink", "private_evolution", "dp_opt", "product_of_experts", "voting_nearest"),
+    *(
+        "esa",
+        "ksa",
+        "sga",
+        "sga_histogram",
+        "esa_public",
+        "sga_public",
+        "ldp_labels",
+        "voting_once",
+        "voting_one_sample",
+    ),
+)
 
 _BOTH = {
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same on every machine
@@ -67,7 +88,8 @@ in_print = context(["default", {**_BOTH, "font.size": 7, "lines.markersize": 4, 
 class ChartPoint:
     """One marker. at: ε, or the number of a release. low, high: its interval, None without one. words: says it all.
 
-    hollow: an outline alone. joined: by a line to the point before it. sign: stands above its interval.
+    hollow: an outline alone. joined: by a line to the point before it. sign: stands above its interval. names: of row
+    and mechanism, which filters look for; "" where none does.
     """
 
     at: float
@@ -78,6 +100,7 @@ class ChartPoint:
     hollow: bool = False
     joined: bool = True
     sign: str = ""
+    names: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,11 +125,18 @@ class Chart(Figure):
         super().__init__(figsize=(width / 72, height / 72), dpi=72, layout=layout)
         self.caption = visible(caption)
         self.words: list[str] = []
+        self._data: list[tuple[str | None, dict[str, str]]] = []
 
-    def say(self, words: str) -> str:
-        """Keeps the words of a mark, and returns the id by which `markup` finds the mark."""
+    def say(self, words: str, **data: str) -> str:
+        """Keeps the words of a mark, and returns the id by which `markup` finds it. data: as for `part`."""
         self.words.append(visible(words))
-        return f"mark-{len(self.words) - 1}"
+        self._data.append((self.words[-1], data))
+        return f"mark-{len(self._data) - 1}"
+
+    def part(self, **data: str) -> str:
+        """The id of something that belongs to a row: a filter of the page finds it by these data attributes."""
+        self._data.append((None, data))
+        return f"mark-{len(self._data) - 1}"
 
     def box(self, left: float = 54, bottom: float = 52) -> Axes:
         """Axes with these margins."""
@@ -140,8 +170,10 @@ class Chart(Figure):
             if kind == "g":
                 group, number = to, node.get("id", "").partition("mark-")[2]
                 if number:
-                    group = SubElement(to, "g")
-                    SubElement(group, "title").text = self.words[int(number)]
+                    words, data = self._data[int(number)]
+                    group = SubElement(to, "g", {f"data-{name}": visible(one) for name, one in data.items() if one})
+                    if words is not None:
+                        SubElement(group, "title").text = words
                 self._copy(node, group, shapes)
             elif kind == "text":
                 placed = {name: _short(node.get(name, "")) for name in ("x", "y", "transform")}
@@ -163,11 +195,13 @@ class Chart(Figure):
             how = {"color": look(style)["color"], "transform": axes.transData + shift}
             for before, one in pairwise(points):
                 if one.joined:
-                    axes.plot([place(before.at), place(one.at)], [before.value, one.value], **how)
+                    line = axes.plot([place(before.at), place(one.at)], [before.value, one.value], **how)
+                    line[0].set_gid(self.part(row=one.names))
             for one in points:
                 x, ends = place(one.at), [end for end in (one.low, one.high) if end is not None]
-                axes.plot([x] * len(ends), ends, alpha=0.6, **how)
-                axes.plot([x], [one.value], **how | look(style, one.hollow), gid=self.say(one.words))
+                data = {"row": one.names, "epsilon": epsilon_text(one.at) if one.names else ""}
+                axes.plot([x] * len(ends), ends, alpha=0.6, **how, gid=self.part(**data))
+                axes.plot([x], [one.value], **how | look(style, one.hollow), gid=self.say(one.words, **data))
                 axes.text(x, max([one.value, *ends]), one.sign, transform=how["transform"], ha="center", va="bottom")
                 axes.update_datalim([(x, y) for y in (one.value, *ends)])  # which is not done for what is shifted
 
@@ -205,6 +239,24 @@ def cut(text: str, longest: int) -> str:
     """A name that has room."""
     whole = visible(text)
     return whole if len(whole) <= longest else f"{whole[: longest - 1]}…"
+
+
+#: The look of the reference baselines, which no row has.
+BASELINE = 27
+
+
+def fixed_looks(labels: Iterable[str]) -> dict[str, int]:
+    """Label -> number of its look. That of a shipped mechanism never changes; others have one by a hash of their name,
+    or the next that is free."""
+    wanted = {*labels}
+    found = {name: i for i, name in enumerate(_KNOWN)}
+    number = len(_COLOURS) * len(_SHAPES)
+    for label in sorted(wanted - found.keys()):
+        start = int.from_bytes(hashlib.sha256(label.encode()).digest()[:4])
+        places = [len(_KNOWN) + (start + i) % (number - len(_KNOWN)) for i in range(number - len(_KNOWN))]
+        taken = {*found.values(), BASELINE}
+        found[label] = next((place for place in places if place not in taken), places[0])
+    return {label: found[label] for label in sorted(wanted)}
 
 
 class Epsilons:

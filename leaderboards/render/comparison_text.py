@@ -19,7 +19,7 @@ from dpicl.leaderboards.compare.verdicts import CellVerdict, Comparison, Summary
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import MOST_NAMED, Note, Weight, gathered, named
 from dpicl.leaderboards.model.text import counted, epsilon_text, names_text, score_text, seeds_text, visible
-from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes
+from dpicl.leaderboards.render.console import plain_console, print_heading, print_notes, print_tables
 
 _LONGEST_NAME, _LONGEST_NOTE = 120, 600
 _STYLES = {"regression": "bold red", "improvement": "green", "not tested": "dim"}
@@ -37,7 +37,7 @@ _HEAD = ["mechanism", "ε", "seeds", "base", "candidate", "change", "95% interva
 
 
 def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
-    """The comparison as text of at most 110 columns. color: None means: when standard output is a terminal."""
+    """The comparison as text. color: None means: when standard output is a terminal."""
     console, text = plain_console(color)
     console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
     sides = (comparison.base, comparison.candidate)
@@ -49,9 +49,9 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
         documents = f"{max(cell.documents for cell in cells) or 'no'} documents"
         print_heading(console, f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}")
-        console.print(grid(_HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells]))
+        print_tables(console, _HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells], keep=2)
     console.print()
-    console.print(grid(_SUMMARY_HEAD, [_summary_line(summary) for summary in comparison.summaries]))
+    print_tables(console, _SUMMARY_HEAD, [_summary_line(summary) for summary in comparison.summaries])
     print_notes(console, notes(comparison))
     return text()
 
@@ -134,14 +134,20 @@ def _lone(one: Unmatched) -> str:
 
 
 def _title(comparison: Comparison) -> str:
+    """The verdict of the gate first, and why: 'GATE FAILS: 8 rows missing; 2 cells compared (2 tested)'."""
     total = comparison.summaries[-1]
-    counts = [(total.regressions, "regression"), (total.improvements, "improvement")]
-    words = [counted(number, name) for number, name in counts if number]
+    gone = {one.key for one in comparison.missing if one.whole}
+    partly = {one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing}
+    lacking = [f"{counted(len(gone), 'row')} missing"] if gone else []
+    lacking += [f"{counted(len(partly - gone), 'row')} incomplete"] if partly - gone else []
+    words = [counted(total.regressions, "regression")] if total.regressions else []
     words += [f"{total.privacy} proved ε too large"] if total.privacy else []
-    missing = len({one.key for one in comparison.missing} | {cell.key for cell in comparison.cells if cell.missing})
-    lacking = f", {missing} missing or incomplete in candidate" if missing else ""
-    cells = f"{counted(total.cells, 'cell')} ({comparison.tested} tested)"
-    return f"{', '.join(words) or 'No change shown'} in {cells}{lacking}"
+    words += lacking if comparison.incomplete else []
+    words += [counted(total.improvements, "improvement")] if total.improvements else []
+    words = words or ["no change shown"]
+    words += [] if comparison.incomplete else [f"{one} (allowed)" for one in lacking]
+    cells = f"{counted(total.cells, 'cell')} compared ({comparison.tested} tested)"
+    return f"GATE {'FAILS' if comparison.regressed else 'PASSES'}: {', '.join(words)}; {cells}"
 
 
 def _style(cell: CellVerdict) -> str | None:

@@ -1,10 +1,13 @@
-"""Tables and notes in a terminal: at most 110 columns, aligned, no number cut, plain where there is no terminal."""
+"""Tables and notes in a terminal: as wide as it is, aligned, no number cut, plain where there is no terminal."""
 
 from __future__ import annotations
 
 import io
+import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from rich import box
 from rich.cells import cell_len
@@ -15,60 +18,92 @@ from rich.text import Text
 
 from dpicl.leaderboards.model.text import visible
 
-WIDTH = 110
+#: Columns: the most that are used, the fewest that tables are made for, and how many where there is no terminal.
+WIDEST, NARROWEST, USUAL = 110, 40, 80
 LABEL_WIDTH = 30
 LONGEST_CELL = 200
 _SHORTEST_LABEL = 12
 _WIDEST_WORD = 14  # longer ones, which are no numbers, are folded before the table grows too wide
 _GAP = 3  # between two columns
+Name = TypeVar("Name", bound=Hashable)
+
+
+def width() -> int:
+    """Columns of the terminal, or $COLUMNS; 80 where nothing says it."""
+    return min(WIDEST, max(NARROWEST, shutil.get_terminal_size((USUAL, 24)).columns))
+
+
+def coloured() -> bool:
+    """Whether standard output is a terminal that shows colours, and the user wants them (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") not in ("dumb", "unknown")
 
 
 def plain_console(color: bool | None) -> tuple[Console, Callable[[], str]]:
-    """A console, and a function that gives what was printed to it. color: None means when stdout is a terminal."""
+    """A console, and a function that gives what was printed to it. color: None means: where `coloured`."""
     file = io.StringIO()
-    color = sys.stdout.isatty() if color is None else color
+    color = coloured() if color is None else color
     console = Console(
-        file=file, width=WIDTH, force_terminal=color, color_system="standard" if color else None, highlight=False
+        file=file, width=width(), force_terminal=color, color_system="standard" if color else None, highlight=False
     )
     return console, lambda: "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def grid(names: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[str | None] = ()) -> Table:
+def print_tables(
+    console: Console,
+    names: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    styles: Sequence[str | None] = (),
+    keep: int = 1,
+) -> None:
+    """A table, or several below each other where one would be wider than the terminal; each begins with the first
+    ``keep`` columns. styles: one a line."""
+    cells = [[visible(cell, LONGEST_CELL) for cell in line] for line in lines]
+    widths = [max(map(cell_len, [*name.split(), *own])) for name, *own in zip(names, *cells, strict=True)]
+    before = min(_longest_label(console), widths[0]) + sum(one + _GAP - 1 for one in widths[1:keep])
+    for part in wrapped(dict(enumerate(widths[keep:], keep)), before, console, _GAP - 1) or [[]]:
+        chosen = [*range(keep), *part]
+        own = [[line[i] for i in chosen] for line in lines]
+        console.print(grid([names[i] for i in chosen], own, styles, console.width))
+
+
+def grid(
+    names: Sequence[str], lines: Sequence[Sequence[str]], styles: Sequence[str | None] = (), columns: int = WIDEST
+) -> Table:
     """A table whose first column, the label, takes what the numbers leave, so that no number is ever cut.
 
     Where that is too little for the labels, the heads of the other columns are broken at spaces, then columns move
-    closer, then cells are broken at spaces. styles: one a line; none: plain.
+    closer, then cells are broken at spaces. styles: one a line; none: plain. columns: of the terminal.
     """
     shown = [[visible(cell, LONGEST_CELL) for cell in line] for line in lines]
-    labels, *columns = zip(names, *shown, strict=True)
+    labels, *others = zip(names, *shown, strict=True)
     needed = min(LABEL_WIDTH, max(map(cell_len, labels)))
-    widths = [max(map(cell_len, column)) for column in columns]
+    widths = [max(map(cell_len, column)) for column in others]
     gap = _GAP
-    if _room(widths, gap) < needed:
-        widths = [max(map(cell_len, [*head.split(), *cells])) for head, *cells in columns]
-    if _room(widths, gap) < needed:
+    if _room(widths, gap, columns) < needed:
+        widths = [max(map(cell_len, [*head.split(), *cells])) for head, *cells in others]
+    if _room(widths, gap, columns) < needed:
         gap -= 1
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if gap == _GAP else (0, 0, 0, 1))
-    room = max(_SHORTEST_LABEL, min(LABEL_WIDTH, _room(widths, gap)))
+    room = max(_SHORTEST_LABEL, min(LABEL_WIDTH, _room(widths, gap, columns)))
     table.add_column(names[0], justify="left", no_wrap=True, overflow="ellipsis", max_width=room)
-    for name, width, column in zip(names[1:], widths, columns, strict=True):
+    for name, own, column in zip(names[1:], widths, others, strict=True):
         word = max(cell_len(word) for cell in column for word in cell.split() or [""])
-        table.add_column(name, justify="right", overflow="fold", min_width=min(word, _WIDEST_WORD), max_width=width)
+        table.add_column(name, justify="right", overflow="fold", min_width=min(word, _WIDEST_WORD), max_width=own)
     for line, style in zip(shown, styles or [None] * len(shown), strict=True):
         table.add_row(*map(Text, line), style=style)
     return table
 
 
-def wrapped(widths: Mapping[str, int], before: int) -> list[list[str]]:
+def wrapped(widths: Mapping[Name, int], before: int, console: Console, gap: int = _GAP) -> list[list[Name]]:
     """Columns of these widths in as many tables as they need, beside columns that take ``before``."""
-    tables: list[list[str]] = []
+    tables: list[list[Name]] = []
     left = 0
-    for name, width in widths.items():
-        if width + _GAP > left:
+    for name, own in widths.items():
+        if own + gap > left:
             tables.append([])
-            left = WIDTH - before
+            left = console.width - before - 2
         tables[-1].append(name)
-        left -= width + _GAP
+        left -= own + gap
     return tables
 
 
@@ -84,6 +119,10 @@ def print_notes(console: Console, notes: Iterable[str], style: str = "dim") -> N
         console.print(Padding(Text("• " + visible(note), style=style), (0, 0, 0, 2)))
 
 
-def _room(widths: Sequence[int], gap: int) -> int:
+def _longest_label(console: Console) -> int:
+    return min(LABEL_WIDTH, max(2 * _SHORTEST_LABEL, console.width // 3))
+
+
+def _room(widths: Sequence[int], gap: int, columns: int) -> int:
     """What columns of these widths leave for the label."""
-    return WIDTH - sum(width + gap for width in widths) - 2
+    return columns - sum(width + gap for width in widths) - 2

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +15,20 @@ from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
-from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.comparability import BASELINES
-from dpicl.leaderboards.model.ranks import rank_notes
-from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable, first_per_query, recovery_notes
+from dpicl.leaderboards.model.pairs import Pairs
+from dpicl.leaderboards.model.standings import Ranking
 from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text
 from dpicl.leaderboards.render import board_charts, page, track
-from dpicl.leaderboards.render.board_charts import AUC, numbered, series_styles
-from dpicl.leaderboards.render.charts import key
+from dpicl.leaderboards.render.board_charts import AUC
+from dpicl.leaderboards.render.charts import fixed_looks, key
 from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file
-from dpicl.leaderboards.render.site.comparison import comparison
+from dpicl.leaderboards.render.site.attack_summary import all_attacks_summary
+from dpicl.leaderboards.render.site.comparison import beside, comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
 from dpicl.leaderboards.render.site.mechanism_page import labels_of, mechanism_view
 from dpicl.leaderboards.render.site.row_page import row_view
+from dpicl.leaderboards.render.site.section_page import filters, legend, section_view
 
 #: (name, address from the site's first page)
 Link = tuple[str, str]
@@ -84,20 +84,21 @@ def pages(
 ) -> dict[str, str]:
     """Every file of the site of a suite: path -> text. links: more places, named on every page."""
     addresses = Addresses(board)
+    looks = fixed_looks(row.label for section in (*board.sections, *board.retired) for row in section.rows)
     nav = [("Board", "index.html"), ("Compare rows", "compare.html")]
     nav += [("Retired versions", "retired.html")] if board.retired else []
     tracks = _tracks(board)
     nav += [("Across releases", "track.html")] if tracks else []
-    shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True}
+    shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True, "suite": _suite_of(board)}
     files = {
         "index.html": page.render(
             "board.html",
             board=board,
-            views=[section_view(section, addresses) for section in board.sections],
+            views=[section_view(section, addresses, looks) for section in board.sections],
             filters=filters(board.sections),
-            mechanisms=[(label, mechanism_file(label)) for label in labels_of(board)],
             skipped=skipped,
             per_query_note=PER_QUERY_NOTE,
+            legend=legend(board),
             **shared,
         ),
         "compare.html": page.render("compare.html", compared=comparison(board, addresses), **shared),
@@ -105,19 +106,26 @@ def pages(
         "board.json": board_json_text(board),
     }
     if board.retired:
-        views = [section_view(section, addresses) for section in board.retired]
+        views = [section_view(section, addresses, looks) for section in board.retired]
         files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
     if tracks:
         files["track.html"] = track.render_page(tracks, shared["nav"])
     for label in labels_of(board):
-        view = mechanism_view(board, label, addresses, mechanisms or {})
+        view = mechanism_view(board, label, addresses, mechanisms or {}, looks)
         files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
     for section in (*board.sections, *board.retired):
+        frozen = any(section is one for one in board.retired)
         for table in section.tables:
+            pairs = Pairs(table)
             for row in table.all_rows:
-                view = row_view(section, table, row, addresses, frozen=section in board.retired)
+                view = row_view(section, table, row, addresses, frozen, [] if frozen else beside(pairs, row, addresses))
                 files[addresses.page(row)] = page.render("row.html", "../", view=view, **shared)
     return files
+
+
+def _suite_of(board: Board) -> str:
+    """What titles call the board: the suite of its newest section."""
+    return next((section.group.suite for section in (*board.sections, *board.retired)), "no results")
 
 
 def _tracks(board: Board) -> tuple[Track, ...]:
@@ -128,60 +136,6 @@ def _tracks(board: Board) -> tuple[Track, ...]:
         return ()
     tracks = build_tracks(results, by="model")
     return tracks if any(len(track.points) > 1 for track in tracks) else ()
-
-
-def section_view(section: Section, addresses: Addresses) -> dict[str, Any]:
-    """What the template shows of a section. addresses: where the pages of its rows are."""
-    styles = series_styles(section.tables)
-    return {
-        "section": section,
-        "legend": [(label, addresses.mechanism(label), key(style)) for label, style in styles.items()],
-        "plots": {table.task: board_charts.privacy_utility(table, styles) for table in section.tables},
-        "epsilons": {table.task: board_charts.three_epsilons(table) for table in section.tables},
-        "epsilon_key": board_charts.epsilon_key(),
-        "audited_plot": board_charts.audited_proved(list(board_charts.row_points(section.rows)), styles),
-        "auc_plots": list(_auc_plots(section.tables, styles)),
-        "notes": {table.task: [*rank_notes(table), *recovery_notes(table)] for table in section.tables},
-        "columns": columns,
-        "explained": first_per_query(section.tables),
-        "addresses": addresses,
-        "facets": facets,
-    }
-
-
-def facets(row: Row) -> dict[str, str]:
-    """What a filter can ask of a row, by the name of the filter; task, kind of task and model are the table's."""
-    return {
-        "epsilon": epsilon_text(row.epsilon),
-        "kind": "reference baselines" if row.is_baseline else row.results[0].kind,
-        "queries": "any" if row.queries is None else "finite",
-        "origin": "ours" if row.submission is None else "submitted",
-    }
-
-
-def filters(sections: Sequence[Section]) -> list[dict[str, Any]]:
-    """The filters over these sections: name, label and values that occur, in a sensible order."""
-    tables = [table for section in sections for table in section.tables]
-    rows = sorted((row for section in sections for row in section.rows), key=lambda row: row.epsilon)
-    of_rows = {"epsilon": "target ε", "kind": "Kind of row", "queries": "Q, queries covered", "origin": "From"}
-    found: list[tuple[str, str, Iterable[str]]] = [
-        ("task", "Task", (table.task for table in tables)),
-        ("taskkind", "Kind of task", (table.kind for table in tables)),
-        ("model", "Model", (section.group.model for section in sections)),
-        *((name, label, [facets(row)[name] for row in rows]) for name, label in of_rows.items()),
-    ]
-    return [{"name": name, "label": label, "values": list(dict.fromkeys(values))} for name, label, values in found]
-
-
-def _auc_plots(tables: Iterable[TaskTable], styles: dict[str, int]) -> Iterator[tuple[str, str, Markup]]:
-    """(task, caption, plot) for every membership attack on every task."""
-    for table in tables:
-        rows = table.all_rows
-        found = [(row.label, one) for row in rows for one in row.audit.attacks if AUC in one.measures]
-        for name in dict.fromkeys(one.attack for _, one in found):
-            title = f"{table.task}: AUC of {name} against ε, with 95% intervals"
-            plot = board_charts.auc([pair for pair in found if pair[1].attack == name], styles, title)
-            yield table.task, f"{table.task}: {name}", plot
 
 
 def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> str:
@@ -241,13 +195,16 @@ def _nobody(ranking: Ranking) -> Iterator[str]:
 
 def attacks_page(board: AttackBoard, links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = numbered({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
+    styles = fixed_looks({one.subject.mechanism for table in board.tables for one in table.results} - {*BASELINES})
+    bounds = list(_audited_plots(board, styles))
     return page.render(
         "attacks.html",
         root,
         board=board,
+        summary=all_attacks_summary(board),
         legend=[(name, key(style)) for name, style in styles.items()],
-        plots=[*_audited_plots(board, styles), *_attack_auc_plots(board, styles)],
+        plots=[*bounds, *_attack_auc_plots(board, styles)],
+        bounds=len(bounds),
         nav=links,
     )
 

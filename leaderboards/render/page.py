@@ -35,7 +35,7 @@ _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter", "choose")),
     "retired.html": (("tables", "sortable", "plots"), ("sort",)),
     "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
-    "row.html": (("tables",), ()),
+    "row.html": (("tables", "sortable", "compare"), ("sort", "beside")),
     "compare.html": (("tables", "compare"), ("compare",)),
     "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
     "track.html": (("tables", "sortable", "plots"), ("sort",)),

@@ -1,10 +1,9 @@
-"""Boards, and the board of all attacks, in a terminal: aligned tables of at most 110 columns, plain text elsewhere."""
+"""Boards, and the board of all attacks, in a terminal: the answer, rankings, then a table for each task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
@@ -34,6 +33,7 @@ from dpicl.leaderboards.model.text import (
     SAMPLED_NOTE,
     bound_text,
     confidence_text,
+    counted,
     epsilon_text,
     names_text,
     recovery_text,
@@ -41,49 +41,59 @@ from dpicl.leaderboards.model.text import (
     seeds_text,
     visible,
 )
-from dpicl.leaderboards.render.console import (
-    LABEL_WIDTH,
-    LONGEST_CELL,
-    grid,
-    plain_console,
-    print_heading,
-    print_notes,
-    wrapped,
-)
+from dpicl.leaderboards.render.console import LABEL_WIDTH, plain_console, print_heading, print_notes, print_tables
 
-_EPSILON_WIDTH = 16  # of the column with "(paper)" behind the number, its gap and the edges of the table
-_SCORE_WIDTH = 5
-_BEFORE = 46  # columns before the measures of a table of attacks
+_KEPT = 2  # columns that begin every part of a table of rows: the mechanism and its ε
+_LONGEST_ANSWER = 2_000
 
 
-def render_terminal(board: Board, color: bool | None = None, retired: bool = False) -> str:
-    """The board as text. color: None means: when standard output is a terminal. retired: with retired versions."""
+def render_terminal(
+    board: Board, color: bool | None = None, retired: bool = False, attacks: bool = False, details: bool = True
+) -> str:
+    """The board as text. color: None means: where the terminal has colours. retired: with retired versions. attacks:
+    with every attack on its rows. details: False leaves the tables of the tasks out."""
     console, text = plain_console(color)
     if not board.sections:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
     for section in board.sections:
-        _section(console, section)
+        _section(console, section, attacks, details)
     print_notes(console, board.notes)
     for section in board.retired if retired else ():
         console.print(Text("Retired: frozen, apart from the board above; nothing is added", style="bold yellow"))
-        _section(console, section)
+        _section(console, section, attacks, details)
     return text()
 
 
-def _section(console: Console, section: Section) -> None:
+def _section(console: Console, section: Section, attacks: bool, details: bool) -> None:
     group = section.group
     console.print(Text(f"{visible(group.suite)}, version {visible(group.version)}", style="bold"))
     facts = f"model {visible(group.model)}, {group.source} records, δ = {group.delta:g}"
     console.print(Text(f"{facts}, neighbours: {NOTIONS[group.notion].words}"))
-    for table in section.tables:
-        _task(console, table, explain=table is first_per_query(section.tables))
+    console.print()
+    for answer in section.answers:
+        if answer.epsilon == section.answers[0].epsilon:
+            console.print(Text(visible(answer.says, _LONGEST_ANSWER)))
     for ranking in section.rankings:
         _ranking(console, ranking)
+    for table in section.tables if details else ():
+        _task(console, table, explain=table is first_per_query(section.tables), attacks=attacks)
+    if not attacks and (hidden := _hidden(section)):
+        print_notes(console, [hidden])
     print_notes(console, section.notes)
     console.print()
 
 
-def _task(console: Console, table: TaskTable, explain: bool) -> None:
+def _hidden(section: Section) -> str:
+    """How many attacks there are to be seen, and how many rows have no audit; "" where there is neither."""
+    rows = list(section.rows)
+    found = sum(len(row.audit.attacks) + len(row.audit.external) for row in rows)
+    lacking = sum(bool(row.audit.command) for row in rows)
+    said = [f"{counted(found, 'attack')} on these rows"] if found else []
+    said += [f"{lacking} of {len(rows)} rows without an audit"] if lacking else []
+    return f"{' and '.join(said)}: --attacks shows them." if said else ""
+
+
+def _task(console: Console, table: TaskTable, explain: bool, attacks: bool) -> None:
     things = f"{table.documents} {scored_things(table.metric)}"
     print_heading(console, f"{table.task}: {_heading(table, table.metric)}, {things}")
     _rows(console, table.in_order, table.absent)
@@ -91,7 +101,8 @@ def _task(console: Console, table: TaskTable, explain: bool) -> None:
         print_notes(console, [PER_QUERY_NOTE])
     print_notes(console, [*rank_notes(table), *recovery_notes(table)])
     print_notes(console, _submission_notes(table))
-    row_attacks(console, table)
+    if attacks:
+        row_attacks(console, table)
     for missing in table.missing:
         print_notes(console, [f"missing: {missing.what}. Make it with:"], style="yellow")
         console.print(Text(f"    {missing.command}"), soft_wrap=True)
@@ -106,12 +117,16 @@ def _rows(console: Console, rows: Sequence[Row], absent: Mapping[str, str]) -> N
     shown = columns(rows, TERMINAL)
     names = ["mechanism", *(column.name for column in shown)]
     lines = [[_labelled(row), *(_cell(column, row) for column in shown)] for row in rows]
-    if any(row.marks for row in rows):
-        names.append("")
-        lines = [[*line, signs(row.marks)] for line, row in zip(lines, rows, strict=True)]
-    lines += [[name, epsilon, "missing", *["–"] * (len(names) - 3)] for name, epsilon in absent.items()]
+    marked = any(row.marks for row in rows)
+    if marked:
+        names.insert(_KEPT, "")
+        for line, row in zip(lines, rows, strict=True):
+            line.insert(_KEPT, signs(row.marks))
+    for name, epsilon in absent.items():
+        start = [name, epsilon, *([""] if marked else []), "missing"]
+        lines.append([*start, *["–"] * (len(names) - len(start))])
     styles = ["bold red" if row.audit.flag else _style(row) for row in rows]
-    console.print(grid(names, lines, [*styles, *("yellow" for _ in absent)]))
+    print_tables(console, names, lines, [*styles, *("yellow" for _ in absent)], keep=_KEPT)
 
 
 def _style(one: Row | Standing) -> str | None:
@@ -120,19 +135,17 @@ def _style(one: Row | Standing) -> str | None:
 
 
 def _other_metrics(console: Console, table: TaskTable) -> None:
-    """Tables of the other metrics: as many side by side as the width holds, the rest below them."""
+    """The other metrics, and those that were not computed."""
     rows = table.all_rows
-    widest = max((cell_len(visible(row.label, LONGEST_CELL)) for row in rows), default=0)
-    heads = {name: max(cell_len(_heading(table, name)), _SCORE_WIDTH) for name in table.other_metrics}
-    for names in wrapped(heads, min(LABEL_WIDTH, widest) + _EPSILON_WIDTH):
+    if table.other_metrics:
         print_heading(console, f"{table.task}: other metrics")
         lines = [
             [row.label, epsilon_text(row.epsilon) + ("" if row.mode == "proved" else " (paper)")]
-            + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in names]
+            + [score_text(row.numbers[name]) if name in row.numbers else "–" for name in table.other_metrics]
             for row in rows
         ]
-        head = ["mechanism", "ε", *(_heading(table, name) for name in names)]
-        console.print(grid(head, lines, ["dim" if row.is_baseline else None for row in rows]))
+        head = ["mechanism", "ε", *(_heading(table, name) for name in table.other_metrics)]
+        print_tables(console, head, lines, ["dim" if row.is_baseline else None for row in rows], keep=2)
     notes = [
         f"{metric_name(name)} has no score in {where}: {reason.rstrip('.')}." for name, reason, where in table.skipped
     ]
@@ -166,14 +179,16 @@ def _ranking(console: Console, ranking: Ranking) -> None:
     ranks = ["rank", *(["other tasks"] if sampled else [])]
     names = ["mechanism", "ε", *ranks, "proved ε", "recovery", "score", "seeds", *([""] if marked else [])]
     if ranking.tasks:
-        console.print(grid(names, lines, [_style(one) for one in ranking.standings]))
+        print_tables(console, names, lines, [_style(one) for one in ranking.standings], keep=_KEPT)
     if sampled:
         print_notes(console, [SAMPLED_NOTE])
     print_notes(console, [f"{task} is not in the mean: {reason}." for task, reason in ranking.left_out])
 
 
 def _cell(column: Column, row: Row) -> str:
-    return column.text(row) + (" !" if column.key == "audited" and row.audit.flag else "")
+    if column.key != "audited":
+        return column.text(row)
+    return f"{column.text(row)} {row.audit.kind}".rstrip() + (" !" if row.audit.flag else "")
 
 
 def _labelled(row: Row) -> str:
@@ -213,7 +228,7 @@ def row_attacks(console: Console, table: TaskTable) -> None:
         print_heading(console, f"{table.task}: attacks")
         names = ["mechanism", "ε", "attack", "access", "proved ε", "audited ε", "confidence", "trials", "AUC"]
         styles = ["dim" if row.is_baseline else None for row, _ in lines]
-        console.print(grid(names, [line for _, line in lines], styles))
+        print_tables(console, names, [line for _, line in lines], styles, keep=3)
         attacks = [(row, one) for row in rows for one in row.audit.attacks]
         notes = _gathered((row.audit.settings[one.id], f"{attack_name(one)} of {row.label}") for row, one in attacks)
         if any(len(row.audit.attacks) > 1 for row in rows):
@@ -268,7 +283,7 @@ def render_attacks(board: AttackBoard, color: bool | None = None) -> str:
         console.print(Text("external evaluations", style="bold"))
         names = ["row", "suite", "task", "ε", "attack", "access", "audited ε", "confidence", "trials"]
         lines = [[visible(cell, LABEL_WIDTH) for cell in _external_line(one)] for one in board.external]
-        console.print(grid(names, lines))
+        print_tables(console, names, lines)
         print_notes(console, [_reference(one) for one in board.external])
     print_notes(console, board.notes)
     return text()
@@ -280,7 +295,7 @@ def _attack_table(console: Console, table: AttackTable) -> None:
     console.print(Text(f"model {visible(table.model)} ({weights}), {visible(table.source)} records"))
     names = ["mechanism", "ε", "access", "proved ε", "audited ε", "confidence", "trials"]
     lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
-    console.print(grid(names, lines))
+    print_tables(console, names, lines, keep=_KEPT)
     cells = {name: [estimate_text(one.measures.get(name)) for one in table.results] for name in table.measures}
     _further_columns(console, table, {measure_name(name): column for name, column in cells.items()})
     counts = {
@@ -295,14 +310,13 @@ def _attack_table(console: Console, table: AttackTable) -> None:
 
 def _further_columns(console: Console, table: AttackTable, columns: Mapping[str, Sequence[str]]) -> None:
     """Further columns, in as many tables as they need."""
-    widths = {name: max(map(cell_len, [visible(name, LABEL_WIDTH), *cells])) for name, cells in columns.items()}
-    for names in wrapped(widths, _BEFORE):
+    if columns:
+        heads = ["mechanism", "ε", *(visible(name, LABEL_WIDTH) for name in columns)]
         lines = [
-            [one.subject.mechanism, epsilon_text(one.subject.epsilon), *(columns[name][i] for name in names)]
+            [one.subject.mechanism, epsilon_text(one.subject.epsilon), *(cells[i] for cells in columns.values())]
             for i, one in enumerate(table.results)
         ]
-        heads = ["mechanism", "ε", *(visible(name, LABEL_WIDTH) for name in names)]
-        console.print(grid(heads, lines))
+        print_tables(console, heads, lines, keep=_KEPT)
 
 
 def _external_line(one: External) -> list[str]:

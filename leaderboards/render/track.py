@@ -14,8 +14,8 @@ from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
 from dpicl.leaderboards.model.text import counted, epsilon_text, visible
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.board_charts import numbered, track_plot, track_words
-from dpicl.leaderboards.render.charts import key
+from dpicl.leaderboards.render.board_charts import track_plot, track_words
+from dpicl.leaderboards.render.charts import fixed_looks, key
 from dpicl.leaderboards.render.console import grid, plain_console, print_heading, print_notes, wrapped
 
 #: Width of a score with its interval and marks, and of what stands before the scores.
@@ -28,7 +28,7 @@ _READING = (
 
 
 def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
-    """The lines as tables of at most 110 columns. color: None means: when standard output is a terminal."""
+    """The lines as tables. color: None means: when standard output is a terminal."""
     console, text = plain_console(color)
     if not tracks:
         console.print("There are no results yet; make some with: dpicl run quick", soft_wrap=True)
@@ -41,13 +41,15 @@ def render_terminal(tracks: Sequence[Track], color: bool | None = None) -> str:
         console.print(Text(line), soft_wrap=True)
     for suite, task in dict.fromkeys((track.suite, track.task) for track in tracks):
         own = [track for track in tracks if (track.suite, track.task) == (suite, task)]
-        for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE):
+        for names in wrapped({str(release.number): _SCORE_WIDTH for release in releases}, _BEFORE, console):
             title = f"{visible(task, _LONGEST)} ({visible(suite, _LONGEST)}): {metric_name(own[0].metric)}"
             title += " (lower is better)" if own[0].lower_is_better else ""
             print_heading(console, title)
             there = [track for track in own if any(str(point.release.number) in names for point in track.points)]
             if there:
-                console.print(grid(["mechanism", "ε", *names], [_line(track, names) for track in there]))
+                console.print(
+                    grid(["mechanism", "ε", *names], [_line(track, names) for track in there], columns=console.width)
+                )
     print_notes(console, [_READING, *track_notes(tracks)])
     return text()
 
@@ -108,7 +110,7 @@ def track_notes(tracks: Sequence[Track]) -> tuple[str, ...]:
 
 def render_page(tracks: Sequence[Track], links: Sequence[tuple[str, str]] = (), root: str = "") -> str:
     """The whole page as text. links: (name, address from the site's first page), which is ``root`` away."""
-    styles = numbered(track.label for track in tracks)
+    styles = fixed_looks(track.label for track in tracks)
     return page.render(
         "track.html",
         root,

@@ -16,8 +16,9 @@ from tests.harness.helpers import PLUGIN, refuse
 from tests.leaderboards.factory import make_result
 
 COMMANDS = (
-    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval", "cache",
-    "data", "doctor", "ginc", "compare", "track", "new", "submit", "publish wandb",
+    "run", "plan", "list", "calibrate", "account", "audit", "attack", "diagnose", "check", "board", "plot", "lm-eval",
+    "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit",
+    "publish wandb",
     "publish trackio",
 )  # fmt: skip
 

@@ -175,7 +175,7 @@ def test_cells_of_a_run_have_a_map_of_their_seed(own_cache):
         alone = evaluate(task, SimulatedLM(), [])
         first = np.mean([record.label == task.labels[0] for record in task.test])  # nothing was released
         found = {metric: score.value for metric, score in result.scores.items()}
-        assert found == pytest.approx({**alone.scores, "acc_nearest": first})
+        assert found == pytest.approx({**alone.scores, "acc_nearest": first, "acc_logistic": first})
         assert result.main_metric == "acc_nearest"
     assert len({result.scores["acc"].value for result in results}) > 1
     assert len({result.manifest.data.fingerprint for result in results}) == 1
@@ -205,6 +205,8 @@ WRONG = {
     "another number of codewords": ("[Red, Blue, Green, Yellow]", "[Red, Blue]", "4 labels"),
     "a base that is not there": ("codes: agnews ", "codes: agnew ", "Unknown task"),
     "a base of another kind": ("codes: agnews ", "codes: samsum ", "no labels"),
+    "a class by its own name": ("Green, Yellow]", "Sports, Yellow]", "'Sports'"),
+    "a class as files call it": ("Green, Yellow]", "Sci/Tech, Yellow]", "'Sci/Tech'"),
     "a base of codes": ("codes: agnews ", "codes: dbpedia_codes ", "no labels"),
     "data of its own as well": ("  codes:", f"  {OWN}\n  codes:", "`codes`"),
     "no records at all": ("  codes: agnews ", "  restricted: false ", "`codes`"),

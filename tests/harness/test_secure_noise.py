@@ -25,10 +25,12 @@ SECRET = "the password of Ada Lovelace is swordfish"
 
 
 @pytest.fixture
-def world(dpicl, tmp_path, monkeypatch):
-    """world(train, suite file, name) -> (answer of `dpicl run`, texts of the result files), with repeated entropy."""
+def world(dpicl, own_cache, tmp_path, monkeypatch):
+    """world(train, suite file, name) -> (answer of `dpicl run`, texts of the result files), with repeated entropy and a
+    budget of its own."""
 
     def run(train, path, name="results", *flags):
+        monkeypatch.setenv("DPICL_CACHE", str(fresh_budget(own_cache, tmp_path / f"cache of {name}")))
         monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", train)))
         with monkeypatch.context() as patch:
             patch.setattr(seeds.secrets, "token_bytes", repeated_entropy())
@@ -37,6 +39,15 @@ def world(dpicl, tmp_path, monkeypatch):
         return answer, files
 
     return run
+
+
+def fresh_budget(own_cache: Path, cache: Path) -> Path:
+    """A cache folder that knows no private set, with the calibrations of all tests."""
+    if not cache.exists():
+        (own_cache / "calibration").mkdir(exist_ok=True)
+        cache.mkdir()
+        (cache / "calibration").symlink_to(own_cache / "calibration")
+    return cache
 
 
 def without_time(text: str) -> str:
@@ -64,7 +75,7 @@ def test_neighbouring_sets_give_the_same_files_and_the_same_output(world, tmp_pa
     assert first.out.replace("/one", "/other") == second.out
 
 
-def test_answers_to_generation_tasks_are_the_same_too(dpicl, tmp_path, monkeypatch):
+def test_answers_to_generation_tasks_are_the_same_too(dpicl, own_cache, tmp_path, monkeypatch):
     text = (
         "name: private\nversion: 1\nsource: local\nmodel: sim\nseeds: [0]\nepsilons: [1]\nnoise: secure\n"
         "test_records: 4\nsizes: {samsum: 900}\ntasks: [samsum]\nmechanisms:\n"
@@ -82,6 +93,7 @@ def test_answers_to_generation_tasks_are_the_same_too(dpicl, tmp_path, monkeypat
         ):
             (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in own))
         monkeypatch.setenv("DPICL_DATA", str(folder.parent))
+        monkeypatch.setenv("DPICL_CACHE", str(fresh_budget(own_cache, tmp_path / f"cache{len(train)}")))
         task = Task.load("samsum", "local", sizes={"": 900})
         with monkeypatch.context() as patch:
             patch.setattr(seeds.secrets, "token_bytes", repeated_entropy())

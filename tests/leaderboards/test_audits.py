@@ -21,6 +21,11 @@ def bound(audited, attack="inquiry", **more):
     return make_attack(audited=audited, attack=attack, access="black-box", **more)
 
 
+def exact(audited):
+    return make_attack(audited=audited, attack="exact_audit", method="exact", confidence=1.0)
+
+
+EXACT = exact(1.0)
 SMALL = make_attack(audited=3.0)
 SMALL = SMALL.model_copy(update={"bound": SMALL.bound.model_copy(update={"delta": 1e-9})})
 OTHERS = [bound(0.0, f"attack {i}") for i in range(9)]
@@ -44,6 +49,8 @@ CASES = {
     "judged again, clear": ([make_attack(audited=30.0, decision=CLEAR), *OTHERS], [], 0.99, True, False),
     "judged again, narrow": ([make_attack(audited=1.0, decision=NARROW), *OTHERS], [], 0.99, False, True),
     "trials that are not independent": ([bound(9.0, decision=CLEAR), *OTHERS], [], 0.99, False, True),
+    "exact, beside sampled ones": ([EXACT, *OTHERS], [], 0.99, True, False),
+    "an exact one weakens no sampled one": ([bound(2.1), exact(0.5)], [], 0.99, True, False),
     "external": ([], [make_external(2.0)], 0.99, True, False),
     "external, below the row's proved epsilon": ([], [make_external(2.0)], 2.5, False, False),
     "external, smaller delta": ([], [make_external(2.0, delta=1e-9)], 0.99, False, False),
@@ -69,6 +76,12 @@ def test_audited_epsilon_is_the_largest_bound_at_95_percent():
     assert of(bold).epsilon is None
     assert of(make_attack(audited=None, attack="pii")).epsilon is None
     assert of(SMALL).epsilon is None
+
+
+def test_audited_epsilon_says_of_which_kind_it_is():
+    assert (of(exact(0.6), make_attack(audited=0.2)).kind, of(make_attack(audited=0.2)).kind) == ("exact", "sampled")
+    assert of().kind == of(make_attack(audited=None)).kind == ""
+    assert "exact" in of(EXACT).flag and "95%" not in of(EXACT, *OTHERS).flag
 
 
 def test_bound_at_a_lower_confidence_is_the_one_in_the_file():

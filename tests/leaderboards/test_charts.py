@@ -20,7 +20,6 @@ from dpicl.leaderboards.render.board_charts import (
     attack_points,
     auc,
     audited_proved,
-    numbered,
     printed,
     privacy_utility,
     row_points,
@@ -28,7 +27,8 @@ from dpicl.leaderboards.render.board_charts import (
     three_epsilons,
     track_plot,
 )
-from dpicl.leaderboards.render.charts import ChartPoint, Epsilons, in_print, key
+from dpicl.leaderboards.render.charts import BASELINE, ChartPoint, Epsilons, fixed_looks, in_print, key
+from dpicl.leaderboards.render.dot_charts import of_task, over_tasks
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import history
@@ -73,7 +73,18 @@ def aucs(*pairs, **more):
 
 def of_tracks(releases):
     tracks = [track for track in history(releases=releases) if track.epsilon == 1]
-    return track_plot(tracks, numbered(track.label for track in tracks), "a title")
+    return track_plot(tracks, fixed_looks(track.label for track in tracks), "a title")
+
+
+def dots(*results, at=(1.0,)):
+    table = table_of(*results)
+    return of_task(table, at, fixed_looks(row.label for row in table.all_rows))
+
+
+def means():
+    results = [one for task in ("agnews", "trec") for one in (*ends(task), make_result("tang", 0.6, task=task))]
+    (section,) = build_board(results).sections
+    return over_tasks(section.rankings[0], section.tables, 1.0, fixed_looks(["tang"]))
 
 
 def tree(markup):
@@ -83,7 +94,7 @@ def tree(markup):
 def marks(markup):
     """What every mark says -> its place in pixels; a line across has none."""
     found = {}
-    for group in tree(markup).iter("g"):
+    for group in (one for one in tree(markup).iter("g") if one.find("title") is not None):
         moved = re.match(r"translate\((.+) (.+)\)", group.find("path").get("transform", ""))
         found[group.find("title").text] = (float(moved[1]), float(moved[2])) if moved else None
     return found
@@ -117,6 +128,9 @@ CHARTS = {
     "AUC at 0": lambda: aucs(("prism", 0.0), ("tang", 1e6)),
     "three": lambda: three_epsilons(table_of(make_result("tang", 0.6, claimed=math.inf))),
     "releases": lambda: of_tracks(25),
+    "dots": lambda: dots(*ends(), make_result("tang", 0.6), make_result("public", 0.5, epsilon=0.0)),
+    "dots at two": lambda: dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0]),
+    "dots of means": lambda: means(),
 }  # fmt: skip
 
 
@@ -199,7 +213,7 @@ def test_both_accesses_can_be_told_apart_and_words_have_the_numbers():
     own = (make_attack(audited=0.4567), make_attack(audited=0.1, access="black-box"))
     points = attacked(make_result("tang", 0.6), Audit(own, (make_external(0.7),)))
     assert [one.hollow for _, one in points] == [False, True, True]
-    assert points[0][1].words == "tang on agnews, white-box audit, 95%: audited ε 0.456, proved ε 0.99"
+    assert points[0][1].words == "tang on agnews, white-box sampled audit, 95%: audited ε 0.456, proved ε 0.99"
     fills = [group.find("path").get("fill") for group in tree(audited_proved(points, STYLES)).iter("g")]
     assert fills == ["var(--c0)", "var(--ground)", "var(--ground)"]
     assert attack_points("tang", [make_attack(audited=None)]) == []
@@ -265,10 +279,43 @@ def test_a_printed_figure_has_a_panel_a_task_the_points_and_one_legend_whatever_
         assert first == again and first.startswith(start)
 
 
-def test_series_have_the_same_looks_on_every_plot_and_56_of_them_differ():
-    results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
-    assert series_styles(build_board(results).sections[0].tables) == {"pta": 0, "tang": 1}
+def test_a_row_has_one_look_on_all_pages_of_all_suites_and_56_of_them_differ():
+    shipped = fixed_looks(["pta", "tang", "prism"])
+    assert fixed_looks(["tang", "mine"])["tang"] == shipped["tang"] and len({*shipped.values()}) == 3
+    others = [f"mine_{i}" for i in range(20)]
+    looks = fixed_looks([*others, "tang"])
+    assert len({*looks.values()}) == 21 and BASELINE not in looks.values()
+    assert fixed_looks(others[:1])[others[0]] == looks[others[0]] or len({*looks.values()}) == 21
+    assert fixed_looks(iter(["tang"])) == {"tang": shipped["tang"]}
     assert len({key(style) for style in range(56)}) == 56
+    results = [*ends("agnews"), *ends("trec"), make_result("tang", 0.6), make_result("pta", 0.6, task="trec")]
+    assert series_styles(build_board(results).sections[0].tables) == {"pta": shipped["pta"], "tang": shipped["tang"]}
+
+
+def test_dots_stand_where_the_numbers_are_best_first_and_filters_find_them():
+    markup = dots(*ends(), make_result("tang", 0.6), make_result("prism", 0.7), make_result("public", 0.5, epsilon=0.0))
+    places = {words.split(":")[0]: place for words, place in marks(markup).items()}
+    in_order = sorted(places, key=lambda words: places[words][1])
+    names = ["real_demonstrations", "prism", "tang", "public", "zero_shot"]
+    assert [words.split(" ")[0] for words in in_order] == names
+    assert [text for text in texts(markup) if text in names] == sorted(names, key=texts(markup).index)
+    across = [places[words][0] for words in in_order]
+    assert across == sorted(across, reverse=True)
+    assert across[1] - across[2] == pytest.approx(across[2] - across[3], abs=0.2)
+    groups = [one.attrib for one in tree(markup).iter("g")]
+    assert {one["data-row"].split()[0] for one in groups} == {*names}
+    assert {one["data-epsilon"] for one in groups if "prism" in one["data-row"] and "data-epsilon" in one} == {"1"}
+    assert {one["data-row"] for one in groups if "data-kind" in one} == {
+        "zero_shot zero_shot", "real_demonstrations real_demonstrations",
+    }  # fmt: skip
+    assert dots(*ends()) is None
+
+
+def test_two_privacy_levels_share_a_line_and_are_told_apart():
+    markup = dots(make_result("tang", 0.6), make_result("tang", 0.7, epsilon=8.0), at=[1.0, 8.0])
+    (x1, y1), (x8, y8) = marks(markup).values()
+    assert x1 < x8 and 3 < y8 - y1 < 12
+    assert any("hollow: ε = 1, filled: ε = 8" in text for text in texts(markup))
 
 
 def test_the_command_writes_a_figure_or_says_in_one_sentence_why_not(dpicl, sim_suite, tmp_path):

@@ -37,7 +37,7 @@ def _few_draws() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("seeds_documents_interval", "ratio_interval"):
             patch.setattr(f"dpicl.leaderboards.model.rows.{name}", partial(getattr(rows, name), draws=50))
-        patch.setattr("dpicl.leaderboards.render.site.comparison.DRAWS", 50)
+        patch.setattr("dpicl.leaderboards.model.ranks._DRAWS", 50)
         yield
 
 

@@ -74,6 +74,25 @@ def test_sizes_may_differ_and_are_shown():
     assert "slots = 8 (row: 16)" in render_terminal(built)
 
 
+def test_an_exact_audit_stands_on_the_rows_that_it_was_made_on_alone():
+    options = {"slots": 16}
+    rows = [make_result("tang", 0.6, options=options), make_result("tang", 0.6, label="small", options={"slots": 4})]
+    sizes = rows[0].manifest.data.sizes
+    attack = make_attack(options=options, method="exact", confidence=1.0, attack="exact_audit")
+    subject = attack.subject.model_copy(update={"shots": rows[0].cell.shots})
+    data = attack.manifest.data.model_copy(update={"sizes": sizes})
+    manifest = attack.manifest.model_copy(update={"data": data})
+    attack = attack.model_copy(update={"subject": subject, "manifest": manifest})
+    built = board([*ends(), *rows], [attack])
+    assert row_of(built, "tang").audit.kind == "exact" and row_of(built, "small").audit.epsilon is None
+    assert not [note for note in built.notes if note.startswith("Left out")]
+    assert "0.4 exact" in render_terminal(built)
+    other = attack.model_copy(
+        update={"manifest": manifest.model_copy(update={"data": data.model_copy(update={"sizes": {"": 7}})})}
+    )
+    assert row_of(board([*ends(), *rows], [other]), "tang").audit.epsilon is None
+
+
 def test_of_several_rows_of_a_mechanism_the_ones_with_the_same_words_and_switches_are_meant():
     """Numbers are sizes; a word or a switch chooses another algorithm, and its default counts as given."""
     rows = [

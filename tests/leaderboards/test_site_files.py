@@ -2,20 +2,17 @@
 
 import csv
 import io
-import json
 import math
 
 import pytest
 
 from dpicl.harness.core.errors import ResultError
-from dpicl.harness.evaluation.statistics import seeds_documents_interval
 from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.model.rows import outcomes_of
 from dpicl.leaderboards.render import page
 from dpicl.leaderboards.render.html import pages, write_all, write_html
 from dpicl.leaderboards.render.site.addresses import mechanism_file, plain
-from dpicl.leaderboards.render.site.comparison import DRAWS, paired_differences
+from dpicl.leaderboards.render.site.comparison import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, full_board, plain_results
 
@@ -43,38 +40,28 @@ def test_the_csv_has_a_line_a_row_with_all_numbers():
     assert all(line["accounting"] == "proved" and not line["unranked"] for line in ranked)
 
 
-def test_paired_differences_are_those_of_the_bootstrap_of_differences():
-    results = [make_result("tang", score, seed=seed) for seed, score in enumerate((0.5, 0.7, 0.6))]
-    results += [make_result("pta", score, seed=seed) for seed, score in enumerate((0.7, 0.75), start=1)]
-    results += [make_result("esa", 0.6, seed=7)]
-    rows = build_board(results).sections[0].tables[0].rows
-    found = paired_differences(rows)
-    tang, pta, esa = (next(i for i, row in enumerate(rows) if row.label == name) for name in ("tang", "pta", "esa"))
-    i, j = sorted((tang, pta))
-    assert set(found) == {(i, j)}  # no seed in common with the third
-    assert esa not in (i, j)
-    by_seed = [{result.cell.seed: outcomes_of(result)[1] for result in rows[k].results} for k in (i, j)]
-    matrix = [[a - b for a, b in zip(by_seed[0][seed], by_seed[1][seed], strict=True)] for seed in (1, 2)]
-    difference, low, high, seeds = found[i, j]
-    assert seeds == 2
-    assert difference == pytest.approx(sum(map(sum, matrix)) / 40)
-    assert (low, high) == pytest.approx(seeds_documents_interval(matrix, draws=DRAWS))
+def test_a_row_s_page_says_how_it_stands_beside_the_rows_at_its_epsilon_controls_and_baselines():
+    results = [*plain_results(), make_result("public_demonstrations", 0.5, epsilon=0.0), *ends(task="trec")]
+    files = pages(build_board(results))
+    (name,) = [name for name in files if name.startswith("rows/tang-agnews-e1-")]
+    lines = [attributes for tag, attributes in Page(files[name]).tags if tag == "tr" and "data-id" in attributes]
+    beside = [line["data-id"].rpartition("-e")[0] for line in lines]
+    assert sorted(beside) == [
+        "prism-agnews", "public_demonstrations-agnews", "real_demonstrations-agnews", "zero_shot-agnews",
+    ]  # fmt: skip
+    assert all(f"rows/{line['data-id']}.html" in files and "adjusted p" in line["data-says"] for line in lines)
 
 
-def test_rows_of_different_tasks_or_sections_have_no_difference():
-    results = [
-        *plain_results(),
-        *ends(task="trec"),
-        *ends(model="hf:other"),
-        make_result("tang", 0.6, model="hf:other"),
-    ]
-    content = pages(build_board(results))["compare.html"]
-    data = json.loads(Page(content).scripts[-1])
-    rows = data["rows"]
-    assert len(data["pairs"]) == 5 * 4 / 2 + 1 + 3
-    for pair in data["pairs"]:
-        a, b = (rows[int(place)] for place in pair.split())
-        assert (a["task"], a["section"]) == (b["task"], b["section"])
+def test_no_page_grows_with_the_pairs_of_rows():
+    def sizes(number):
+        rows = [make_result(f"row{i}", 0.3 + 0.4 * i / number, documents=30) for i in range(number)]
+        files = pages(build_board([*ends(documents=30), *rows]))
+        (own,) = [text for name, text in files.items() if name.startswith("rows/row1-")]
+        return len(files["compare.html"]) / number, own.count("data-says")
+
+    (few, own), (many, capped) = sizes(10), sizes(60)
+    assert many < 1.2 * few
+    assert own == 11 and capped == MOST_RIVALS
 
 
 def test_a_site_is_written_into_a_new_folder_and_old_pages_of_ours_go(tmp_path):

@@ -53,7 +53,8 @@ def test_the_page_is_written_beside_what_is_there(tmp_path):
         write_page(history(), tmp_path / "file" / "site")
 
 
-def test_the_command_answers_as_a_table_as_json_and_as_a_page(dpicl, tmp_path):
+def test_the_command_answers_as_a_table_as_json_and_as_a_page(monkeypatch, dpicl, tmp_path):
+    monkeypatch.setenv("COLUMNS", "110")
     old, new = (
         [scored(ones(right, 150), created=f"2026-0{month}-01T00:00:00+00:00")] for right, month in ((110, 1), (70, 2))
     )

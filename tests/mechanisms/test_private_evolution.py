@@ -5,10 +5,13 @@ from dataclasses import replace
 import pytest
 
 from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import PromptTooLong, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.core.vocabulary import Demonstration, Record, Sizes
+from dpicl.harness.data.config import BY_EMBEDDING
+from dpicl.harness.evaluation import lm_eval_bridge
 from dpicl.harness.mechanism.bases import Context
+from dpicl.harness.mechanism.options import build
 from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.privacy import accountants
@@ -17,7 +20,12 @@ from dpicl.harness.privacy.gaussians import exact_epsilon
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.run.pipeline import run_cell
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.workbench import Workbench
+from dpicl.leaderboards.gate.ledgers import sizes_of
 from dpicl.mechanisms.private_evolution import PrivateEvolution, different
+from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 from tests.mechanisms.adversarial import StableSampling, TinyTask
 
 SMALL = PrivateEvolution(rounds=3, candidates=3, variations=1, tokens=6, embedding="sim")
@@ -84,6 +92,41 @@ def test_the_ledger_is_what_events_promised_whatever_the_shots_and_the_sizes():
         assert compose([run.ledger.event()]) == compose([SMALL.events(1.0, Sizes({"a": size}, {"a": len(shots)}))])
 
 
+def test_texts_for_a_classifier_cost_nothing_more_and_the_prompt_shows_the_first_of_them(own_cache):
+    options = {"rounds": 2, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
+    cells = [make_cell("private_evolution", options={**options, "texts": texts}, shots=4) for texts in (None, 14)]
+    few, many = (run_cell(cell, SUITE, Workbench(MECHANISMS)) for cell in cells)
+    assert few.privacy.event == many.privacy.event and few.privacy.epsilon_proved == many.privacy.epsilon_proved
+    assert few.released_count == 4 and many.released_count == len(many.released) == 14
+    assert [text.label for text in many.released[:4]] == [text.label for text in few.released]
+    assert set(many.scores) == {"acc", "acc_calibrated", *BY_EMBEDDING}
+    task = Workbench(MECHANISMS).task(cells[1])
+    shown = [Demonstration(text.text, text.label) for text in many.released[:4]]
+    assert lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores["acc"] == many.scores["acc"].value
+    assert sizes_of(many, build(PrivateEvolution, cells[1].options)).shots.keys() == {*task.labels}
+
+
+def test_where_the_prompt_does_not_fit_classifiers_still_read_the_texts(own_cache, monkeypatch):
+    """On a task whose reader is the embedding; elsewhere nothing would be left of the main metric."""
+    monkeypatch.setattr(SimulatedLM, "__init__", limited(SimulatedLM.__init__))
+    options = {"rounds": 1, "candidates": 3, "variations": 1, "tokens": 6, "embedding": "sim"}
+    cell = make_cell("private_evolution", task="agnews_codes", options=options, shots=90)
+    result = run_cell(cell, SUITE, Workbench(MECHANISMS))
+    assert set(result.scores) == {*BY_EMBEDDING} and set(result.skipped_metrics) == {"acc", "acc_calibrated"}
+    assert all("tokens" in why for why in result.skipped_metrics.values())
+    assert from_text(to_text(result)) == result
+    with pytest.raises(PromptTooLong):
+        run_cell(make_cell("private_evolution", options=options, shots=90), SUITE, Workbench(MECHANISMS))
+
+
+def limited(make):
+    def make_small(self, *given, **named):
+        make(self, *given, **named)
+        self.max_length = 500
+
+    return make_small
+
+
 def test_epsilon_is_the_closed_form_of_the_root_of_r_over_sigma():
     event = PrivateEvolution(rounds=9).events(6.0, Sizes({"a": 50, "b": 900}, {"a": 1, "b": 3}))
     assert accountants.epsilon(event, 1e-5).upper == pytest.approx(exact_epsilon(6.0 / 3, 1e-5), rel=1e-9)
@@ -108,7 +151,11 @@ def test_only_different_texts_stand_and_a_label_without_any_has_an_empty_one():
 
 
 @pytest.mark.parametrize(
-    "options", [{"rounds": 0}, {"candidates": 0}, {"threshold": -1.0}, {"temperature": 0.0}, {"embedding": "x"}]
+    "options",
+    [
+        *({"rounds": 0}, {"candidates": 0}, {"threshold": -1.0}, {"temperature": 0.0}, {"embedding": "x"}),
+        *({"style": "letter"}, {"texts": 0}, {"candidates": 10**8}, {"texts": 10**6}),
+    ],
 )
 def test_options_that_make_no_sense_are_refused(options):
     with pytest.raises(UsageError):

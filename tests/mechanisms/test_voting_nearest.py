@@ -81,6 +81,7 @@ def test_the_cost_is_that_of_r_releases_and_does_not_grow_with_the_stream():
 def test_it_does_what_voting_does_and_has_no_sampling_scheme_to_choose():
     assert MECHANISM.skip(CLASSES) is None
     assert MECHANISM.skip(type(CLASSES)())  # texts
-    for wrong in ({"partition": "once"}, {"uses": 0}, {"threshold": 2.0}, {"embedding": "none such"}):
+    others = [{"sampling_seed": 0}, {"slots": 10**9}]
+    for wrong in ({"partition": "once"}, {"uses": 0}, {"threshold": 2.0}, {"embedding": "none such"}, *others):
         with pytest.raises(UsageError):
             VotingNearest(**wrong)

@@ -1,76 +1,58 @@
-"""Two rows side by side: their numbers, their settings, and the difference of their scores, paired.
+"""Two rows side by side: their numbers and settings, and a row beside all that it is compared with.
 
-Rows of one task in one section were scored on the same test records, and rows with a common seed share the randomness
-that it gives. So the difference of two scores is bootstrapped in pairs: a replicate draws seeds and records once for
-both rows (as `dpicl.harness.evaluation.statistics.seeds_documents_interval` draws them), and what they share cancels.
-Rows of different tasks or sections are never tested against each other.
+The page of a row says how sure each of its differences is; the page that puts two rows side by side leads there, and
+holds what grows with the number of rows alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from itertools import combinations
 from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from dpicl.harness.evaluation.statistics import percentile_interval, seeds_documents_means
 from dpicl.harness.run.results import WITHHELD
+from dpicl.leaderboards.compare.named_rows import row_name
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import words
-from dpicl.leaderboards.model.rows import Row, outcomes_of
+from dpicl.leaderboards.model.pairs import Pairs, pair_words
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.text import score_text
 from dpicl.leaderboards.render.site.addresses import Addresses
 
-#: Bootstrap replicates. One draw serves all pairs of a task, so many rows cost little.
-DRAWS = 4_000
-#: (score of the first minus score of the second, low, high, number of common seeds)
-Difference = tuple[float, float, float, int]
+#: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others.
+MOST_RIVALS = 40
 
 
-def paired_differences(rows: Sequence[Row], level: float = 0.95) -> dict[tuple[int, int], Difference]:
-    """(i, j), i < j -> difference of the scores of rows[i] and rows[j] with its interval, over their common seeds.
-
-    The rows are of one task in one section. Pairs without a common seed are not in it. With one common seed the
-    interval holds the test records' part alone.
-    """
-    outcomes = [{result.cell.seed: outcomes_of(result) for result in row.results} for row in rows]
-    known: dict[tuple[int, tuple[int, ...]], np.ndarray] = {}
-
-    def means(i: int, seeds: tuple[int, ...]) -> np.ndarray:
-        if (i, seeds) not in known:
-            known[i, seeds] = seeds_documents_means([outcomes[i][seed][1] for seed in seeds], draws=DRAWS)
-        return known[i, seeds]
-
-    found = {}
-    for i, j in combinations(range(len(rows)), 2):
-        seeds = tuple(sorted(outcomes[i].keys() & outcomes[j].keys()))
-        if not seeds or any(outcomes[i][seed][0] != outcomes[j][seed][0] for seed in seeds):
-            continue
-        differences = np.round(means(i, seeds) - means(j, seeds), 12)  # rounding errors make no steps
-        low, high = percentile_interval(differences, level)
-        both = [fmean(fmean(outcomes[k][seed][1]) for seed in seeds) for k in (i, j)]
-        found[i, j] = (both[0] - both[1], low, high, len(seeds))
-    return found
+def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]:
+    """The rows of its task that a row stands beside, best first: each with the difference, and what it says."""
+    rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:MOST_RIVALS]
+    rivals.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
+    found = [(one, pairs.difference(row, one)) for one in rivals]
+    return [
+        {
+            "id": addresses.of(one),
+            "page": addresses.page(one),
+            "row": one,
+            "found": difference,
+            "says": pair_words(row.title, one.title, difference),
+        }
+        for one, difference in found
+    ]
 
 
 def comparison(board: Board, addresses: Addresses) -> dict[str, Any]:
-    """What the page needs: ``rows``, each with its numbers and settings in words, and ``pairs`` by their positions."""
-    rows: list[dict[str, Any]] = []
-    pairs: dict[str, list[float]] = {}
-    for number, section in enumerate(board.sections):
-        for table in section.tables:
-            own = table.all_rows
-            first = len(rows)
-            rows += [_row(section, number, row, table.documents, addresses) for row in own]
-            for (i, j), (difference, low, high, seeds) in paired_differences(own).items():
-                pairs[f"{first + i} {first + j}"] = [round(difference, 4), round(low, 4), round(high, 4), seeds]
-    return {"rows": rows, "pairs": pairs}
+    """What the page of two rows needs: ``rows``, each with its numbers and settings in words."""
+    rows = [
+        _row(section, number, row, addresses)
+        for number, section in enumerate(board.sections)
+        for table in section.tables
+        for row in table.all_rows
+    ]
+    return {"rows": rows}
 
 
-def _row(section: Section, number: int, row: Row, documents: int, addresses: Addresses) -> dict[str, Any]:
+def _row(section: Section, number: int, row: Row, addresses: Addresses) -> dict[str, Any]:
     group = section.group
     accounting = "" if row.mode == "proved" else ", paper accounting"
     where = f"{group.suite} version {group.version}, {group.model}, {group.source} records"
@@ -81,8 +63,9 @@ def _row(section: Section, number: int, row: Row, documents: int, addresses: Add
         "task": row.task,
         "section": number,
         "where": where,
-        "documents": documents,
-        "lower": row.lower_is_better(row.metric),
+        "name": row_name(row),
+        "score": score_text(row.score),
+        "level": "" if row.at_an_end else f"{row.epsilon:g} {row.mode}",
         "numbers": _numbers(row),
         "settings": _settings(section, row),
     }

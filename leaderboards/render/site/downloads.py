@@ -67,6 +67,7 @@ def _line(section: Section, table: TaskTable, row: Row, addresses: Addresses) ->
         "marks": "; ".join(mark.name for mark in row.marks),
         "unranked": row.unranked,
         "refuted": row.audit.flag,
+        "audited_kind": row.audit.kind,
         "submitted_by": "" if submission is None else submission.name,
         "reported": row.reported,
         "unreliable": "" if submission is None else submission.unreliable,

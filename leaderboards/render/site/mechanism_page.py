@@ -12,9 +12,11 @@ from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.render.board_charts import epsilon_key, privacy_utility, series_styles, three_epsilons
+from dpicl.leaderboards.render.board_charts import epsilon_key, three_epsilons
 from dpicl.leaderboards.render.site.addresses import Addresses
+from dpicl.leaderboards.render.site.section_page import task_plots
 
+_ARXIV = re.compile(r"\b\d{4}\.\d{4,5}\b")
 #: A paragraph, or the points of a list.
 Block = str | tuple[str, ...]
 
@@ -27,7 +29,9 @@ def about(registered: Registered) -> dict[str, Any]:
     if own.startswith(f"{cls.__name__}("):  # the signature that a dataclass without a docstring gets
         own = ""
     text = sys.modules[cls.__module__].__doc__ or ""
-    return {"blocks": [*blocks(text), *blocks(own)], "source": cls.source, "origin": registered.origin}
+    papers = [(number, f"https://arxiv.org/abs/{number}") for number in _ARXIV.findall(cls.source or "")]
+    blocked = [*blocks(text), *blocks(own)]
+    return {"blocks": blocked, "source": cls.source, "papers": papers, "origin": registered.origin}
 
 
 def blocks(text: str) -> list[Block]:
@@ -48,10 +52,11 @@ def labels_of(board: Board) -> list[str]:
 
 
 def mechanism_view(
-    board: Board, label: str, addresses: Addresses, mechanisms: Mapping[str, Registered]
+    board: Board, label: str, addresses: Addresses, mechanisms: Mapping[str, Registered], looks: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What the template shows of a mechanism. mechanisms: the registry; what is not in it has no documentation."""
-    parts = [part for section in board.sections if (part := _part(section, label))]
+    """What the template shows of a mechanism. mechanisms: the registry; what is not in it has no documentation. looks:
+    see `fixed_looks`."""
+    parts = [part for section in board.sections if (part := _part(section, label, looks))]
     rows = [row for part in parts for row in part["rows"]]
     submission = rows[0].submission
     known = mechanisms.get(rows[0].mechanism) if submission is None else None
@@ -71,19 +76,18 @@ def mechanism_view(
     }
 
 
-def _part(section: Section, label: str) -> dict[str, Any] | None:
+def _part(section: Section, label: str, looks: Mapping[str, int]) -> dict[str, Any] | None:
     """A section's rows of one mechanism with their plots and options; None where it has none."""
     own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
     tables = [table.only([label]) for table in section.tables if own[table.task]]
     if not tables:
         return None
     rows = [row for table in tables for row in own[table.task]]
-    styles = series_styles(tables)
     return {
         "section": section,
         "rows": rows,
         "columns": columns(rows),
-        "plots": [(table, privacy_utility(table, styles)) for table in tables if table.rows],
+        "plots": [plot for table in tables for plot in task_plots(table, looks)],
         "epsilons": [(table.task, plot) for table in tables if (plot := three_epsilons(table)) is not None],
         "tasks": [table.task for table in tables],
         "options": _options({table.task: own[table.task][0] for table in tables}),

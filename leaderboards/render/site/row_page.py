@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,8 +26,16 @@ MOST_ANSWERS = 30
 _PACKAGES = ("torch", "transformers", "lm_eval", "lm-eval", "dp-accounting", "prv-accountant")
 
 
-def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses, frozen: bool) -> dict[str, Any]:
-    """Everything that the template shows of a row. frozen: it belongs to a retired version of the suite."""
+def row_view(
+    section: Section,
+    table: TaskTable,
+    row: Row,
+    addresses: Addresses,
+    frozen: bool,
+    rivals: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Everything that the template shows of a row. frozen: it belongs to a retired version of the suite. rivals: see
+    `beside`."""
     first = row.results[0]
     others = sorted({_commit(result) for result in row.results} - {_commit(first)})
     return {
@@ -36,6 +44,7 @@ def row_view(section: Section, table: TaskTable, row: Row, addresses: Addresses,
         "row": row,
         "frozen": frozen,
         "identity": addresses.of(row),
+        "rivals": rivals,
         "mechanism_page": addresses.mechanism(row.label),
         "facts": _facts(row),
         "privacy_notes": list(dict.fromkeys(note for result in row.results for note in result.privacy.notes)),

@@ -113,6 +113,13 @@ def test_too_little_noise_is_refuted(own_cache, news, sim, access) -> None:
     assert result.bound.epsilon > result.privacy.epsilon_proved
 
 
+def test_a_black_box_bound_on_votes_stands_beside_what_the_winner_can_show(own_cache, news, sim) -> None:
+    result = audited(Voting(slots=4, examples_per_slot=1), news, sim, 4.0, access="black-box", runs=8, redraws=3)
+    ceiling = result.details["label_only_ceiling"]
+    assert 0 <= result.bound.epsilon <= ceiling["most"] < result.privacy.epsilon_proved
+    assert 0 < ceiling["even"] <= ceiling["most"] and any("ceiling" in note for note in result.notes)
+
+
 @pytest.mark.parametrize("access", ["white-box", "black-box"])
 def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim, access) -> None:
     result = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40, access=access, redraws=20)

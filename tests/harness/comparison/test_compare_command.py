@@ -29,6 +29,7 @@ def test_exit_codes(dpicl, folders):
     base, same, lost = folders
     assert dpicl("compare", base, same, "--fail-on-regression").code == 0
     assert dpicl("compare", base, lost).code == 0
+    assert dpicl("compare", base, same).out.startswith("GATE PASSES: no change shown")
     assert dpicl("compare", base, lost, "--fail-on-regression").code == 1
     assert dpicl("compare", base, lost, "--fail-on-regression", "--min-effect", "0.5").code == 0
     assert dpicl("compare", base, lost, "--fail-on-regression", "--epsilon", "1").code == 0
@@ -64,7 +65,7 @@ def test_what_is_missing_in_the_candidate_fails_the_gate(dpicl, tmp_path):
     assert "Only in candidate: voting on agnews at ε = 1, seed 0." in gate("all").out
     answer = gate("row")
     assert answer.code == 1
-    assert "No change shown in 1 cell (1 tested), 1 missing or incomplete in candidate" in answer.out
+    assert answer.out.startswith("GATE FAILS: 1 row missing; 1 cell compared (1 tested)")
     assert "Missing in candidate: tang on agnews at ε = 1, seed 0–1." in " ".join(answer.out.split())
     assert "Missing in candidate: tang on agnews" in gate("row", "--markdown", "-").out
     answer = gate("seed")
@@ -88,10 +89,10 @@ def test_the_terminal_shows_what_changed_and_every_cell(dpicl, folders):
     base, same, lost = folders
     assert "dtype: bfloat16 → float32" in dpicl("compare", base, same).out
     out = dpicl("compare", base, lost).out
-    assert out.startswith("1 regression in 2 cells (2 tested)")
-    line = next(line for line in out.splitlines() if line.strip().startswith("tang") and " 8 " in line)
-    assert line.split()[-1] == "regression"
-    assert "-0.200" in line
+    assert out.startswith("GATE FAILS: 1 regression; 2 cells compared (2 tested)")
+    lines = [line for line in out.splitlines() if line.strip().startswith("tang") and " 8 " in line]
+    assert lines[-1].split()[-1] == "regression"
+    assert "-0.200" in " ".join(lines)
     assert "Nothing that is recorded changed" in out
     assert max(map(len, out.splitlines()[3:])) <= 110
 
@@ -113,9 +114,9 @@ def test_markdown_goes_to_a_file_beside_the_terminal_or_alone_to_stdout(dpicl, f
     base, _, lost = folders
     file = tmp_path / "comment.md"
     answer = dpicl("compare", base, lost, "--markdown", file)
-    assert answer.out.startswith("1 regression")
+    assert answer.out.startswith("GATE FAILS: 1 regression")
     text = file.read_text(encoding="utf-8")
-    assert text.startswith("### 1 regression in 2 cells")
+    assert text.startswith("### GATE FAILS: 1 regression; 2 cells")
     assert dpicl("compare", base, lost, "--markdown", "-").out == text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     tables = [rows.index(row) for row in rows if set(row) <= set("|- ")]

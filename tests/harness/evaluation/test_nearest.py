@@ -7,10 +7,10 @@ import pytest
 
 from dpicl.harness.core.errors import ModelError, PluginError
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.harness.data.config import NEAREST, higher_is_better
+from dpicl.harness.data.config import BY_EMBEDDING, LOGISTIC, NEAREST, higher_is_better
 from dpicl.harness.data.task import TASKS, Task, load_config
 from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.evaluation.nearest import evaluate_answers, nearest_answers
+from dpicl.harness.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.harness.models import embeddings
 from dpicl.harness.run import reader, workbench
 from dpicl.harness.run.pipeline import run_cell
@@ -47,11 +47,12 @@ def test_the_nearest_with_text_wins_and_of_equal_ones_the_first(agnews):
         Demonstration("other", "World"),
         Demonstration("x", "Technology"),
     ]
-    assert set(nearest_answers(agnews, shown, plain).values()) == {"Sports"}
-    assert set(nearest_answers(agnews, shown[2:], plain).values()) == {"World"}
-    assert set(nearest_answers(agnews, shown[3:], plain).values()) == {"Technology"}
-    for none in ([], shown[:1]):
-        assert set(nearest_answers(agnews, none, plain).values()) == {agnews.labels[0]}
+    assert set(classified(agnews, shown, plain)[NEAREST].values()) == {"Sports"}
+    assert set(classified(agnews, shown[2:], plain)[NEAREST].values()) == {"World"}
+    for metric in BY_EMBEDDING:
+        assert set(classified(agnews, shown[3:], plain)[metric].values()) == {"Technology"}
+        for none in ([], shown[:1]):
+            assert set(classified(agnews, none, plain)[metric].values()) == {agnews.labels[0]}
 
 
 def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
@@ -68,16 +69,32 @@ def test_its_scores_are_those_of_the_answers_by_hand(own_cache):
     assert result.manifest.embedding.name == "sim" and from_text(to_text(result)) == result
 
 
+def test_many_texts_around_two_points_are_told_apart_where_the_nearest_one_errs(agnews):
+    randomness = np.random.default_rng(0)
+    centres = {"Sports": np.array([1.0, 0.0, 0.0]), "World": np.array([0.0, 1.0, 0.0])}
+    labels = ["Sports", "World"] * 150
+    rows = np.array([centres[label] for label in labels]) + randomness.normal(0, 0.6, (300, 3))
+    shown, asked = rows[:200], rows[200:]
+    right = {
+        name: np.mean(np.array(each(asked, shown, labels[:200])) == labels[200:]) for name, each in CLASSIFIERS.items()
+    }
+    assert right[LOGISTIC] > 0.85 and right[LOGISTIC] > right[NEAREST]
+    few = np.eye(2)
+    assert CLASSIFIERS[LOGISTIC](few, few, ["World", "Sports"]) == ["World", "Sports"]
+
+
 def test_rows_without_demonstrations_lack_it_and_old_results_stay_comparable(own_cache):
     bench = Workbench(MECHANISMS)
     result = run_cell(make_cell("zero_shot"), SUITE, bench)
-    assert NEAREST not in result.scores and result.manifest.embedding is None
+    assert not {*BY_EMBEDDING} & {*result.scores} and result.manifest.embedding is None
     voted = run_cell(make_cell("voting", options={"slots": 4, "examples_per_slot": 1}), SUITE, bench)
     assert set(voted.scores) == {"acc", "acc_calibrated"}
     new = run_cell(make_cell("public_demonstrations"), SUITE, bench)
     parts = ("scores", "documents", "higher_is_better")
-    old = new.model_copy(update={part: {k: v for k, v in getattr(new, part).items() if k != NEAREST} for part in parts})
-    assert NEAREST in new.scores and not differing(new, old, REFERENCE)
+    old = new.model_copy(
+        update={part: {k: v for k, v in getattr(new, part).items() if k not in BY_EMBEDDING} for part in parts}
+    )
+    assert {*BY_EMBEDDING} < {*new.scores} and not differing(new, old, REFERENCE)
 
 
 def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read_by_embedding, monkeypatch):
@@ -111,7 +128,7 @@ def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_c
     monkeypatch.setattr(workbench, "embedded", gone)
     assert workbench.embedded is not reader.embedded
     result = run_cell(make_cell("public_demonstrations"), SUITE, Workbench(MECHANISMS))
-    assert NEAREST not in result.scores and set(result.skipped_metrics) == {NEAREST}
+    assert not {*BY_EMBEDDING} & {*result.scores} and set(result.skipped_metrics) == {*BY_EMBEDDING}
 
 
 def test_a_task_file_says_who_reads():

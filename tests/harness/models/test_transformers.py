@@ -103,6 +103,21 @@ def test_decoder_equals_reading_again_at_every_token(
     torch.testing.assert_close(decoder.log_probs, expected(slow, prompts), atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize("pass_tokens", [64, 512])
+def test_prompts_are_read_along_a_text(tiny: TransformersLM, slow: SlowReader, pass_tokens: int) -> None:
+    tiny = with_passes(tiny, pass_tokens)
+    prompts, text = [*random_prompts([3, 90, 1], seed=1, shared=20), []], random_prompts([6], seed=5)[0]
+    prefix = tiny.prefix(prompts[0])
+    seen = tiny.log_probs_along(prompts, text, prefix)
+    assert len(seen) == len(text)
+    for at, rows in enumerate(seen):
+        asked = [[*prompt, *text[:at]] for prompt in prompts]
+        torch.testing.assert_close(rows, tiny.next_token_log_probs(asked), atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(rows[:3], expected(slow, asked[:3]), atol=TOLERANCE, rtol=0)
+    plain = super(TransformersLM, tiny).log_probs_along(prompts, text)
+    torch.testing.assert_close(torch.stack(seen), torch.stack(plain), atol=TOLERANCE, rtol=0)
+
+
 def test_decoder_reads_every_token_once(tiny: TransformersLM) -> None:
     decoder = tiny.decoder(random_prompts([10, 10, 10]))
     for _ in range(7):

@@ -10,9 +10,11 @@ import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render import page
-from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.html import attacks_page, pages
+from tests.leaderboards.attack_factory import AUC, make_attack, make_external
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import HOSTILE, full_board, submission
 
@@ -85,13 +87,21 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     results += [*ends(model="hf:gpt2"), make_result("pta", 0.6, model="hf:gpt2")]
     retired = [*ends(suite_hash="b" * 64), make_result("tang", 0.9, suite_hash="b" * 64)]
     folder = tmp_path_factory.mktemp("site with a space") / "below"
-    page.write(pages(build_board(results, submissions=[submission()], retired=retired)), folder)
+    files = pages(build_board(results, submissions=[submission()], retired=retired))
+    page.write({**files, "attacks/index.html": _attacks("plain")}, folder)
     return folder
+
+
+def _attacks(text: str) -> str:
+    """The page of all attacks, with as many measures as an attack may have."""
+    measures = {**AUC, **{f"{text[:40]}{i}": AUC["auc"] for i in range(30)}}
+    results = [make_attack(name, measures=measures, counts={text[:40]: 1}, notes=[text]) for name in ("tang", "pta")]
+    return attacks_page(build_attacks(results, [make_external(0.3, note=text[:2000])]), root="../")
 
 
 @pytest.fixture(scope="session")
 def hostile_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site in which a text with every break stands wherever a stranger may write."""
     folder = tmp_path_factory.mktemp("hostile")
-    page.write(pages(full_board(HOSTILE[0])), folder)
+    page.write({**pages(full_board(HOSTILE[0])), "attacks/index.html": _attacks(HOSTILE[0])}, folder)
     return folder

@@ -19,6 +19,8 @@ from dpicl.leaderboards.render.html import pages
 from tests.leaderboards.factory import ends, make_result, turned
 
 ROWS = "tr[data-row]"
+BASELINES = "tr[data-row][data-kind='reference baselines']"
+OTHERS = "tr[data-row]:not([data-kind='reference baselines'])"
 _SHOWN = """
 return Array.from(document.querySelectorAll(arguments[0]))
   .filter((e) => e.checkVisibility())
@@ -70,17 +72,16 @@ def test_where_lower_is_better_the_lowest_comes_first_and_the_comparison_says_so
     choose(browser, "tang at ε = 1 on agnews")
     choose(browser, "pta at ε = 1 on agnews")
     element(browser, "#chosen a").click()
-    assert element(browser, "#verdict").text.endswith("The first row scores higher; lower is better.")
+    assert "pta at ε = 1 beats tang at ε = 1 by 0.400 (" in element(browser, "#verdict").text
 
 
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("task", "trec", 6),
-        ("taskkind", "text", 6),
-        ("model", "hf:gpt2", 3),
+        ("task", "trec", 4),
+        ("taskkind", "text", 4),
+        ("model", "hf:gpt2", 1),
         ("epsilon", "8", 3),
-        ("epsilon", "∞", 4),
         ("kind", "answers", 3),
         ("queries", "finite", 3),
         ("origin", "submitted", 1),
@@ -88,28 +89,69 @@ def test_where_lower_is_better_the_lowest_comes_first_and_the_comparison_says_so
 )
 def test_every_filter_shows_its_rows_and_puts_itself_into_the_address(site, open_page, name, value, expected):
     browser = open_page(site / "index.html")
-    total = len(shown(browser, ROWS))
-    assert total == 22
-    rankings = "return Array.from(document.querySelectorAll('[aria-label^=Ranking]'), (table) => table.innerHTML)"
-    before = browser.execute_script(rankings)
-    assert len(before) >= 2
+    assert len(shown(browser, ROWS)) == 22
+    ranks = "return Array.from(document.querySelectorAll('tr[data-standing]'), (line) => line.textContent)"
+    before = browser.execute_script(ranks)
     Select(element(browser, f"[data-filter='{name}']")).select_by_value(value)
-    assert len(shown(browser, ROWS)) == expected
-    assert element(browser, "#shown").text == f"{expected} of {total} rows shown"
-    assert browser.execute_script(rankings) == before
+    assert len(shown(browser, OTHERS)) == expected
+    tasks = len(shown(browser, "section.task"))
+    assert tasks > 0 and len(shown(browser, BASELINES)) == 2 * tasks
+    assert element(browser, "#shown").text.startswith(f"{expected} of 14 rows shown")
+    assert browser.execute_script(ranks) == before
     address = browser.current_url
     assert f"{name}=" in state(browser)
     open_page(site / "index.html", f"#{state(browser)}")
     assert browser.current_url == address
-    assert len(shown(browser, ROWS)) == expected
+    assert len(shown(browser, OTHERS)) == expected
     element(browser, "#reset").click()
-    assert len(shown(browser, ROWS)) == total
+    assert len(shown(browser, ROWS)) == 22
     assert state(browser) == ""
+
+
+def test_filters_hold_for_plots_rankings_and_answers_and_keep_the_baselines(site, open_page):
+    browser = open_page(site / "index.html", "#search=tang&task=trec&epsilon=1")
+    lines = shown(browser, "tr[data-standing]")
+    assert {line.split()[0] for line in lines} == {"zero_shot", "tang", "real_demonstrations"}
+    marks = browser.execute_script(
+        "return Array.from(document.querySelectorAll('section.task svg [data-row], .answer svg [data-row]'))"
+        ".filter((e) => e.closest('figure').checkVisibility() && getComputedStyle(e).display !== 'none')"
+        ".map((e) => [e.dataset.row.split(' ')[0], e.dataset.epsilon ?? ''])"
+    )
+    assert {name for name, _ in marks} == {"zero_shot", "tang", "real_demonstrations"}
+    assert {epsilon for name, epsilon in marks if name == "tang"} == {"", "1"}
+    assert {text.split()[0] for text in shown(browser, "section.task figcaption")} == {"trec"}
+    assert not [text for text in shown(browser, ".answer li") if text.startswith(("agnews", "samsum"))]
+    open_page(site / "index.html", "#epsilon=8")
+    levels = browser.execute_script(
+        "return Array.from(document.querySelectorAll('.answer > [data-level]'))"
+        ".filter((e) => e.checkVisibility()).map((e) => e.dataset.level)"
+    )
+    assert set(levels) == {"8"} and shown(browser, ".answer details[open] li")
+
+
+def test_the_first_screen_has_the_answer_with_its_picture_then_the_filters(site, open_page):
+    for width in (1280, 390):
+        open_page.width(width)
+        browser = open_page(site / "index.html")
+        assert "quick" in browser.title and "quick" in element(browser, "h1").text
+        assert "ε = 1" in element(browser, ".answer .lead").text
+        answers = shown(browser, ".answer > div li")
+        assert any("agnews" in text and "first of 4" in text for text in answers)
+        tops = [
+            element(browser, name).rect["y"]
+            for name in (".answer li", ".answer figure svg", "#filters", "section.task")
+        ]
+        assert tops == sorted(tops) and tops[0] < 300
+        assert width == 390 or tops[1] < 900
+        sizes = browser.execute_script(
+            "return Array.from(document.querySelectorAll('.answer svg text'), (e) => e.getBoundingClientRect().height)"
+        )
+        assert min(sizes) > 9
 
 
 def test_filters_and_search_work_together_and_nothing_found_is_said(site, open_page):
     browser = open_page(site / "index.html", "#task=agnews&search=TANG")
-    assert [text.split()[0] for text in shown(browser, ROWS)] == ["tang", "tang"]
+    assert [text.split()[0] for text in shown(browser, OTHERS)] == ["tang", "tang"]
     search = element(browser, "[data-filter='search']")
     search.send_keys("xyz")
     assert shown(browser, ROWS) == []
@@ -171,29 +213,38 @@ def test_two_rows_are_chosen_on_the_board_and_compared(site, open_page):
     choose(browser, "prism at ε = 1 on trec")
     choose(browser, "tang at ε = 1 on agnews")
     element(browser, "#chosen a").click()
-    assert Path(urlsplit(browser.current_url).path).name == "compare.html"
+    assert Path(urlsplit(browser.current_url).path).parent.name == "rows"
     verdict = element(browser, "#verdict").text
-    assert verdict.startswith("First minus second: −0.350, 95% interval −")
-    assert "paired over 2 common seeds and 20 test records" in verdict
-    assert "The second row scores higher." in verdict
+    assert (
+        "prism at ε = 1" in verdict and "tang at ε = 1" in verdict and "0.350 (" in verdict and "adjusted p" in verdict
+    )
+    (line,) = shown(browser, "tr[aria-current]")
+    assert line.startswith("tang at ε = 1")
+    first = state(browser)
+    browser.find_element(By.PARTIAL_LINK_TEXT, "Numbers and settings").click()
+    Select(element(browser, "#b")).select_by_visible_text("tang at ε = 1, agnews")
+    assert element(browser, "#verdict").text == "prism at ε = 1 scores 0.300, tang at ε = 1 0.650."
     numbers = {cells[0]: cells[1:] for cells in (line.split("\t") for line in shown(browser, "#numbers tr"))}
     assert numbers["score (calibrated accuracy)"] == ["0.300", "0.650"]
     assert numbers["recovery"] == ["-25%", "62%"]
-    assert set(numbers) >= {"proved ε", "claimed ε", "audited ε", "Q", "seconds a seed"}
+    assert set(numbers) >= {"proved ε", "claimed ε", "audited ε", "queries covered", "seconds a seed"}
     assert any(line.startswith("mechanism") for line in shown(browser, "#settings tr"))
     before = state(browser)
     element(browser, "#swap").click()
-    assert element(browser, "#verdict").text.startswith("First minus second: +0.350")
+    assert element(browser, "#verdict").text.startswith("tang at ε = 1 scores 0.650")
     assert state(browser) != before
+    element(browser, "#swap").click()
+    element(browser, "#sure").click()
+    assert state(browser) == first and element(browser, "#verdict").text == verdict
 
 
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        ("tang at ε = 1, trec", "Not tested: the rows are of different tasks (agnews, trec)."),
-        ("pta at ε = 1, agnews", "Not tested: the rows are of different sections"),
+        ("tang at ε = 1, trec", "Not compared: the rows are of different tasks (agnews, trec)."),
+        ("pta at ε = 1, agnews", "Not compared: the rows are of different sections"),
         ("tang at ε = 1, agnews", "This is one row twice."),
-        ("esa at ε = 1, agnews", "paired over 1 common seed and"),
+        ("tang at ε = 8, agnews", "dpicl compare tang@1 tang@8 --task agnews"),
     ],
 )
 def test_rows_that_may_not_be_compared_say_so(site, open_page, second, says):
@@ -202,6 +253,7 @@ def test_rows_that_may_not_be_compared_say_so(site, open_page, second, says):
     Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
     Select(element(browser, "#b")).select_by_visible_text(second)
     assert says in element(browser, "#verdict").text
+    assert not element(browser, "#sure").is_displayed()
     assert element(browser, "#tables").is_displayed()
 
 
@@ -230,7 +282,7 @@ def test_the_keyboard_alone_is_enough(site, open_page):
 
     def tab_to(condition: str) -> WebElement:
         """Presses the tab key until the focus is where the condition on `e` holds."""
-        for _ in range(80):
+        for _ in range(200):
             press(Keys.TAB)
             if browser.execute_script(f"const e = document.activeElement; return Boolean({condition})"):
                 return browser.switch_to.active_element
@@ -260,8 +312,10 @@ def test_no_page_scrolls_sideways_on_a_phone(site, hostile_site, open_page, widt
     open_page.width(width)
     for folder in (site, hostile_site):
         kinds = [next(iter(sorted(folder.glob(kind)))) for kind in ("mechanisms/t*.html", "rows/*agnews*.html")]
-        for path in (folder / "index.html", folder / "compare.html", folder / "retired.html", *kinds):
+        tops = [folder / name for name in ("index.html", "compare.html", "retired.html", "attacks/index.html")]
+        for path in (*tops, *kinds):
             browser = open_page(path)
+            browser.execute_script("for (const e of document.querySelectorAll('details')) e.open = true")
             inside = browser.execute_script("return document.documentElement.scrollWidth")
             assert inside <= width, path.name
 

@@ -21,23 +21,44 @@ def row_of(results: list[Result], label: str = "tang", **more: Any) -> Published
     return found
 
 
-def test_a_row_has_one_line_for_each_epsilon_and_seed_with_the_numbers_of_its_file(results: list[Result]) -> None:
+def test_a_row_has_one_line_for_each_epsilon_that_rises_and_the_numbers_of_the_board(results: list[Result]) -> None:
+    row = row_of(results)
+    assert [line["epsilon"] for line in row.rows] == [1.0, 8.0] and all(line["seeds"] == 2 for line in row.rows)
+    for line in row.rows:
+        own = [one for one in row.seeds if one["epsilon"] == line["epsilon"]]
+        assert line["score"] == pytest.approx(sum(one["score"] for one in own) / 2)
+        assert line["score"] == row.summary[f"score/eps={line['epsilon']:g}"]
+        assert line["score_low"] <= line["score"] <= line["score_high"]
+        assert line["epsilon_proved"] == max(one["epsilon_proved"] for one in own)
+        assert line["cells"].split() == [one["cell"] for one in own]
+
+
+def test_every_seed_has_the_numbers_of_its_file_and_stands_in_a_table(results: list[Result]) -> None:
     row = row_of(results)
     own = {one.cell_id: one for one in results}
-    assert [(line["epsilon"], line["seed"]) for line in row.rows] == [(1.0, 0), (1.0, 1), (8.0, 0), (8.0, 1)]
-    for line in row.rows:
+    assert [(line["epsilon"], line["seed"]) for line in row.seeds] == [(1.0, 0), (1.0, 1), (8.0, 0), (8.0, 1)]
+    for line in row.seeds:
         result = own[line["cell"]]
         score = result.scores["acc_calibrated"]
         assert (line["epsilon"], line["seed"]) == (result.cell.epsilon, result.cell.seed)
         assert (line["score"], line["score_low"], line["score_high"]) == (score.value, score.low, score.high)
         assert line["epsilon_proved"] == result.privacy.epsilon_proved
         assert line["seconds"] == 15.0 and line["tokens_read"] == 12345
+    (board,) = plan(results).boards
+    heads, lines = board.seeds
+    assert {line[heads.index("cell")] for line in lines} == {*own} and {"task", "row", "seed", "score"} <= {*heads}
+
+
+def test_a_chart_has_the_mechanisms_side_by_side(results: list[Result]) -> None:
+    (board,) = plan(results).boards
+    assert set(board.charts) == {"agnews at eps=1", "agnews at eps=8"}
+    assert all(png.startswith(b"\x89PNG") for png in board.charts.values())
 
 
 def test_the_recovery_of_a_line_is_taken_at_its_own_seed_where_both_ends_are() -> None:
     scores = [*ends(zero_shot=0.4, real_data=0.8), *ends(zero_shot=0.2, real_data=0.7, seed=1)]
     row = row_of([*scores, make_result(score=0.6), make_result(score=0.6, seed=1)])
-    assert [line["recovery"] for line in row.rows] == [pytest.approx(0.5), pytest.approx(0.8)]
+    assert [line["recovery"] for line in row.seeds] == [pytest.approx(0.5), pytest.approx(0.8)]
     row = row_of([make_result("zero_shot", 0.4), make_result(score=0.6)])
     assert "recovery" not in row.rows[0] and "recovery/eps=1" not in row.summary
 
@@ -63,7 +84,7 @@ def test_no_number_is_infinite_or_a_text(results: list[Result]) -> None:
     for row in what.rows:
         assert all(isinstance(value, float | int) and math.isfinite(value) for value in row.summary.values())
         texts = {name for line in row.rows for name, value in line.items() if isinstance(value, str)}
-        assert texts == {"epsilon_text", "cell"}
+        assert texts == {"epsilon_text", "cells"}
     real = row_of(results, "real_demonstrations")
     assert all("epsilon" not in line and line["epsilon_text"] == "∞" for line in real.rows)
     assert real.job_type == "end of the scale" and "best_score_epsilon" not in real.summary
@@ -90,7 +111,7 @@ def test_what_may_not_be_compared_is_another_row(more: dict[str, Any]) -> None:
 def test_the_audited_epsilon_stands_in_line_and_summary(results: list[Result]) -> None:
     row = row_of(results, evidence=Evidence((make_attack(epsilon=1.0, audited=0.4),)))
     assert row.summary["audited_epsilon/eps=1"] == 0.4 and "audited_epsilon/eps=8" not in row.summary
-    assert [line.get("epsilon_audited") for line in row.rows] == [0.4, 0.4, None, None]
+    assert [line.get("epsilon_audited") for line in row.rows] == [0.4, None]
 
 
 def test_withheld_costs_are_not_published_as_zero() -> None:

@@ -57,7 +57,7 @@ def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
             row.job_type,
             *row.tags,
             *row.summary,
-            *(str(line["cell"]) for line in row.rows),
+            *(str(line["cells"]) for line in row.rows),
         ):
             assert text.encode() in found[row.id], text
     (board,) = what.boards
@@ -174,7 +174,7 @@ class Server:
         self.began: list[str] = []
         self.updates = 0
         self.fails_at = self.loses = ""
-        self.Artifact, self.Table = wandb.Artifact, wandb.Table
+        self.Artifact, self.Table, self.Image = wandb.Artifact, wandb.Table, wandb.Image
         self.setup = lambda settings: None
         self.Api = lambda timeout: SimpleNamespace(default_entity="somebody", runs=self.listed)
 
@@ -213,6 +213,8 @@ def test_online_what_arrives_equals_the_results_and_arrives_once(
     run = server.runs[board.id]
     table = run.lines[0]["board"]
     assert table.columns == list(board.columns) and table.data == [list(row) for row in board.rows]
+    assert {name for name in run.lines[0] if name.startswith("scores/")} == {f"scores/{name}" for name in board.charts}
+    assert len(run.lines[0]["seeds"].data) == len(results)
     assert run.artifacts == {
         "quick-embedded-results": (set(board.files), ["latest", "suite-v1"]),
         "quick-embedded-board": ({"board.json"}, ["latest", "suite-v1"]),

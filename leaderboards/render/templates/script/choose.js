@@ -10,7 +10,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const one = chosen.map(name).join(" and ");
     bar.querySelector("p").textContent = chosen.length < 2 ? `${one}: choose another row` : one;
     const state = new URLSearchParams(chosen.map((box, i) => ["ab"[i], box.dataset.choose]));
-    bar.querySelector("a").href = `compare.html#${state}`;
+    const [from, to] = chosen;
+    const together = to && from.dataset.level && from.dataset.level === to.dataset.level;
+    bar.querySelector("a").href = together ? `rows/${from.dataset.choose}.html#with=${to.dataset.choose}` : `compare.html#${state}`;
   };
   for (const box of boxes) {
     box.addEventListener("change", () => {

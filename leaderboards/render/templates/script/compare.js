@@ -1,6 +1,6 @@
 // Two rows side by side. What is compared is in the address's hash: #a=ROW&b=ROW. Texts become text nodes, never tags.
 document.addEventListener("DOMContentLoaded", () => {
-  const { rows, pairs } = JSON.parse(document.getElementById("data").textContent);
+  const { rows } = JSON.parse(document.getElementById("data").textContent);
   const selects = ["a", "b"].map((id) => document.getElementById(id));
   const position = (select) => rows.findIndex((row) => row.id === select.value);
 
@@ -24,24 +24,24 @@ document.addEventListener("DOMContentLoaded", () => {
   };
   const together = (a, b) => Array.from(new Set([...Object.keys(a), ...Object.keys(b)]), (name) => [name, a[name] ?? "–", b[name] ?? "–"]);
 
+  const sure = document.getElementById("sure");
   const verdict = (i, j) => {
     const [a, b] = [rows[i], rows[j]];
+    sure.hidden = true;
     if (i === j) return "This is one row twice.";
-    if (a.section !== b.section) return `Not tested: the rows are of different sections (${a.where}; ${b.where}).`;
-    if (a.task !== b.task) return `Not tested: the rows are of different tasks (${a.task}, ${b.task}).`;
-    const found = pairs[`${Math.min(i, j)} ${Math.max(i, j)}`];
-    if (!found) return "Not tested: the rows have no seed in common.";
-    const [difference, low, high] = i < j ? found : [-found[0], -found[2], -found[1]];
-    const seeds = found[3] === 1 ? "1 common seed" : `${found[3]} common seeds`;
-    const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(3);
-    const says = low > 0 ? "The first row scores higher" : high < 0 ? "The second row scores higher" : "The interval holds 0: which is better is open";
-    const better = a.lower && low * high > 0 ? "; lower is better" : "";
-    return `First minus second: ${signed(difference)}, 95% interval ${signed(low)} to ${signed(high)}, paired over ${seeds} and ${a.documents} test records. ${says}${better}.`;
+    if (a.section !== b.section) return `Not compared: the rows are of different sections (${a.where}; ${b.where}).`;
+    if (a.task !== b.task) return `Not compared: the rows are of different tasks (${a.task}, ${b.task}).`;
+    if (a.level && b.level && a.level !== b.level) return `At different ε: dpicl compare ${a.name} ${b.name} --task ${a.task} says how sure the difference is.`;
+    const [from, to] = a.level ? [a, b] : [b, a]; // the page of a row at an ε has what stands at no ε as well
+    sure.hidden = false;
+    sure.href = `${from.page}#with=${encodeURIComponent(to.id)}`;
+    return `${a.title} scores ${a.score}, ${b.title} ${b.score}.`;
   };
   const show = () => {
     const [i, j] = selects.map(position);
     const ready = i >= 0 && j >= 0;
     document.getElementById("tables").hidden = !ready;
+    sure.hidden = true;
     document.getElementById("verdict").textContent = ready ? verdict(i, j) : "Choose two rows.";
     if (!ready) return;
     const [a, b] = [rows[i], rows[j]];

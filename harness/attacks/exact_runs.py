@@ -1,0 +1,214 @@
+"""The runs of an exact audit: a row's calibration, and its mechanism in two worlds with one canary after another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Literal, get_args
+
+import numpy as np
+
+from dpicl.harness.attacks import exact_canaries
+from dpicl.harness.attacks.exact_worlds import Lengthening, Policy, Seen, World, noiseless, of_rank, seen
+from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.seeds import NoiseSource, streams
+from dpicl.harness.core.vocabulary import Partition, Query, Record, Report, Sizes, silent
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import (
+    AnswerContext,
+    AnswerMechanism,
+    Context,
+    DemonstrationMechanism,
+    Mechanism,
+    PreparedContext,
+    PreparedMechanism,
+)
+from dpicl.harness.mechanism.outputs import checked_answer, checked_prepared, checked_prompt
+from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.ledger import Ledger
+from dpicl.harness.privacy.private_set import PrivateSet
+from dpicl.harness.privacy.release_hooks import observing
+from dpicl.harness.privacy.sampling_schemes import JoiningScheme
+from dpicl.harness.run.output_cache import OutputCache
+from dpicl.harness.run.reader import SlotReader, embedded
+from dpicl.harness.run.releasing import ALL_RECORDS, calibrated, no_kind, released_count, sizes_of
+
+#: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
+Deal = Literal["alone", "sampled"]
+DEALS: Final[tuple[str, ...]] = get_args(Deal)
+#: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
+_TRIAL: Final = 8
+#: How often a text that ended is made longer.
+_LENGTHENED: Final = 6
+
+
+@dataclass(frozen=True)
+class AuditedRow:
+    """What is audited: a row, as one of its cells, with its mechanism and its records."""
+
+    cell: Cell
+    mechanism: Mechanism
+    task: Task
+
+    @cached_property
+    def shots(self) -> tuple[str, ...]:
+        """A label for each demonstration."""
+        if self.mechanism.kind != "demonstrations":
+            return ()
+        count = released_count(self.mechanism, self.task, self.cell.shots)
+        return self.task.plan_shots(count, streams(self.cell.seed).stream("shots"))
+
+    @cached_property
+    def queries(self) -> list[Query]:
+        """The row's own, none of demonstrations."""
+        return [] if self.mechanism.kind == "demonstrations" else self.task.queries()
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """The public numbers that its epsilon depends on."""
+        return sizes_of(self.mechanism, self.task, self.shots, self.cell.queries or len(self.queries))
+
+    @property
+    def delta(self) -> float:
+        """At which it is accounted."""
+        return self.cell.release.accounted_delta
+
+
+class ExactRuns:
+    """The mechanism of a row in pairs of worlds. Raises UsageError as `calibrated` does.
+
+    group: of the canary: the one that loses most; None where all records are one.
+    """
+
+    def __init__(self, row: AuditedRow, model: LanguageModel, deal: Deal, outputs: OutputCache) -> None:
+        self._row, self._model, self._outputs = row, model, outputs
+        self._others = row.task.train if deal == "sampled" else ()
+        self._public, self._streams = row.task.public_view(), streams(row.cell.seed)
+        self.calibration = calibrated(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
+        self.bounds = accountants.epsilon(self.calibration.event, row.delta)
+        self.group: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
+        self._shots = tuple(label for label in row.shots if self.group in (None, label))
+
+    def strongest(self, most: int | None = None, report: Report = silent) -> tuple[Seen, int]:
+        """(what the strongest canary shows, how many were tried). most: canaries to try, None: all of them."""
+        row, candidates = self._row, self._candidates()[:most]
+        answers = isinstance(row.mechanism, AnswerMechanism)
+        asked = row.queries[:_TRIAL] if answers and not self._joining else row.queries
+        found: list[tuple[float, int, Seen]] = []
+        for at, canary in enumerate(candidates):
+            for leads in (True, False) if row.mechanism.kind == "prepared" else (True,):
+                shown = self._both(canary, asked, leads)
+                found.append((shown.strength, -at, shown))
+            report(at + 1, len(candidates), "canaries")
+        _, at, best = max(found, key=lambda one: one[:2])
+        if not best.shares:
+            raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
+        if asked != row.queries:
+            best = self._both(candidates[-at], row.queries, True)
+        return self._longer(candidates[-at], best), len(candidates)
+
+    def _longer(self, canary: Record, found: Seen) -> Seen:
+        """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
+        ranks: dict[int, int] = {}
+        for _ in range(_LENGTHENED if len(self._shots) == 1 else 0):
+            if len(found.shares) >= getattr(self._row.mechanism, "tokens", 0):
+                break
+            last = len(found.shares) - 1
+            ranks[last] = ranks.get(last, 0) + 1
+            longer = self._both(canary, (), True, Lengthening(ranks))
+            found = max(found, longer, key=lambda one: one.strength)
+        return found
+
+    def _both(self, canary: Record, queries: Sequence[Query], leads: bool, path: Policy = noiseless) -> Seen:
+        """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
+        first, second = (canary, None) if leads else (None, canary)
+        leading, _ = self._world(first, path, queries)
+        following, _ = self._world(second, leading.released, queries)
+        return seen(leading, following) if leads else seen(following, leading)
+
+    def _world(
+        self, canary: Record | None, path: Policy | Sequence[np.ndarray], queries: Sequence[Query]
+    ) -> tuple[World, str]:
+        """One world, and what its mechanism writes (demonstrations alone)."""
+        cell, mechanism = self._row.cell, self._row.mechanism
+        world = World(path, self._sampling(), self.group, canary is not None)
+        private = PrivateSet(
+            [*self._others, *([] if canary is None else [canary])],
+            Ledger(self.calibration.event, self.calibration.epsilon),
+            sizes=self._row.sizes.records,
+            sampling=world,
+            noise=streams(cell.seed).source("noise"),
+            observer=world,
+            embed=self._embed,
+        )
+        with observing(world):
+            match mechanism:
+                case DemonstrationMechanism():
+                    written = self._demonstrations(mechanism, private)
+                case AnswerMechanism():
+                    written = self._answers(mechanism, private, queries)
+                case PreparedMechanism():
+                    context = PreparedContext(self._public, self._reader, self.calibration.knob, self._streams.public)
+                    checked_prepared(mechanism, mechanism.prepare(private, context))
+                    written = ""
+                case _:
+                    raise no_kind(mechanism)
+        private.close()
+        return world, written
+
+    def _demonstrations(self, mechanism: DemonstrationMechanism, private: PrivateSet) -> str:
+        """The first text of the canary's group."""
+        knob, public = self.calibration.knob, self._streams.public
+        context = Context(self._public, self._model, self._shots, knob, public, embed=self._embed)
+        given = checked_prompt(
+            mechanism, mechanism.release(private, context), self._shots, self._model, self._public.labels
+        )
+        return next(iter(given.texts), "")
+
+    def _answers(self, mechanism: AnswerMechanism, private: PrivateSet, queries: Sequence[Query]) -> str:
+        """Nothing is written: what a model makes of released things is no release."""
+        knob, budget = self.calibration.knob, self._row.sizes.queries or len(self._row.queries)
+        context = AnswerContext(self._public, self._reader, knob, self._streams.public)
+        sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), budget)
+        for query in queries:
+            checked_answer(mechanism, mechanism.answer(query, sample_for(query.text), context))
+        return ""
+
+    def _candidates(self) -> list[Record]:
+        row = self._row
+        match row.mechanism.kind:
+            case "demonstrations":
+                texts = [self._world(None, of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
+                return exact_canaries.of_texts(row.task, self.group, texts)
+            case "prepared":
+                return exact_canaries.of_prepared(row.task, row.queries, self.group)
+        if joining := self._joining:
+            rows = self._embed([query.text for query in row.queries], joining.embedding)
+            return exact_canaries.of_joined(row.task, row.queries, rows, joining.threshold)
+        return exact_canaries.of_answers(row.task, row.queries)
+
+    @property
+    def _joining(self) -> JoiningScheme | None:
+        scheme = getattr(self._row.mechanism, "scheme", None)
+        return scheme if isinstance(scheme, JoiningScheme) else None
+
+    @cached_property
+    def _reader(self) -> SlotReader:
+        asked, mechanism = (self._public, self._model, self._outputs), self._row.mechanism
+        if not isinstance(mechanism, AnswerMechanism):
+            return SlotReader(*asked, ALL_RECORDS, self._row.queries)
+        reader = SlotReader(*asked, mechanism.scheme, self._row.queries, mechanism.record_tokens)
+        reader.read_public()
+        return reader
+
+    def _sampling(self) -> NoiseSource:
+        """The row's own, from its beginning."""
+        mechanism = self._row.mechanism
+        own = mechanism.sampling_seed if isinstance(mechanism, AnswerMechanism) else None
+        return (self._streams if own is None else streams(own)).source("sampling")
+
+    def _embed(self, texts: Sequence[str], name: str) -> np.ndarray:
+        return embedded(texts, name, self._outputs, self._model.identity.name, self._public.name)

@@ -1,0 +1,48 @@
+"""Exact audits as a table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpicl.harness.api.tables import failure
+from dpicl.harness.attacks.results import AttackResult
+from dpicl.harness.cli import output
+
+_COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "deal")
+
+
+def emit(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
+    """One row an audit, what the columns mean, and which proved epsilon is refuted."""
+    output.emit_table(_COLUMNS, [_row(result) for result in results])
+    output.emit(
+        "audited: what one canary demonstrates, without sampling error; share: of what is proved; of the bound: root"
+        " mean square over releases of how far the canary moves one, as a share of the move (sum) or range (choice)"
+        " that is paid for; label only: the same where only the winner of every vote is seen."
+    )
+    for note in dict.fromkeys([*(note for result in results for note in result.notes), *notes]):
+        output.emit(f"note: {note}")
+    for result in results:
+        if reason := failure(result):
+            own = result.subject
+            output.emit(
+                f"FAILED: {own.mechanism} on {own.task} at epsilon = {own.epsilon:g}: {reason}; the mechanism does not"
+                f" do what its events say. `dpicl check {own.mechanism}` looks for the reason."
+            )
+
+
+def _row(result: AttackResult) -> list[str]:
+    own, bound, proved = result.subject, result.bound, result.privacy.epsilon_proved
+    assert bound is not None
+    share, winner = result.details["share_of_bound"], result.details["label_only"]
+    return [
+        own.mechanism,
+        own.task,
+        f"{own.epsilon:g}",
+        "any" if result.privacy.queries is None else str(result.privacy.queries),
+        f"{proved:.4g}",
+        f"{bound.epsilon:.4g}",
+        f"{bound.epsilon / proved:.3f}",
+        f"{share['root_mean_square']:.3f}",
+        "-" if winner is None else f"{winner:.4g}",
+        str(result.settings["deal"]),
+    ]

@@ -1,0 +1,273 @@
+"""The budget of private records: every release with secure noise is charged before it reads one.
+
+A *private set* is what its ledger on this machine knows (dpicl.harness.run.private_ledger). A release is charged to the
+set that it names, and to **every set that has one of its records**: the same file under another name, or with some
+records more, pays where it paid before. What is charged is all that the release may cause at most, written and synced
+before a record is read or noise is drawn, and nothing is ever given back: a crash, a failure or a retry costs budget,
+and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.core.errors import BudgetExceeded, ResultError, UsageError, unknown
+from dpicl.harness.core.json_text import plain
+from dpicl.harness.core.locks import held
+from dpicl.harness.core.paths import private_folder
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.privacy.events import to_json
+from dpicl.harness.privacy.over_releases import total
+from dpicl.harness.run.fingerprints import own_folder
+from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
+
+#: Rounding only.
+_ROUNDING = 1 + 1e-9
+
+
+@dataclass(frozen=True)
+class ChargeTo:
+    """Whom a release is charged to, besides every set that has one of its records.
+
+    name: a set that the user named. default: of a new set where none was named and none has one of the records.
+    total_epsilon: what all releases of a set may cost together; None: what was stated before, if anything was.
+    """
+
+    name: str | None = None
+    default: str = "records"
+    total_epsilon: float | None = None
+
+
+@dataclass(frozen=True)
+class NewRelease:
+    """A release that is to be charged. event: all that it may cause. epsilon, delta: proved for it alone. what: its
+    settings, for the ledger; nothing private."""
+
+    event: dp.DpEvent
+    epsilon: float
+    delta: float
+    what: Mapping[str, Any]
+
+    @property
+    def free(self) -> bool:
+        """Whether it reads no record."""
+        return isinstance(self.event, dp.NoOpDpEvent)
+
+
+@dataclass(frozen=True)
+class SetStanding:
+    """What the releases of a private set cost.
+
+    epsilon: of all of them together at delta, where their settings were chosen beforehand. sum_epsilon, sum_delta: the
+    sums, which hold whatever later settings were chosen for. limit: of epsilon; None where none was stated.
+    """
+
+    private_set: str
+    releases: int
+    epsilon: float
+    delta: float
+    sum_epsilon: float
+    sum_delta: float
+    limit: float | None
+
+    @property
+    def left(self) -> float | None:
+        """The limit less epsilon: an estimate of what may follow, since costs do not add up exactly."""
+        return None if self.limit is None else max(0.0, self.limit - self.epsilon)
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What releases would make of a private set. before: None for a set that is not there yet. refused: why they would
+    not be admitted; '' where they would."""
+
+    before: SetStanding | None
+    after: SetStanding
+    refused: str
+
+
+def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
+    """Puts a release on the ledger of every set that it concerns, and returns their names.
+
+    Raises BudgetExceeded where the releases of one of them would cost more than its limit, UsageError for a limit above
+    the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be released.
+    """
+    if release.free:
+        return ()
+    hashes = hashes_of(record.text for record in records)
+    with _alone():
+        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
+        entry = _entry(release)
+        charged = [ledger.charged(entry, hashes) for ledger in ledgers]
+        limited = (standing(ledger) for ledger in charged if ledger.limit is not None)
+        if refused := next(filter(None, map(_refusal, limited)), ""):
+            raise BudgetExceeded(refused)
+        for ledger in charged:
+            ledger.write()
+    return tuple(ledger.name for ledger in charged)
+
+
+def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], ChargeTo]]) -> list[Prospect]:
+    """What releases would make of every set that they concern; nothing is written.
+
+    planned: records, what is to be released from them, and whom it is charged to; in order.
+    Raises UsageError for a limit above the one that was stated, ResultError for a damaged ledger.
+    """
+    before = {ledger.name: ledger for ledger in read_all()}
+    now = dict(before)
+    for records, releases, to in planned:
+        hashes = hashes_of(record.text for record in records)
+        for release in releases:
+            entry = _entry(release)
+            for ledger in () if release.free else _chosen(list(now.values()), hashes, to):
+                limited = _limited(ledger, to.total_epsilon, release.delta)
+                now[ledger.name] = limited.charged(entry, hashes)
+    found = []
+    for name, ledger in now.items():
+        if ledger is not before.get(name):
+            stands = standing(ledger)
+            found.append(Prospect(standing(before[name]) if name in before else None, stands, _refusal(stands)))
+    return found
+
+
+def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
+    """States what all releases of a known set may cost together, from here on; infinity lifts the limit.
+
+    delta: of that epsilon (None: the one that stands). may_rise: whether it may be above the one that was stated.
+    Raises UsageError for a set that is not known and for a limit that rises unasked.
+    """
+    with _alone():
+        ledger = _known(name)
+        at = delta or standing(ledger).delta
+        if may_rise:
+            ledger = ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=at))
+        else:
+            ledger = _limited(ledger, total_epsilon, at)
+        stands = standing(ledger)  # refuses a delta at which nothing can be said
+        ledger.write()
+    return stands
+
+
+def standings() -> list[tuple[PrivateLedger, SetStanding]]:
+    """Every private set of this machine. Raises ResultError for a damaged ledger."""
+    return [(ledger, standing(ledger)) for ledger in read_all()]
+
+
+def standing(ledger: PrivateLedger) -> SetStanding:
+    """What a ledger says: its total at the delta of its limit, or else at the smallest delta of its releases."""
+    charges, limit = ledger.charges, ledger.limit
+    deltas = [limit.delta] if limit else [charge.delta for charge in charges]
+    delta = min(deltas, default=1e-5)
+    bounds = total([charge.dp_event for charge in charges], delta)
+    return SetStanding(
+        private_set=ledger.name,
+        releases=len(charges),
+        epsilon=bounds.upper,
+        delta=delta,
+        sum_epsilon=math.fsum(charge.epsilon for charge in charges),
+        sum_delta=math.fsum(charge.delta for charge in charges),
+        limit=None if limit is None or math.isinf(limit.total_epsilon) else limit.total_epsilon,
+    )
+
+
+def document(ledger: PrivateLedger, stands: SetStanding) -> dict[str, Any]:
+    """A private set as JSON, with every release and limit: what may leave the machine. No hash of a record is in it."""
+    return {
+        "private_set": ledger.name,
+        "releases": stands.releases,
+        "epsilon": stands.epsilon,
+        "delta": stands.delta,
+        "sum_epsilon": stands.sum_epsilon,
+        "sum_delta": stands.sum_delta,
+        "total_epsilon": stands.limit,
+        "left": stands.left,
+        "entries": [
+            {"kind": "charge" if isinstance(entry, Charge) else "limit", **entry.model_dump(exclude={"records"})}
+            for entry in ledger.entries
+        ],
+    }
+
+
+def _entry(release: NewRelease) -> Charge:
+    return Charge(
+        when=_now(),
+        what=plain(release.what),
+        event=to_json(release.event),
+        epsilon=release.epsilon,
+        delta=release.delta,
+    )
+
+
+def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:
+    """The sets that pay: the named one and all that have one of the records; a new one where there is none."""
+    chosen = [ledger for ledger in there if ledger.name == to.name or not hashes.isdisjoint(ledger.hashes)]
+    wanted = to.name or (None if chosen else to.default)
+    if wanted is None or any(ledger.name == wanted for ledger in chosen):
+        return chosen
+    known = [ledger for ledger in there if ledger.name.casefold() == require_name(wanted).casefold()]
+    if known and known[0].name != wanted:
+        raise UsageError(
+            f"There is a private set '{known[0].name}' already, which some file systems do not tell from '{wanted}';"
+            " give another name with --private-set."
+        )
+    return [*chosen, *(known or [PrivateLedger.begun(wanted, _now())])]
+
+
+def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -> PrivateLedger:
+    """With a limit that is new or lower. Raises UsageError for a higher one."""
+    stated = ledger.limit
+    if total_epsilon is None:
+        return ledger
+    if stated is not None and total_epsilon > stated.total_epsilon:
+        raise UsageError(
+            f"All releases of private set '{ledger.name}' may cost epsilon = {stated.total_epsilon:g} together, and"
+            f" --total-epsilon {total_epsilon:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name}"
+            f" --total-epsilon {total_epsilon:g} --raise"
+        )
+    if stated is not None and total_epsilon == stated.total_epsilon:
+        return ledger
+    deltas = [stated.delta] if stated else [delta, *(charge.delta for charge in ledger.charges)]
+    return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
+
+
+def _refusal(stands: SetStanding) -> str:
+    """Why a set is not to stand so; '' where it may."""
+    if stands.limit is None or stands.epsilon <= stands.limit * _ROUNDING:
+        return ""
+    return (
+        f"With this, {stands.releases} releases of private set '{stands.private_set}' would cost epsilon ="
+        f" {stands.epsilon:.4g} together at delta = {stands.delta:g}, and its limit is {stands.limit:g}. Nothing was"
+        f" released or charged; ask for a smaller epsilon (dpicl budget --private-set {stands.private_set} shows what"
+        " is left)."
+    )
+
+
+def _known(name: str) -> PrivateLedger:
+    there = {ledger.name: ledger for ledger in read_all()}
+    if name not in there:
+        raise unknown("private set", name, there)
+    return there[name]
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else reads or writes a ledger to charge it meanwhile. Raises ResultError."""
+    try:
+        lock = own_folder() / "budget.lock"
+        with held(lock, wait=True):
+            yield
+    except OSError as error:
+        raise ResultError(
+            f"{private_folder()} cannot be used ({error.strerror}); fix it, or set DPICL_CACHE."
+        ) from error
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,154 @@
+"""The privacy card of a release: what was done, what is proved of it, what is not covered. Markdown and JSON.
+
+It may be published beside what was released: it holds settings, public numbers and proofs, no released text and nothing
+that follows from the records without noise. So it does not say which private sets were charged: these are the ones that
+have records in common with this one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpicl.harness.core.cell import ReleaseConfig
+from dpicl.harness.core.json_text import plain
+from dpicl.harness.core.vocabulary import NOTIONS
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.bases import Mechanism
+from dpicl.harness.run.pipeline import now, privacy_of
+from dpicl.harness.run.releasing import UP_TO_ROUNDING, Release
+from dpicl.harness.run.results import Manifest
+
+SCHEMA_VERSION = 1
+SEEDED = (
+    "NOT PRIVATE: the noise came from a seed, so whoever knows the seed can take it away. This release is for trying on"
+    " public records; publish nothing of it that was made from private ones."
+)
+
+_NOT_COVERED = (
+    "The guarantee is for one record: somebody with k records in the set has one of about k times epsilon, and records"
+    " that tell about each other (families, repeated texts) are protected as single ones only.",
+    "How long the release ran, how much memory it took and whether it failed: withheld, and not proved.",
+    "What the model knew before: records that it was trained on are not protected by any of this.",
+    "Every other release from the same records: what they cost adds up with this one. Whoever made this release keeps a"
+    " budget of them (`dpicl budget`), which knows the releases of one machine and recognises records by their texts"
+    " (case, blanks and punctuation aside); an edited or translated copy is another record to it.",
+    "Declared sizes, labels, prompts, options and queries are public inputs. If they were chosen by looking at the"
+    " records, they tell about them; a declared size far below the truth (more than 2^17 records in one sum) voids the"
+    " margins that pay for floating point.",
+    "Code in the same process (the mechanism, the model's library) is trusted to read records only in its samples.",
+)
+
+
+def card(
+    mechanism: Mechanism,
+    options: Mapping[str, Any],
+    task: Task,
+    made: Release,
+    manifest: Manifest,
+    config: ReleaseConfig,
+) -> dict[str, Any]:
+    """The card as JSON. manifest: from before the release."""
+    privacy = privacy_of(mechanism, made, config)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "private": config.secure,
+        "warning": None if config.secure else SEEDED,
+        "mechanism": mechanism.name,
+        "source": mechanism.source,
+        "kind": mechanism.kind,
+        "options": plain(options),
+        "task": {"name": task.name, "kind": task.kind, "labels": list(task.labels)},
+        "noise": config.noise,
+        "privacy": {**privacy.model_dump(mode="json"), "notion": privacy.notion},
+        "manifest": manifest.model_dump(mode="json"),
+        "not_covered": [*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
+        "created": now(),
+    }
+
+
+def card_json(content: Mapping[str, Any]) -> str:
+    """The file of the card."""
+    return json.dumps(plain(content), indent=1) + "\n"
+
+
+def card_markdown(content: Mapping[str, Any]) -> str:
+    """The card for people."""
+    privacy, manifest = content["privacy"], content["manifest"]
+    knob = "" if privacy["knob"] is None else f", {privacy['knob']['name']} = {privacy['knob']['value']:g}"
+    version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
+    rows = [
+        ("mechanism", f"{content['mechanism']} ({content['source']})" if content["source"] else content["mechanism"]),
+        ("options", json.dumps(content["options"])),
+        ("task", f"{content['task']['name']}, {content['task']['kind']}"),
+        ("labels", ", ".join(content["task"]["labels"][:50])),
+        ("model", f"{manifest['model']['name']}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}"),
+        ("epsilon", f"{_number(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),
+        ("delta", _number(privacy["delta"])),
+        ("neighbours", privacy["neighbours"]),
+        ("notion", privacy["notion"]),
+        ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
+        ("noise", content["noise"] + knob),
+        ("declared sizes", json.dumps(manifest["data"]["sizes"])),
+        ("dpicl", f"commit {version}, {json.dumps(manifest['packages'])}"),
+        ("created", content["created"]),
+    ]
+    parts = [
+        f"# Privacy card: {_safe(content['mechanism'])}",
+        *([f"**{content['warning']}**"] if content["warning"] else [_promise(privacy)]),
+        _table(("", ""), rows),
+        "## What was charged",
+        _table(
+            ("group of records", "times", "event"),
+            [(row["partition"] or "all", str(row["count"]), json.dumps(row["event"])) for row in privacy["ledger"]],
+        )
+        or "Nothing: no private record was read.",
+        f"Accountants: {_code(json.dumps(privacy['accountants']))}",
+        *(f"- {_safe(note)}" for note in privacy["notes"]),
+        "## What is not covered",
+        "\n".join(f"- {_safe(each)}" for each in content["not_covered"]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _promise(privacy: Mapping[str, Any]) -> str:
+    return (
+        f"This release is ({_number(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially private:"
+        f" for two data sets that differ as *{_safe(privacy['neighbours'])}* says, every outcome has probabilities"
+        " within a factor e^epsilon, up to delta."
+    )
+
+
+def _of_notion(mechanism: Mechanism) -> list[str]:
+    said = NOTIONS[mechanism.notion.name].said
+    return [f"{said}."] if said else []
+
+
+def _of_rounding(made: Release) -> list[str]:
+    if UP_TO_ROUNDING not in made.bounds.notes:
+        return []
+    return ["How the model rounds on this device: the proof is about real numbers (see the notes)."]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown; '' for no rows."""
+    if not rows:
+        return ""
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    return "\n".join([*lines, *(f"| {' | '.join(map(_safe, row))} |" for row in rows)])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _code(text: str) -> str:
+    return f"`{text.replace('`', chr(39))}`"
+
+
+def _safe(text: str) -> str:
+    """Text that Markdown and HTML show as it is, in one line: names and options are not always ours."""
+    one_line = "".join(character if character.isprintable() else " " for character in str(text))
+    return re.sub(r"([\\`*_\[\]|<>&])", r"\\\1", one_line)

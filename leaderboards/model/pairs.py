@@ -1,0 +1,63 @@
+"""Pairs of rows of one task: which is better, by how much, and how sure that is.
+
+The numbers are those of the rank sets: rows are resampled together with all that they stand beside, and p is adjusted
+for every pair of these. Two ranked rows of one ε are in the family of their rank sets; a ranked row and the public
+control in that of the sentence "not significantly above"; any other pair in a family of both rows, what is ranked
+beside them, the controls at ε = 0 and the reference baselines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dpicl.leaderboards.model.rank_sets import Difference, RankFamily
+from dpicl.leaderboards.model.ranks import compare_rows, ranked
+from dpicl.leaderboards.model.rows import Row
+from dpicl.leaderboards.model.standings import TaskTable
+from dpicl.leaderboards.model.text import p_text, signed_text
+
+
+class Pairs:
+    """Differences of the rows of one table. What the board resampled is used again, and each further family once."""
+
+    def __init__(self, table: TaskTable) -> None:
+        self._table = table
+        self._ranked = ranked(table)
+        self._families = list(table.families)
+
+    def difference(self, one: Row, other: Row) -> Difference | None:
+        """The first row's score minus the other's; None where they share too few seeds or test records."""
+        for family in self._families:
+            if one.key in family.names and other.key in family.names:
+                return family.difference(one.key, other.key)
+        rows = self._beside(one, other)
+        sets = compare_rows(rows)
+        if sets is None:
+            return None
+        self._families.append(RankFamily(tuple(row.key for row in rows), sets))
+        return self._families[-1].difference(one.key, other.key)
+
+    def rivals(self, row: Row) -> list[Row]:
+        """What a row stands beside: the rows at its ε, controls and reference baselines; for one of these, all rows."""
+        rows = [one for one in self._table.in_order if one.key != row.key]
+        if row.mode != "proved" or row.at_an_end:
+            return rows
+        return [one for one in rows if one.epsilon == row.epsilon or one.at_an_end]
+
+    def _beside(self, one: Row, other: Row) -> Sequence[Row]:
+        ends = [row for row in self._table.in_order if row.at_an_end]
+        at = [self._ranked.get(epsilon, []) for epsilon in dict.fromkeys((one.epsilon, other.epsilon))]
+        return list({row.key: row for row in (*(row for rows in at for row in rows), *ends, one, other)}.values())
+
+
+def pair_words(one: str, other: str, found: Difference | None) -> str:
+    """'tang beats pta by 0.031 (0.012 to 0.050), adjusted p = 0.004', or that they cannot be told apart."""
+    if found is None:
+        return f"{one} and {other} cannot be compared: they share too few seeds or test records"
+    if found.value < 0:
+        one, other, found = other, one, found.turned()
+    low, high = signed_text(found.low), signed_text(found.high)
+    numbers = f"{signed_text(found.value)} ({low} to {high}), adjusted {p_text(found.p)}"
+    if found.shown:
+        return f"{one} beats {other} by {numbers}"
+    return f"{one} and {other} cannot be told apart: a difference of {numbers}"

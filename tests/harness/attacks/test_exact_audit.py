@@ -1,0 +1,149 @@
+"""Exact audits end to end, on the simulated model: sound mechanisms stay below their proof, others do not."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from dpicl.harness.api.exact import audit_exactly
+from dpicl.harness.attacks.exact_audit import EXACT
+from dpicl.harness.attacks.results import LowerBound, attack_from_text, to_text
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.privacy.primitives import GaussianSum, project_sub_simplex
+from tests.harness.parrot import Parrot
+
+#: Mechanism -> task, and options that a test can afford.
+ROWS = {
+    "tang": ("agnews", {"slots": 8, "examples_per_slot": 1, "tokens": 4}),
+    "pta": ("agnews", {"slots": 8, "examples_per_slot": 1, "tokens": 4}),
+    "hot_pate": ("agnews", {"slots": 8, "examples_per_slot": 1, "tokens": 4}),
+    "prism": ("agnews", {"prompts": 8, "tokens": 4}),
+    "invisible_ink": ("agnews", {"prompts": 8, "tokens": 4}),
+    "private_prediction": ("agnews", {"prompts": 8, "tokens": 4, "private_tokens": 2}),
+    "private_evolution": ("agnews", {"rounds": 2, "candidates": 3, "tokens": 4, "embedding": "sim"}),
+    "dp_opt": ("agnews", {"slots": 6, "instructions": 1, "tokens": 3}),
+    "voting": ("agnews", {"slots": 4}),
+    "voting_nearest": ("agnews", {"slots": 4, "embedding": "sim", "threshold": -1.0, "uses": 3}),
+    "product_of_experts": ("agnews", {"slots": 6}),
+    "embedding_centroids": ("agnews", {"embedding": "sim"}),
+    "esa": ("samsum", {"slots": 4, "examples_per_slot": 1, "candidates": 4, "embedding": "sim"}),
+    "ksa": ("samsum", {"slots": 4}),
+    "sga": ("samsum", {"slots": 4, "public_slots": 4, "embedding": "sim"}),
+    "sga_histogram": ("samsum", {"slots": 4, "public_slots": 4, "embedding": "sim"}),
+}
+#: Those that a canary can move by all that is paid for, whatever the model says.
+WHOLE = ("hot_pate", "private_evolution", "voting_nearest", "embedding_centroids", "esa")
+FAST = ("invisible_ink", "voting", "embedding_centroids")
+
+
+def audited(mechanism, task="agnews", **changes):
+    given = {"epsilon": 1.0, "model": "sim", "source": "synthetic", "test_records": 6, "progress": False, **changes}
+    return audit_exactly(mechanism, task=task, **given)[0]
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in ROWS]
+)
+def test_every_mechanism_is_audited_and_stays_below_its_proof(own_cache, name) -> None:
+    task, options = ROWS[name]
+    for deal in ("alone", "sampled") if name not in ("private_evolution", "embedding_centroids") else ("alone",):
+        result = audited(name, task, options=options, deal=deal)
+        bound, proved = result.bound, result.privacy.epsilon_proved
+        assert 0 <= bound.epsilon <= proved <= 1
+        assert (bound.method, bound.confidence, result.settings["deal"]) == ("exact", 1.0, deal)
+        assert 0 <= result.details["share_of_bound"]["most"] <= 1 + 1e-9
+        assert result.details["label_only"] is None or result.details["label_only"] <= bound.epsilon
+        assert attack_from_text(to_text(result)) == result
+        if name in WHOLE and deal == "alone":
+            assert bound.epsilon >= 0.95 * proved
+
+
+def test_a_row_is_audited_with_its_own_sizes_and_queries(own_cache) -> None:
+    task, options = ROWS["voting"]
+    result = audited("voting", task, options=options, train_records=10, queries=9)
+    assert result.privacy.queries == 9 and result.subject.members == 40
+    assert result.counts["releases"] == 6 and result.subject.options["slots"] == 4
+
+
+@dataclass(frozen=True)
+class HalfNoise(Parrot):
+    """States half of what a record moves, so its noise is half of what it pays for."""
+
+    name = "half_noise"
+
+    def answer(self, query, sample, context):
+        labels = context.task.labels
+        rows = np.array([[float(bool(slot) and slot[0].label == label) for label in labels] for slot in sample.slots])
+        rows[~rows.any(axis=1), -1] = 1.0
+        permit = sample.spend(GaussianSum(context.knob).event)
+        return labels[int(np.argmax(permit.noisy_sum(project_sub_simplex(rows).sum(axis=0), math.sqrt(2) / 2)))]
+
+
+@dataclass(frozen=True)
+class Sized(Parrot):
+    """Releases a sum of a size that tells whether anybody is there."""
+
+    name = "sized"
+
+    def answer(self, query, sample, context):
+        rows = np.zeros((len(sample.slots), 2 + any(map(bool, sample.slots))))
+        return context.task.labels[GaussianSum(context.knob).choose(rows, sample)]
+
+
+@pytest.mark.parametrize(("method", "confidence"), [("exact", 0.95), ("rates", 1.0), ("gaussian", 1.0)])
+def test_only_an_exact_bound_is_certain(method, confidence) -> None:
+    with pytest.raises(ValueError, match="confidence"):
+        LowerBound(epsilon=0.5, delta=1e-5, confidence=confidence, method=method)
+
+
+def test_half_the_noise_is_refuted(own_cache) -> None:
+    result = audited(HalfNoise(slots=4, examples_per_slot=2))
+    assert result.bound.epsilon > result.privacy.epsilon_proved
+
+
+def test_a_release_whose_size_follows_from_records_is_named(own_cache) -> None:
+    with pytest.raises(UsageError, match="size"):
+        audited(Sized(slots=4, examples_per_slot=2))
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("zero_shot", 1.0), ("ldp_labels", 1.0), ("voting", math.inf)])
+def test_where_there_is_nothing_to_audit_it_says_why(own_cache, name, epsilon) -> None:
+    with pytest.raises(UsageError):
+        audited(name, epsilon=epsilon)
+
+
+def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path) -> None:
+    suite = tmp_path / "two.yaml"
+    suite.write_text(
+        "name: two\nversion: 1\nsource: synthetic\nmodels: [sim]\nseeds: [3, 1]\nepsilons: [1, 8]\ntest_records: 2\n"
+        "tasks: [agnews]\nmechanisms:\n  - name: zero_shot\n  - name: voting\n    options: {slots: 4}\n"
+    )
+    asked = ("audit", "--exact", "--suite", str(suite), "--results", str(tmp_path / "results"), "--json")
+    first, again = (dpicl(*asked) for _ in range(2))
+    assert first.code == again.code == 0 and first.out == again.out
+    found = json.loads(first.out)
+    assert [(each["attack"], each["subject"]["epsilon"], each["subject"]["seed"]) for each in found] == [
+        (EXACT, 1.0, 1),
+        (EXACT, 8.0, 1),
+    ]
+    assert len(list((tmp_path / "results" / "attacks" / EXACT).rglob("*.json"))) == 2
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--suite", "quick"),
+        ("voting", "--epsilon", "1"),
+        ("--exact", "voting", "--task", "agnews"),
+        ("--exact", "--suite", "quick", "--option", "slots=2"),
+        ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--access", "black-box"),
+        ("--exact", "--suite", "quick", "--mechanism", "voting"),
+        ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
+    ],
+)
+def test_flags_that_do_not_fit_are_bad_use(dpicl, flags) -> None:
+    assert dpicl("audit", *flags).code == 2

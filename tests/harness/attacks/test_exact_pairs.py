@@ -1,0 +1,194 @@
+"""Exact losses: against closed forms, against brute force on tiny cases, and never above what is proved."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from scipy.optimize import brentq
+from scipy.special import ndtr, softmax
+
+from dpicl.harness.attacks.exact_pairs import (
+    SampleLoss,
+    distance,
+    exact_epsilon,
+    label_only,
+    label_only_ceiling,
+    ordered_pair,
+    require_same,
+    sample_loss,
+    share_of_bound,
+    winner_chances,
+)
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.adversaries import WorstPair
+from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent
+from dpicl.harness.privacy.release_hooks import NoisyRelease
+
+DELTA = 1e-5
+
+
+def release(kind: str, *clean: float, bound: float = 1.0, scale: float = 1.0, count: int = 1) -> NoisyRelease:
+    return NoisyRelease(kind, np.array(clean, dtype=np.float64), bound, scale, count)  # type: ignore[arg-type]
+
+
+def hockey(present: np.ndarray, absent: np.ndarray, epsilon: float) -> float:
+    return float(np.maximum(present - math.exp(epsilon) * absent, 0.0).sum())
+
+
+def brute_force(present: np.ndarray, absent: np.ndarray, delta: float) -> float:
+    """The epsilon at delta of two distributions on the same outcomes, both directions."""
+    ways = [(present, absent), (absent, present)]
+    return max(
+        0.0 if hockey(p, q, 0.0) <= delta else float(brentq(lambda e, p=p, q=q: hockey(p, q, e) - delta, 0.0, 60.0))
+        for p, q in ways
+    )
+
+
+def product(pairs: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """All outcomes of independent pairs, one by one."""
+    outcomes = list(itertools.product(*(range(len(p)) for p, _ in pairs)))
+    sides = [
+        np.array([math.prod(pair[side][at] for pair, at in zip(pairs, o, strict=True)) for o in outcomes])
+        for side in (0, 1)
+    ]
+    return sides[0], sides[1]
+
+
+@pytest.mark.parametrize(("sigma", "rate", "count"), [(3.73, 1.0, 1), (0.94, 0.005, 1000), (1.0, 0.1, 20)])
+def test_a_canary_that_moves_all_shows_nearly_all_that_is_proved(sigma, rate, count) -> None:
+    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
+    proved = accountants.epsilon(event, DELTA).upper
+    found = exact_epsilon([SampleLoss(rate, 1 / sigma)] * count, DELTA, proved)
+    assert 0.97 * proved <= found <= proved
+
+
+def test_with_half_the_noise_the_proof_is_refuted() -> None:
+    sigma, rate, count = 1.0, 0.1, 20
+    event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), count)
+    proved = accountants.epsilon(event, DELTA).upper
+    assert exact_epsilon([SampleLoss(rate, 2 / sigma)] * count, DELTA, proved) > proved
+
+
+def test_samples_that_move_differently_are_composed_each_as_it_is() -> None:
+    few, many = [SampleLoss(0.2, 1.0)] * 3, [SampleLoss(0.2, 0.25)] * 3
+    each = [exact_epsilon(losses, DELTA, 2.0) for losses in (many, few, few + many)]
+    assert each[0] < each[1] < each[2]
+    certain = exact_epsilon([SampleLoss(1.0, 0.3), SampleLoss(1.0, 0.4)], DELTA, 2.0)
+    assert certain == pytest.approx(exact_epsilon([SampleLoss(1.0, 0.5)], DELTA, 2.0))
+
+
+@pytest.mark.parametrize("delta", [1e-5, 0.02])
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_choices_agree_with_all_outcomes_counted_one_by_one(rate, delta) -> None:
+    scores = [((0.0, 0.4, -0.2), (0.3, 0.0, 0.1)), ((1.0, 0.0, 0.0), (0.2, 0.3, 0.0))]
+    losses, pairs = [], []
+    for with_it, without in scores:
+        a, b = release("choice", *with_it, scale=0.5), release("choice", *without, scale=0.5)
+        losses.append(sample_loss(rate, [(a, b), (b, b)]))
+        p, q = softmax(a.clean / 0.5), softmax(b.clean / 0.5)
+        pairs.append((rate * p + (1 - rate) * q, q))
+    exact = brute_force(*product(pairs), delta)
+    found = exact_epsilon(losses, delta, exact)
+    assert 0.98 * exact <= found <= exact + 1e-9
+
+
+def test_releases_from_one_sample_share_one_coin() -> None:
+    """Two choices of one sample, against the same two of a sample each."""
+    a, b = release("choice", 1.0, 0.0), release("choice", 0.0, 0.0)
+    p, q = product([(softmax(a.clean), softmax(b.clean))] * 2)
+    together = brute_force(0.3 * p + 0.7 * q, q, DELTA)
+    found = exact_epsilon([sample_loss(0.3, [(a, b), (a, b)])], DELTA, together)
+    assert 0.98 * together <= found <= together + 1e-9
+    apart = exact_epsilon([sample_loss(0.3, [(a, b)])] * 2, DELTA, together)
+    assert apart < 0.95 * found or apart > found
+
+
+def test_an_outcome_of_one_world_alone_goes_into_delta() -> None:
+    with_it, without = release("choice", 0.0, 0.0, -12.0), release("choice", 0.0, 0.0, -math.inf)
+    mass = float(softmax(with_it.clean)[2])
+    loss = [sample_loss(1.0, [(with_it, without)])]
+    assert exact_epsilon(loss, mass / 2, 1.0) == math.inf
+    assert exact_epsilon(loss, mass * 2, 1.0) < 0.1
+    assert exact_epsilon([sample_loss(0.2, [(with_it, without)])], mass / 2, 1.0) < math.inf
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_ordered_choices_agree_with_every_order(count) -> None:
+    with_it, without, tau = np.array([2.0, 1.0, 1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]), 0.7
+
+    def chances(scores: np.ndarray) -> np.ndarray:
+        found = []
+        for order in itertools.permutations(range(4), count):
+            left, chance = np.exp(scores / tau), 1.0
+            for at in order:
+                chance *= left[at] / left.sum()
+                left[at] = 0.0
+            found.append(chance)
+        return np.array(found)
+
+    exact = brute_force(chances(with_it), chances(without), 0.001)
+    pair = ordered_pair(with_it, without, tau, count)
+    assert pair.present.sum() == pytest.approx(1.0) and pair.absent.sum() == pytest.approx(1.0)
+    assert brute_force(pair.present, pair.absent, 0.001) == pytest.approx(exact, abs=1e-6)
+
+
+def test_a_bounded_range_choice_stays_below_its_proof_and_comes_near() -> None:
+    """Scores that a record moves to both ends of the range, with the worst masses for one choice."""
+    size, count = 0.2, 10
+    proved = accountants.epsilon(dp.SelfComposedDpEvent(BoundedRangeDpEvent(size), count), DELTA).upper
+    pair = [(release("choice", size, 0.0), release("choice", 0.0, 0.0))] * count
+    assert 0.8 * proved < exact_epsilon([sample_loss(1.0, pair)], DELTA, proved) <= proved
+
+
+def test_the_first_question_of_a_round_stays_below_its_proof() -> None:
+    proved = accountants.epsilon(AboveThresholdDpEvent(0.7), DELTA).upper
+    pair = release("threshold", 0.0, scale=1 / 0.7), release("threshold", -1.0, scale=1 / 0.7)
+    assert 0 < exact_epsilon([sample_loss(1.0, [pair])], DELTA, proved) <= proved
+
+
+def test_shares_of_the_stated_bound() -> None:
+    assert share_of_bound(release("gaussian", 1, 0, bound=2.0), release("gaussian", 0, 0, bound=2.0)) == 0.5
+    moved, still = (1.0, -1.0, -math.inf), (0.0, 0.0, -math.inf)
+    assert share_of_bound(release("choice", *moved, bound=4.0), release("choice", *still, bound=4.0)) == 0.5
+    assert share_of_bound(release("choice", -math.inf), release("choice", 0.0)) == 0.0
+    assert share_of_bound(release("threshold", 0.2), release("threshold", 0.1)) == pytest.approx(0.1)
+    assert distance(release("gaussian", 3.0, scale=2.0), release("gaussian", 0.0, scale=2.0)) == 1.5
+    assert distance(release("gaussian", 3.0, scale=0.0), release("gaussian", 0.0, scale=0.0)) == math.inf
+
+
+@pytest.mark.parametrize(
+    "other", [release("gaussian", 0.0), release("choice", 0.0, 1.0), release("choice", 0, scale=2)]
+)
+def test_releases_that_differ_in_more_than_their_values_are_refused(other) -> None:
+    with pytest.raises(UsageError):
+        require_same(release("choice", 0.0), other)
+
+
+def test_without_noise_epsilon_is_infinite_and_without_a_move_it_is_zero() -> None:
+    bare = release("gaussian", 1.0, scale=0.0), release("gaussian", 0.0, scale=0.0)
+    assert exact_epsilon([sample_loss(0.5, [bare])], DELTA, 1.0) == math.inf
+    same = release("gaussian", 1.0), release("gaussian", 1.0)
+    assert exact_epsilon([sample_loss(0.5, [same])], DELTA, 1.0) == 0.0 == exact_epsilon([], DELTA, 1.0)
+
+
+def test_the_winner_of_a_noisy_vote() -> None:
+    assert winner_chances(np.array([1.0, 0.0]), 2.0)[0] == pytest.approx(ndtr(1 / (2 * math.sqrt(2))), abs=1e-9)
+    noise = np.random.default_rng(0).normal(size=(200_000, 3)) + np.array([0.5, 0.0, -1.0])
+    drawn = np.bincount(noise.argmax(axis=1), minlength=3) / len(noise)
+    assert winner_chances(np.array([0.5, 0.0, -1.0]), 1.0) == pytest.approx(drawn, abs=0.005)
+    pair = label_only(1.0, release("gaussian", 1.0, 0.0), release("gaussian", 0.0, 1.0)).pairs[0]
+    assert isinstance(pair, WorstPair) and pair.present[0] == pytest.approx(pair.absent[1])
+
+
+@pytest.mark.parametrize(("sd", "even"), [(5.2759, 0.25), (1.529, 1.04), (0.8489, 2.35)])
+def test_the_label_only_ceiling_of_ten_ballots(sd, even) -> None:
+    """At proved 1, 4 and 8: far below what the noisy counts themselves show."""
+    split, most = label_only_ceiling(sd, 10, 4, False, DELTA)
+    assert split == pytest.approx(even, abs=0.006)
+    assert split < most
+    assert label_only_ceiling(sd, 10, 4, True, DELTA)[0] < split

@@ -1,0 +1,307 @@
+"""The budget of private records: what is on the ledger is never less than what was released, whatever happens."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from dp_accounting import dp_event as dp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dpicl.harness.core import files
+from dpicl.harness.core.errors import BudgetExceeded, DpiclError, ResultError, UsageError
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.privacy import accountants
+from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
+from dpicl.harness.privacy.over_releases import joined, total
+from dpicl.harness.run import budget
+from dpicl.harness.run.budget import ChargeTo, NewRelease
+from dpicl.harness.run.private_ledger import read_all
+
+DELTA = 1e-5
+ONE = NewRelease(gaussian(4.0), 1.0, DELTA, {"mechanism": "test"})
+
+
+@pytest.fixture
+def private(tmp_path, monkeypatch) -> Path:
+    """An empty folder for ledgers."""
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "private"
+
+
+def records(first: int, last: int, tail: str = "") -> list[Record]:
+    return [Record(f"Secret ticket number {number}{tail}", "billing") for number in range(first, last)]
+
+
+def spent(name: str) -> int:
+    return next((len(ledger.charges) for ledger in read_all() if ledger.name == name), 0)
+
+
+# --- what releases cost together -------------------------------------------------------------------------------------
+
+
+def sampled(rate: float, sigma: float, times: int) -> dp.DpEvent:
+    return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(rate, dp.GaussianDpEvent(sigma)), times)
+
+
+def test_twelve_gaussian_releases_cost_what_one_of_a_smaller_multiplier_does():
+    bounds = total([gaussian(10.0)] * 12, DELTA)
+    assert bounds.upper == pytest.approx(accountants.epsilon(gaussian(10 / math.sqrt(12)), DELTA - 1e-7).upper)
+    assert bounds.upper < 12 * accountants.epsilon(gaussian(10.0), DELTA).upper / 2
+
+
+def test_one_release_costs_its_own_epsilon_also_where_its_groups_differ():
+    event = parallel({"a": sampled(0.1, 2.0, 10), "b": sampled(0.02, 2.0, 30)})
+    assert joined(event) == sampled(0.1, 2.0, 30)
+    assert total([event], DELTA).upper == pytest.approx(accountants.epsilon(event, DELTA - 1e-7).upper, rel=1e-9)
+
+
+def test_a_record_whose_label_changes_between_releases_is_covered():
+    """It meets the worst group of each: parallel composition over the groups of both would count one of them."""
+    first = parallel({"a": gaussian(1.0), "b": dp.NoOpDpEvent()})
+    second = parallel({"a": dp.NoOpDpEvent(), "b": gaussian(1.0)})
+    naive = accountants.epsilon(compose([first, second]), DELTA).upper
+    assert total([first, second], DELTA).upper >= accountants.epsilon(compose([gaussian(1.0)] * 2), DELTA).upper > naive
+
+
+def test_groups_of_other_names_compose():
+    bounds = total([parallel({"a": gaussian(3.0)}), parallel({"World": gaussian(3.0)})], DELTA)
+    assert bounds.upper == pytest.approx(total([gaussian(3.0)] * 2, DELTA).upper)
+
+
+@given(
+    st.lists(
+        st.dictionaries(
+            st.sampled_from("abc"),
+            st.tuples(st.sampled_from([0.02, 0.1, 1.0]), st.sampled_from([1.5, 4.0]), st.integers(1, 3)),
+            min_size=1,
+            max_size=3,
+        ),
+        min_size=1,
+        max_size=2,
+    )
+)
+@settings(max_examples=8, deadline=None)
+def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
+    events = [parallel({label: sampled(*one) for label, one in groups.items()}) for groups in releases]
+    whole = accountants.rough_epsilon(compose(map(joined, events)), DELTA, 400)
+    for label in "abc":
+        met = compose(sampled(*groups[label]) for groups in releases if label in groups)
+        assert accountants.rough_epsilon(met, DELTA, 400) <= whole * 1.01
+
+
+def test_events_of_several_kinds_have_a_total():
+    events = [gaussian(5.0), bounded_range_choice(0.5), sampled(0.1, 2.0, 5), EpsilonDeltaDpEvent(0.3, 1e-7)]
+    alone = [accountants.epsilon(event, DELTA).upper for event in events]
+    assert max(alone) < total(events, DELTA).upper < 1.5 * sum(alone)
+    assert math.isinf(total([*events, dp.NonPrivateDpEvent()], DELTA).upper)
+
+
+# --- who pays --------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
+    assert budget.charge(records(0, 50), ONE, ChargeTo(default="tickets")) == ("tickets",)
+    assert budget.charge(records(0, 51), ONE, ChargeTo(default="other")) == ("tickets",)
+    assert budget.charge(records(10, 60, "!?"), ONE, ChargeTo("renamed")) == ("tickets", "renamed")
+    assert budget.charge(records(59, 70), ONE, ChargeTo()) == ("renamed", "tickets")  # one record is enough
+    assert budget.charge(records(100, 120), ONE, ChargeTo(default="others")) == ("others",)
+    assert (spent("tickets"), spent("renamed"), spent("others")) == (4, 2, 1)
+
+
+def test_a_named_set_pays_whatever_its_records_are(private):
+    budget.charge(records(0, 5), ONE, ChargeTo("tickets"))
+    assert budget.charge(records(5, 9, " in other words"), ONE, ChargeTo("tickets")) == ("tickets",)
+    assert spent("tickets") == 2
+
+
+def test_what_reads_no_record_costs_nothing(private):
+    assert budget.charge(records(0, 5), NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {}), ChargeTo("tickets")) == ()
+    assert read_all() == []
+
+
+def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
+    one = total([ONE.event], DELTA).upper
+    budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=1.2 * one))
+    before = (private / "budget-tickets.jsonl").read_bytes()
+    for asked in (None, 1.2 * one):
+        with pytest.raises(BudgetExceeded, match="tickets"):
+            budget.charge(records(0, 9), ONE, ChargeTo("other", total_epsilon=asked))
+    with pytest.raises(UsageError, match="--raise"):
+        budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=5.0))
+    assert (private / "budget-tickets.jsonl").read_bytes() == before
+    assert not (private / "budget-other.jsonl").exists()
+    budget.set_limit("tickets", 5.0, None, may_rise=True)
+    assert budget.charge(records(0, 9), ONE, ChargeTo("tickets")) == ("tickets",)
+    assert budget.set_limit("tickets", 2.0, None).limit == 2.0
+
+
+def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(private):
+    budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+    path = private / "budget-tickets.jsonl"
+    assert (private / "key").exists() and path.stat().st_mode & 0o077 == 0
+    assert "Secret" not in path.read_text()
+    exported = json.dumps(budget.document(*budget.standings()[0]), default=str)
+    assert "records" not in exported and "gaussian" in exported
+
+
+def test_an_earlier_line_is_never_changed(private):
+    before = ""
+    for number in range(3):
+        budget.charge(records(0, 9 + number), ONE, ChargeTo("tickets", total_epsilon=50.0 - number))
+        *lines, _ = (private / "budget-tickets.jsonl").read_text().splitlines(keepends=True)
+        assert "".join(lines).startswith(before)
+        before = "".join(lines)
+
+
+def test_two_sets_whose_names_differ_in_case_alone_are_refused(private):
+    budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+    with pytest.raises(UsageError, match="tickets"):
+        budget.charge(records(20, 29), ONE, ChargeTo("Tickets"))
+    for name in ("../tickets", "", "a/b", ".x", "x" * 90, "naïve"):
+        with pytest.raises(UsageError, match="name"):
+            budget.charge(records(20, 29), ONE, ChargeTo(name or "-"))
+
+
+# --- damage ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ledger(private) -> Path:
+    for number in range(2):
+        budget.charge(records(0, 3 + number), ONE, ChargeTo("tickets", total_epsilon=9.0))
+    return private / "budget-tickets.jsonl"
+
+
+def test_a_ledger_that_is_cut_anywhere_is_refused(ledger):
+    whole = ledger.read_bytes()
+    lines = [at for at, byte in enumerate(whole) if byte == 10]
+    for end in {*range(0, len(whole), 97), *lines, *(at + 1 for at in lines[:-1]), len(whole) - 1}:
+        ledger.write_bytes(whole[:end])
+        assert_refused()
+    ledger.write_bytes(whole)
+    assert spent("tickets") == 2
+
+
+def test_a_ledger_that_was_changed_anywhere_is_refused(ledger):
+    whole = ledger.read_bytes()
+    for at in range(0, len(whole), 31):
+        ledger.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        assert_refused()
+    *lines, end = whole.splitlines(keepends=True)
+    for content in ([*lines[:-1], end], [lines[0], end], [*lines, lines[-1], end], [*lines, end, end], [end]):
+        ledger.write_bytes(b"".join(content))
+        assert_refused()
+
+
+def test_another_key_and_another_name_are_refused(ledger, private):
+    key = (private / "key").read_text()
+    (private / "key").write_text("ab" * 32)
+    assert_refused()
+    (private / "key").unlink()  # a new one would know none of the records
+    assert_refused()
+    (private / "key").write_text(key)
+    ledger.rename(private / "budget-other.jsonl")
+    assert_refused()
+
+
+def assert_refused() -> None:
+    with pytest.raises(ResultError, match="cannot be used"):
+        budget.charge(records(500, 501), ONE, ChargeTo("unrelated"))
+
+
+# --- crashes and races -----------------------------------------------------------------------------------------------
+
+CALLS = ("open", "fsync", "replace")
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=6))
+def test_however_often_it_crashes_no_noise_is_drawn_that_is_on_no_ledger(tmp_path_factory, releases):
+    """Each release: the number of the system call that fails (many more than there are: none), and which records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DPICL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        drawn = 0
+        for crash, shift in releases:
+            with pytest.MonkeyPatch.context() as broken:
+                fail_at(broken, crash)
+                try:
+                    budget.charge(records(shift, 8), ONE, ChargeTo(default="tickets"))
+                except (Crash, DpiclError):
+                    continue
+            drawn += 1
+            assert spent("tickets") >= drawn
+        assert spent("tickets") >= drawn
+        budget.charge(records(0, 8), ONE, ChargeTo(default="other"))
+        assert spent("tickets") >= drawn + 1 or drawn == spent("tickets") == 0
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+def fail_at(patch: pytest.MonkeyPatch, number: int) -> None:
+    """The system call of that number ends everything, after or before it was done."""
+    count = 0
+
+    def failing(call):
+        def made(*args, **kwargs):
+            nonlocal count
+            count += 1
+            if count == number:
+                raise Crash
+            done = call(*args, **kwargs)
+            if count == number - 1 and call is os.replace:
+                raise Crash
+            return done
+
+        return made
+
+    for name in CALLS:
+        patch.setattr(files.os, name, failing(getattr(os, name)))
+
+
+def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
+    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.os, "fsync", full)
+        with pytest.raises(ResultError, match="No space left"):
+            budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+    assert spent("tickets") == 1
+
+
+def test_releases_at_the_same_time_are_all_on_the_ledger(private):
+    threads = [
+        threading.Thread(target=budget.charge, args=(records(0, 3), ONE, ChargeTo("tickets"))) for _ in range(12)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert spent("tickets") == 12
+
+
+def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
+    limit = total([ONE.event] * 3, DELTA).upper
+    admitted: list[tuple[str, ...]] = []
+
+    def release() -> None:
+        with suppress(BudgetExceeded):
+            admitted.append(budget.charge(records(0, 3), ONE, ChargeTo("tickets", total_epsilon=limit)))
+
+    threads = [threading.Thread(target=release) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(admitted) == spent("tickets") == 3

@@ -1,0 +1,285 @@
+"""`dpicl release`, `dpicl answer`, `dpicl budget`, and what plan and run say of the budget: on the simulated model."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+import dpicl as package
+from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
+from dpicl.harness.data.task import Task
+from dpicl.harness.run import formats
+from dpicl.harness.run.card import card_markdown
+from dpicl.harness.run.own import written_config
+from tests.harness.helpers import refuse
+from tests.harness.secure_suite import rows_of, suite, write_records
+
+LABELS = ("billing", "technical", "refund")
+SMALL = ("--option", "slots=4", "--option", "tokens=3", "--option", "top_k=10")
+ALWAYS = ("--labels", ",".join(LABELS), "--size", 20, "--model", "sim", "--epsilon", 1)
+
+BREAKS = """
+import numpy as np
+from dpicl import Demonstration, DemonstrationMechanism, Knob, gaussian
+
+class Breaks(DemonstrationMechanism):
+    name = "breaks"
+    knob = Knob("noise_multiplier", low=0.05, high=1000.0, non_private=0.0)
+
+    def events(self, knob, sizes):
+        return gaussian(knob)
+
+    def release(self, private, context):
+        sample = private.poisson_slots(20, None, partition="billing", releases=gaussian(context.knob)).draw()
+        if WHEN:
+            raise RuntimeError("the vase")
+        sample.spend(gaussian(context.knob)).noisy_sum(np.zeros(2), 1.0)
+        return [Demonstration("text", label) for label in context.shots]
+"""
+
+
+@pytest.fixture
+def desk(tmp_path, own_cache, monkeypatch) -> Path:
+    """A folder with tickets.csv, on a machine without budgets."""
+    (own_cache / "calibration").mkdir(exist_ok=True)
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "calibration").symlink_to(own_cache / "calibration")
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    write_csv(tmp_path / "tickets.csv", 18)
+    return tmp_path
+
+
+def write_csv(path: Path, each: int, head: str = "text,label") -> None:
+    rows = [f'"a swordfish, ""ticket"" number {n} on {label}",{label}' for n in range(each) for label in LABELS]
+    path.write_text("\n".join([head, *rows]) + "\n")
+
+
+def release(dpicl, *more: object, data: str = "tickets.csv", out: str = "demos.jsonl"):
+    return dpicl("release", "tang", "--data", data, *ALWAYS, *SMALL, "--out", out, *more)
+
+
+def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
+    answer = release(dpicl, "--total-epsilon", 1.1, "--json")
+    assert answer.code == 0, answer.err
+    rows = [json.loads(line) for line in (desk / "demos.jsonl").read_text().splitlines()]
+    assert [set(row) for row in rows] == [{"text", "label"}] * 4 and {row["label"] for row in rows} <= set(LABELS)
+    card = json.loads((desk / "demos.card.json").read_text())
+    assert card == answer.json["card"] and card["private"] and card["warning"] is None
+    assert 0.98 <= card["privacy"]["epsilon_proved"] <= 1 and card["privacy"]["delta"] == 1e-6
+    assert card["manifest"]["data"]["sizes"] == dict.fromkeys(LABELS, 20)
+    assert card["manifest"]["data"]["fingerprint"] == "withheld"
+    assert len(card["not_covered"]) > 4 and card["privacy"]["event"]["event"] == "parallel"
+    page = (desk / "demos.card.md").read_text()
+    assert "add/remove one record" in page and "noise\\_multiplier" in page and str(desk) not in page
+    (stands,) = answer.json["budgets"]
+    assert (stands["private_set"], stands["releases"], stands["limit"]) == ("tickets", 1, 1.1)
+    assert stands["epsilon"] == pytest.approx(card["privacy"]["epsilon_proved"])
+    for file in desk.iterdir():
+        if file.is_file() and file.name != "tickets.csv":
+            assert "swordfish" not in file.read_text()
+    (desk / "more.csv").write_text((desk / "tickets.csv").read_text() + "one more,refund\n")
+    refuse(release(dpicl, data="more.csv", out="again.jsonl"), "tickets", "1.1")
+    assert not list(desk.glob("again*"))
+    shown = dpicl("budget", "--private-set", "tickets", "--export", "budget.json", "--json")
+    assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == ["limit", "charge"]
+    assert json.loads((desk / "budget.json").read_text()) == shown.json
+    assert "tickets" in dpicl("budget").out
+
+
+def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
+    (desk / "demos.card.md").write_text("mine")
+    refuse(release(dpicl), "demos.card.md", "--out")
+    refuse(release(dpicl, out="tickets.csv/demos.jsonl"), "Nothing was charged")
+    assert (desk / "demos.card.md").read_text() == "mine" and not (desk / "demos.jsonl").exists()
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
+    from dpicl.harness.api import releases
+
+    monkeypatch.setattr(releases, "_try", lambda out: None)
+    answer = release(dpicl, out="tickets.csv/demos.jsonl")
+    assert answer.code == 2 and "not lost" in answer.err
+    assert len([line for line in answer.out.splitlines() if line.startswith('{"text"')]) == 4
+    assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
+
+
+def test_what_fails_without_a_record_says_why_and_costs_nothing(dpicl, desk):
+    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "True"))
+    answer = dpicl("release", "breaks", "--plugin", "breaks.py", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    assert answer.code == 2 and "the vase" in answer.err and "no error is shown" not in answer.err
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
+    (desk / "breaks.py").write_text(BREAKS.replace("WHEN", "sample.slots"))
+    answer = dpicl("release", "breaks", "--plugin", "breaks.py", "--data", "tickets.csv", *ALWAYS, "--out", "x.jsonl")
+    assert answer.code == 2 and "the vase" not in answer.err and "stays on the budget" in answer.err
+    assert dpicl("budget", "--json").json["private_sets"][0]["releases"] == 1
+    assert not list(desk.glob("x.*"))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--epsilon", "inf"), ["finite"]),
+        (("--delta", "1e-7"), ["1e-06"]),
+        (("--task", "agnews"), ["--labels", "--task"]),
+        (("--size", "billing=5"), ["--size"]),
+        (("--text-field", "body"), ["body", "text, label", "--text-field"]),
+        (("--private-set", "a/b"), ["a/b"]),
+        (("--text-is", "{x}"), ["--text-is"]),
+        (("--format", "pdf"), ["jsonl"]),
+        (("--option", "slots=400"), ["400"]),
+    ],
+)
+def test_what_does_not_fit_is_one_sentence_and_costs_nothing(dpicl, desk, more, words):
+    answer = release(dpicl, *more)
+    assert answer.code == 2 and "Traceback" not in answer.err
+    assert all(word in answer.err for word in words), answer.err
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_secure_noise_needs_a_declared_size(dpicl, desk):
+    words = ("release", "tang", "--data", "tickets.csv", "--labels", "a,b", "--epsilon", 1, "--out", "x.jsonl")
+    refuse(dpicl(*words, "--model", "sim"), "--size")
+
+
+@pytest.mark.parametrize("line", ["a swordfish,weather", '"","billing"', "a swordfish"])
+def test_a_record_that_cannot_be_read_tells_nothing(dpicl, desk, line):
+    with (desk / "tickets.csv").open("a") as file:
+        file.write(line + "\n")
+    answer = release(dpicl)
+    assert answer.code == 2 and "--noise seeded" in answer.err
+    assert not any(word in answer.err for word in ("swordfish", "weather", "line 5"))
+    assert "line 56" in release(dpicl, "--noise", "seeded").err
+
+
+def test_seeded_noise_is_not_sold_as_private(dpicl, desk):
+    answer = release(dpicl, "--noise", "seeded", "--json")
+    assert answer.code == 0 and not answer.json["card"]["private"]
+    assert "NOT PRIVATE" in (desk / "demos.card.md").read_text()
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
+    assert release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code == 0
+    prompt = (desk / "prompt.txt").read_text()
+    assert prompt.startswith("Classify each support ticket as billing, technical or refund.")
+    assert prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("Category:") == 5
+    assert release(dpicl, "--format", "chat", out="chat.json").code == 0
+    roles = [one["role"] for one in json.loads((desk / "chat.json").read_text())["messages"]]
+    assert roles == ["system", *["user", "assistant"] * 4, "user"]
+
+
+def test_what_a_model_writes_moves_nothing_and_ends_no_line():
+    task = Task.of_records(written_config(LABELS, "text"), (), {})
+    hostile = 'x\u2028y\x1b[2J"}\n{"text": "z\u202e'
+    prompt = ReleasedPrompt("do\x07 it", [Demonstration(hostile, "billing")])
+    lines = formats.released_text(prompt, task, "jsonl").splitlines()
+    assert [list(json.loads(line)) for line in lines] == [["instruction"], ["text", "label"]]
+    assert json.loads(lines[1])["text"] == hostile
+    for form in formats.FORMATS:
+        text = formats.released_text(prompt, task, form)
+        assert not set(text) & {"\x1b", "\u2028", "\u202e", "\x07"}
+
+
+def test_names_cannot_write_into_the_card(dpicl, desk):
+    answer = dpicl(
+        "release", "tang", "--data", "tickets.csv", "--labels", "<b>x,a|b,`c`", "--size", 20, "--model", "sim",
+        "--epsilon", 1, *SMALL, "--out", "x.jsonl",
+    )  # fmt: skip
+    assert answer.code == 2  # these are not the labels of the records
+    answer = release(dpicl, "--json")
+    card = {**answer.json["card"], "mechanism": "x\n# y <script>|[a](b)`"}
+    page = card_markdown(card)
+    assert "<script>" not in page.replace("\\<script\\>", "") and "\n# y" not in page
+
+
+def test_answers_of_both_kinds(dpicl, desk):
+    (desk / "new.txt").write_text("where is my money\n\nthe app is broken\n")
+    (desk / "new.csv").write_text("id,text\n7,where is my money\nq8,the app is broken\n")
+    words = ("--data", "tickets.csv", *ALWAYS)
+    answer = dpicl("answer", "voting", *words, "--queries", "new.txt", "--option", "slots=4",
+                   "--option", "examples_per_slot=1", "--out", "a.jsonl", "--json")  # fmt: skip
+    assert answer.code == 0, answer.err
+    rows = [json.loads(line) for line in (desk / "a.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["text"]) for row in rows] == [("1", "where is my money"), ("2", "the app is broken")]
+    assert {row["answer"] for row in rows} <= set(LABELS) and answer.json["card"]["privacy"]["queries"] == 2
+    answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.csv", "--option", "embedding=sim",
+                   "--out", "b.jsonl", "--json")  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert [json.loads(line)["id"] for line in (desk / "b.jsonl").read_text().splitlines()] == ["7", "q8"]
+    assert answer.json["card"]["privacy"]["queries"] is None
+    assert answer.json["budgets"][0]["releases"] == 2
+    refuse(dpicl("answer", "tang", *words, "--queries", "new.txt", "--out", "c.jsonl"), "dpicl release")
+    refuse(dpicl("release", "voting", *words, "--out", "c.jsonl"), "dpicl answer")
+    (desk / "new.csv").write_text("id,body\n7,where\n")
+    refuse(dpicl("answer", "voting", *words, "--queries", "new.csv", "--out", "c.jsonl"), "'text'")
+
+
+def test_a_known_task_with_the_users_own_records(dpicl, desk):
+    rows = "".join(json.dumps(row) + "\n" for row in rows_of("train", 12))
+    (desk / "news.jsonl").write_text(rows)
+    answer = dpicl("release", "tang", "--data", "news.jsonl", "--task", "agnews", "--size", 20, "--model", "sim",
+                   "--epsilon", 1, *SMALL, "--option", "examples_per_slot=1", "--out", "x.jsonl")  # fmt: skip
+    assert answer.code == 0, answer.err
+
+
+def test_from_python(desk):
+    made = package.release("tang", data="tickets.csv", labels=LABELS, size=20, model="sim",
+                           options={"slots": 4, "tokens": 3}, out="demos.jsonl")  # fmt: skip
+    assert len(made.demonstrations) == 4 and made.instruction is None and made.card["private"]
+    assert made.text() == (desk / "demos.jsonl").read_text()
+    answers = package.answer("embedding_centroids", data="tickets.csv", labels=LABELS, model="sim",
+                             queries=["where is my money"], size=dict.fromkeys(LABELS, 20),
+                             options={"embedding": "sim"}).answers  # fmt: skip
+    assert set(answers) == {"1"}
+    (stands,) = package.budget()
+    assert stands["releases"] == 2 and 1 < stands["epsilon"] < stands["sum_epsilon"] <= 2
+    with pytest.raises(package.UsageError, match="nothing"):
+        package.budget("nothing")
+
+
+# --- plan and run ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def board(desk, monkeypatch) -> Path:
+    """A suite of private cells: two seeds of two mechanisms."""
+    monkeypatch.setenv("DPICL_DATA", str(write_records(desk / "data", rows_of("train", 30))))
+    return suite(desk, "zero_shot", "tang", "prism", seeds="[0, 1]")
+
+
+def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(dpicl, board, desk):
+    flags = (board, "--results", desk / "results")
+    planned = dpicl("plan", *flags, "--json")
+    assert planned.code == 0, planned.err
+    (prospect,) = planned.json["budgets"]
+    together = prospect["after"]["epsilon"]
+    assert prospect["before"] is None and prospect["after"]["releases"] == 4
+    assert 1 < together < 4 and prospect["after"]["sum_epsilon"] == pytest.approx(4, rel=0.02)
+    assert f"{together:.4g}" in planned.err
+    limit = ("--total-epsilon", together * 0.99)
+    refused = dpicl("plan", *flags, *limit, "--json")
+    assert refused.code == 2 and not refused.json["budgets"][0]["admitted"]
+    assert dpicl("run", *flags, *limit).code == 2
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+    done = dpicl("run", *flags, "--total-epsilon", together * 1.01, "--json")
+    assert done.json["counts"]["done"] == 6, done.err
+    (stands,) = package.budget()
+    assert stands["releases"] == 4 and stands["epsilon"] == pytest.approx(together, rel=1e-6)
+    assert stands["total_epsilon"] == pytest.approx(together * 1.01)
+    assert dpicl("plan", *flags, "--json").json["budgets"] == []  # what is there is not paid again
+    more = dpicl("run", *flags, "--seed", 7, "--mechanism", "tang")
+    assert more.code == 2 and "agnews" in more.err
+    assert math.isfinite(package.budget("agnews")[0]["left"])
+
+
+def test_a_limit_is_about_private_records(dpicl, board, desk, sim_suite):
+    answer = dpicl("plan", sim_suite, "--results", desk / "results", "--total-epsilon", 3)
+    refuse(answer, "--total-epsilon")

@@ -1,0 +1,190 @@
+"""Two rows of a board: which is better and how sure that is, the same as the board's own rank sets say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import dpicl as api
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.run.store import Store
+from dpicl.leaderboards.compare.named_rows import compare_named
+from dpicl.leaderboards.model.board import build_board, chosen
+from dpicl.leaderboards.model.pairs import Pairs
+from tests.leaderboards.factory import ends, make_result, turned
+
+SCORES = {"tang": 0.8, "pta": 0.55, "prism": 0.52}
+
+
+def shuffled(result, seed):
+    """The same score on other documents: a mechanism that errs elsewhere at each seed."""
+    (name,) = result.documents
+    values = list(result.documents[name].outcomes)
+    random.Random(seed).shuffle(values)
+    found = result.documents[name].model_copy(update={"outcomes": values})
+    return result.model_copy(update={"documents": {name: found}})
+
+
+def results(task="agnews", change=lambda result: result, **more):
+    found = []
+    for seed in range(4):
+        own = [*ends(task, 0.3, 0.9, seed=seed, documents=200, **more)]
+        own.append(make_result("public_demonstrations", 0.5, epsilon=0.0, task=task, seed=seed, documents=200, **more))
+        for epsilon in (1.0, 8.0):
+            own += [
+                make_result(label, score, epsilon=epsilon, task=task, seed=seed, documents=200, **more)
+                for label, score in SCORES.items()
+            ]
+        found += [change(shuffled(one, f"{seed} {i}")) for i, one in enumerate(own)]
+    return found
+
+
+@pytest.fixture(scope="module")
+def board():
+    return build_board([*results(), *results("trec")])
+
+
+def test_a_pair_agrees_with_the_rank_sets_and_is_turned_round(board):
+    table = board.sections[0].tables[0]
+    tang, pta = (next(row for row in table.rows if row.label == name and row.epsilon == 1) for name in ("tang", "pta"))
+    pairs = Pairs(table)
+    found, back = pairs.difference(tang, pta), pairs.difference(pta, tang)
+    assert found.value == pytest.approx(tang.score - pta.score) and found.shown and found.family == 3
+    assert found.low < found.value < found.high and 0 < found.p < 0.05
+    assert (back.value, back.low, back.high, back.p) == (-found.value, -found.high, -found.low, found.p)
+    assert tang.rank.high == 1 < pta.rank.low  # what p says is what the ranks say
+    public = next(row for row in table.rows if row.mechanism == "public_demonstrations")
+    for row in (one for one in table.rows if one.epsilon == 1):
+        assert pairs.difference(row, public).shown == (not row.not_above)
+        assert pairs.difference(row, public).family == 4
+
+
+def test_any_two_rows_of_a_table_can_be_compared(board):
+    table = board.sections[0].tables[0]
+    rows, pairs = table.in_order, Pairs(table)
+    for one in rows:
+        assert pairs.difference(one, rows[0]) is not None or one is rows[0]
+        assert {other.epsilon for other in pairs.rivals(one)} <= {0.0, 1.0, 8.0, float("inf")}
+    tang = next(row for row in rows if row.label == "tang")
+    assert {(row.label, row.epsilon) for row in pairs.rivals(tang)} == {
+        ("pta", 1.0), ("prism", 1.0), ("public_demonstrations", 0.0), ("zero_shot", 0.0),
+        ("real_demonstrations", float("inf")),
+    }  # fmt: skip
+
+
+def test_where_lower_is_better_the_lower_row_beats_the_higher():
+    table = build_board(results(change=turned)).sections[0].tables[0]
+    found = compare_named(build_board(results(change=turned)), "quick", "tang@1", "pta@1").pairs[0]
+    assert table.lower_is_better(table.metric) and found.one.score < found.other.score
+    assert found.found.value > 0 and found.says.startswith("tang@1 beats pta@1 by 0.250 (")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "tasks", "epsilons", "expected"),
+    [
+        ("tang", "pta", [], [], [("agnews", 1, 1), ("agnews", 8, 8), ("trec", 1, 1), ("trec", 8, 8)]),
+        ("tang", "pta", ["trec"], [8.0], [("trec", 8, 8)]),
+        ("tang@1", "pta", ["trec"], [], [("trec", 1, 1)]),
+        ("tang@1", "tang@8", ["trec"], [], [("trec", 1, 8)]),
+        ("public_demonstrations", "tang", ["trec"], [], [("trec", 0, 1), ("trec", 0, 8)]),
+        ("tang@8", "real_demonstrations", ["trec"], [], [("trec", 8, float("inf"))]),
+        ("zero_shot", "real_demonstrations", ["trec"], [], [("trec", 0, float("inf"))]),
+    ],
+)
+def test_names_stand_for_rows(board, one, other, tasks, epsilons, expected):
+    found = compare_named(board, "quick", one, other, tasks, epsilons)
+    assert [(pair.table.task, pair.one.epsilon, pair.other.epsilon) for pair in found.pairs] == expected
+    assert bool(found.means) == (not tasks)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "more", "words"),
+    [
+        ("tung", "pta", {}, ["'tung'", "'tang'"]),
+        ("tang@2", "pta", {}, ["ε = 2", "tang@1", "tang@8"]),
+        ("tang@x", "pta", {}, ["'x'", "LABEL@EPSILON"]),
+        ("tang@-1", "pta", {}, ["'-1'"]),
+        ("tang@1", "tang@1", {}, ["one row twice"]),
+        ("tang@1", "pta@8", {"tasks": ["tree"]}, ["'tree'", "'trec'"]),
+        ("tang", "pta", {"epsilons": [3.0]}, ["ε = 3"]),
+    ],
+)
+def test_names_that_make_no_sense_are_told_with_the_closest(board, one, other, more, words):
+    with pytest.raises(UsageError) as error:
+        compare_named(board, "quick", one, other, **more)
+    assert [word for word in words if word not in str(error.value)] == []
+
+
+def test_rows_without_common_seeds_are_not_tested():
+    found = [
+        *ends(seed=0),
+        make_result("tang", 0.8),
+        make_result("pta", 0.5, seed=1),
+        make_result("prism", 0.5, seed=1),
+    ]
+    pair = compare_named(build_board(found), "quick", "tang", "pta").pairs[0]
+    assert pair.found is None and "cannot be compared" in pair.says
+
+
+def test_flags_and_names_of_the_other_kind_are_refused_in_one_sentence(dpicl, tmp_path):
+    for wrong in (
+        ("tang", tmp_path),
+        ("tang", "pta", "--suite", "quick", "--alpha", "0.1"),
+        (tmp_path, f"{tmp_path}/", "--limit", "3"),
+        ("tang", "pta", "--results", tmp_path),
+        ("tang", "pta", "--suite", "quick", "--results", tmp_path),
+    ):
+        answer = dpicl("compare", *wrong)
+        assert (answer.code, answer.out, answer.err.count("\n")) == (2, "", 1)
+    store = Store(tmp_path / "results", "quick")
+    store.prepare()
+    for result in (make_result("tang"), make_result("pta")):
+        store.write(result)
+    assert (
+        "'ptta'" in (said := dpicl("compare", "tang", "ptta", "--results", tmp_path / "results").err)
+        and "'pta'" in said
+    )
+
+
+def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
+    place = ("--results", tmp_path / "results")
+    assert dpicl("run", sim_suite, *place).code == 0
+    answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
+    assert answer.code == 0 and "adjusted p" in answer.out.partition(" task ")[0]
+    document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json
+    assert document["rows"] == ["tang@2", "prism_short@2"]
+    pair = document["pairs"][0]
+    assert pair["first"]["row"] == "tang@2" and pair["verdict"] in ("better", "worse", "tied", "not tested")
+    found = api.compare("tang@2", "prism_short@2", suite=sim_suite, results=tmp_path / "results")
+    assert set(found.to_frame().columns) >= {"first", "second", "difference", "low", "high", "p_adjusted", "verdict"}
+    assert "<table" in found._repr_html_() and repr(found)
+
+
+def test_a_part_of_a_board_keeps_the_baselines_and_the_ranks_of_the_whole(board):
+    part = chosen(board, tasks=["trec"], labels=["tang"], epsilons=[1.0])
+    (table,) = part.sections[0].tables
+    assert [row.label for row in table.in_order] == ["zero_shot", "tang", "real_demonstrations"]
+    whole = next(row for row in board.sections[0].tables[1].rows if row.label == "tang" and row.epsilon == 1)
+    assert table.rows == (whole,)
+    assert {answer.of for answer in part.sections[0].answers} == {3}
+    assert chosen(board) is board
+    for wrong in ({"tasks": ["tree"]}, {"labels": ["tong"]}, {"epsilons": [3.0]}):
+        with pytest.raises(UsageError):
+            chosen(board, **wrong)
+
+
+def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(board):
+    means, agnews, _ = board.sections[0].answers[:3]
+    assert [answer.epsilon for answer in board.sections[0].answers] == [1.0] * 3 + [8.0] * 3
+    assert means.tasks == ("agnews", "trec") and means.first[0].label == "tang" and means.of == 3
+    assert agnews.says.startswith("At ε = 1, agnews: tang (0.800) is first of 3; ")
+    assert agnews.public == "0.500" and agnews.beat_it >= 1
+    high = [one for one in results() if one.cell.mechanism != "public_demonstrations"]
+    high += [
+        shuffled(make_result("public_demonstrations", 0.95, epsilon=0.0, seed=seed, documents=200), seed)
+        for seed in range(4)
+    ]
+    (answer, _) = build_board(high).sections[0].answers
+    assert [one.label for one in answer.above] == ["public_demonstrations"]
+    assert "public_demonstrations (0.950)" in answer.says and "no private record" in answer.says
