@@ -27,6 +27,7 @@ REAL_DATA = "real_demonstrations"
 #: The two reference baselines.
 BASELINES = (ZERO_SHOT, REAL_DATA)
 
+
 @lru_cache(maxsize=64)
 def in_order(ids: tuple[str, ...]) -> tuple[tuple[str, ...], Callable[[Sequence[float]], list[float]]]:
     """Ids in their order, and what brings their outcomes into it; results of one task share it."""

@@ -33,13 +33,14 @@ class PairMatrices:
     """All pairs of p rows; every array is [p, p], a row against a column.
 
     counts: seeds of both. differences: of mean scores. spread: variance of the means from seed to seed, not moderated.
-    of_documents: what documents add to the variance. shares: of each task, the root of the part of the variance by
+    luck: the least that it may be, V_r/D. of_documents: what documents add to the variance. shares: of each task, the root of the part of the variance by
     document that is no luck.
     """
 
     counts: np.ndarray
     differences: np.ndarray
     spread: np.ndarray
+    luck: np.ndarray
     of_documents: np.ndarray
     shares: tuple[np.ndarray, ...]
 
@@ -49,7 +50,7 @@ def pairs_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> PairMatrices:
     rows = there.shape[1]
     shape = (rows, rows)
     counts = np.zeros(shape, dtype=np.int32)
-    differences, spread, documents = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+    differences, spread, luck, documents = (np.zeros(shape) for _ in range(4))
     shares = tuple(np.zeros(shape, dtype=np.float32) for _ in tasks)
     for ours, theirs, seeds in _blocks(there):
         at = np.ix_(ours, theirs)
@@ -63,8 +64,9 @@ def pairs_of(tasks: Sequence[np.ndarray], there: np.ndarray) -> PairMatrices:
         for number, (one, other) in enumerate(zip(*sides, strict=True)):
             by_document, rest = _components(one, other)
             documents[at] += by_document / one.shape[1] / len(tasks) ** 2
+            luck[at] += rest / one.shape[1] / len(tasks) ** 2
             shares[number][at] = np.sqrt(by_document / np.maximum(by_document + rest / len(one), TINY))
-    return PairMatrices(counts, differences, spread, documents, shares)
+    return PairMatrices(counts, differences, spread, luck, documents, shares)
 
 
 def _blocks(there: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -145,6 +147,7 @@ class _Block:
     rows: slice
     counts: np.ndarray
     moderated: tuple[np.ndarray, np.ndarray]
+    luck: np.ndarray
     of_documents: np.ndarray
     shares: tuple[np.ndarray, ...]
     told: np.ndarray
@@ -163,6 +166,7 @@ class _Block:
             rows,
             np.maximum(counts, 1).astype(np.float32),
             ((degrees * variance / below).astype(np.float32), (own / below).astype(np.float32)),
+            pairs.luck[part].astype(np.float32),
             np.maximum(pairs.of_documents[part], TINY).astype(np.float32),
             tuple(own[part] for own in pairs.shares),
             told.astype(np.float32),
@@ -186,6 +190,7 @@ class _Block:
         spread /= np.maximum(self.counts - 1, 1)
         np.maximum(spread, 0, out=spread)
         spread = np.maximum(spread, self.moderated[0] + self.moderated[1] * spread)
+        np.maximum(spread, self.luck, out=spread)
         spread /= self.counts
         spread += self.of_documents
         for own, share in zip(documents, self.shares, strict=True):

@@ -9,7 +9,8 @@ equal, is resampled: seeds by Gaussian multipliers with the standard error made 
 a few seeds know their own variance badly), their overall variance with the uncertainty that is left (Tsui & Weerahandi
 1989), documents by Gaussian multipliers as well. The covariance over rows of S seeds has rank S - 1 only, so it is
 shrunk towards independent rows by 1/(S - 1); else few seeds would look like few comparisons. What seeds do is much the
-same from row to row: variances are moderated by the other rows' as far as these agree (Smyth 2004), up and never down.
+same from row to row: variances are moderated by the other rows' as far as these agree (Smyth 2004), up and never down,
+and they are no less than what luck alone does to the mean of a seed, V_r/D.
 
 From the largest |t| over all pairs come the critical value, step-down adjusted p-values (Romano & Wolf 2005,
 Econometrica 73(4)) and rank sets: with family-wise error 1 - level, k is above j where its score is significantly
@@ -29,7 +30,15 @@ from scipy import stats
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import Components, components
 from dpicl.leaderboards.model.many_rows import PairMatrices, draws_of, largest, pairs_of
-from dpicl.leaderboards.model.row_effects import TINY, SeedPrior, document_effects, prior_of, seed_effects
+from dpicl.leaderboards.model.row_effects import (
+    TINY,
+    SeedPrior,
+    document_effects,
+    luck_of,
+    moves,
+    prior_of,
+    seed_effects,
+)
 
 #: Draws of the joint distribution; a 95% critical value then moves by about 1% between streams of draws.
 DRAWS = 2_000
@@ -83,6 +92,7 @@ class _Pair:
     """A paired difference. seeds: bool[S], those of both rows. tasks: its variance components in each task.
 
     spread: variance of its means from seed to seed, over tasks and these seeds, moderated; V_r is in it.
+    luck: the least that it may be, since V_s is no less than 0.
     """
 
     one: int
@@ -90,6 +100,7 @@ class _Pair:
     seeds: np.ndarray
     difference: float
     spread: float
+    luck: float
     tasks: tuple[Components, ...]
 
     @property
@@ -173,7 +184,8 @@ def _of_many(
     pairs = pairs_of(tasks, there)
     told = (pairs.counts >= min(2, len(there))) & ~np.eye(rows, dtype=bool)
     moderated = prior.moderated(pairs.spread, np.maximum(pairs.counts - 1, 0), rows=2)
-    spread = np.where(pairs.spread > TINY, moderated, pairs.spread) / np.maximum(pairs.counts, 1)
+    moving = (pairs.spread > TINY) | (pairs.luck > TINY)
+    spread = np.where(moving, np.maximum(moderated, pairs.luck), 0.0) / np.maximum(pairs.counts, 1)
     errors = np.where(told, np.sqrt(np.maximum(spread + pairs.of_documents, TINY)), np.nan)
     t = np.where(told & (np.abs(pairs.differences) >= 1e-12), pairs.differences / errors, 0.0)
     critical, p_values = float(stats.norm.ppf((1 + level) / 2)), np.ones((rows, rows))
@@ -220,13 +232,13 @@ def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
 def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, one: int, other: int) -> _Pair:
     seeds = there[:, one] & there[:, other]
     if not seeds.any():
-        return _Pair(one, other, seeds, 0.0, 0.0, ())
+        return _Pair(one, other, seeds, 0.0, 0.0, 0.0, ())
     both = [own[seeds][:, :, one] - own[seeds][:, :, other] for own in tasks]
     by_seed = np.mean([own.mean(axis=1) for own in both], axis=0)
-    spread = np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
-    if spread > TINY:  # copies stay copies
-        spread = prior.moderated(spread, np.array(len(by_seed) - 1), rows=2)
-    return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), tuple(map(components, both)))
+    luck, spread = luck_of(both), np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
+    if any(moves(own) for own in both):  # two seeds may have the same mean by chance; copies stay copies
+        spread = np.maximum(prior.moderated(spread, np.array(len(by_seed) - 1), rows=2), luck)
+    return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), luck, tuple(map(components, both)))
 
 
 def _null(
@@ -261,7 +273,7 @@ def _null_part(
     counts = shared.sum(axis=0)
     means = (between * shared).sum(axis=1) / counts
     spread = (((between - means[:, None, :]) * shared) ** 2).sum(axis=1) / np.maximum(counts - 1, 1)
-    spread = prior.moderated(spread, counts - 1, rows=2)
+    spread = np.maximum(prior.moderated(spread, counts - 1, rows=2), [pair.luck for pair in pairs])
     return (means + moved) / np.sqrt(np.maximum(spread / counts + fixed, TINY))
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dpicl.harness.evaluation.components import variance_prior
+from dpicl.harness.evaluation.components import components, variance_prior
 
 #: A variance below this is rounding.
 TINY = 1e-18
@@ -70,12 +70,27 @@ def seed_effects(
     effects = np.where(there, means - means.sum(axis=0) / np.maximum(counts, 1), 0.0)
     effects /= np.sqrt(np.maximum(counts - 1, 1))
     variances = (effects**2).sum(axis=0)
-    moderated = np.where(variances > TINY, prior.moderated(variances, np.maximum(counts - 1, 1)), 0.0)
-    effects *= np.sqrt(moderated / np.maximum(variances, TINY))
+    moving = [any(moves(own[there[:, row], :, row]) for own in tasks) for row in range(rows)]
+    luck = [
+        luck_of([own[there[:, row], :, row] for own in tasks]) if there[:, row].any() else 0.0 for row in range(rows)
+    ]
+    moderated = np.where(moving, np.maximum(prior.moderated(variances, np.maximum(counts - 1, 1)), luck), 0.0)
+    effects *= np.where(variances > TINY, np.sqrt(moderated / np.maximum(variances, TINY)), 0.0)
     own, degrees = 1 / (seeds - 1), prior.degrees + seeds - 1
     drawn = np.sqrt(1 - own) * (generator.standard_normal((draws, seeds, seeds)) @ effects)
-    drawn += np.sqrt(own * moderated) * generator.standard_normal((draws, seeds, rows))
+    left = moderated - (1 - own) * (effects**2).sum(axis=0)  # all of it where two seeds have the same mean by chance
+    drawn += np.sqrt(left) * generator.standard_normal((draws, seeds, rows))
     return drawn * np.sqrt(degrees / generator.chisquare(degrees, (draws, 1, 1)))
+
+
+def luck_of(outcomes: Sequence[np.ndarray]) -> float:
+    """What luck does to the mean over tasks of one seed, V_r/D, from outcomes [S, D] of each task."""
+    return sum(components(own).rest / own.shape[1] for own in outcomes) / len(outcomes) ** 2
+
+
+def moves(outcomes: np.ndarray) -> bool:
+    """Whether any outcome [S, ...] differs between two seeds; a row without luck has no variance by seed."""
+    return bool((outcomes != outcomes[:1]).any())
 
 
 def _means(tasks: Sequence[np.ndarray], there: np.ndarray) -> np.ndarray:
