@@ -33,8 +33,8 @@ class PairMatrices:
     """All pairs of p rows; every array is [p, p], a row against a column.
 
     counts: seeds of both. differences: of mean scores. spread: variance of the means from seed to seed, not moderated.
-    luck: the least that it may be, V_r/D. of_documents: what documents add to the variance. shares: of each task, the root of the part of the variance by
-    document that is no luck.
+    luck: the least that it may be, V_r/D. of_documents: what documents add to the variance. shares: of each task, the
+    root of the part of the variance by document that is no luck.
     """
 
     counts: np.ndarray
