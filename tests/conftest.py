@@ -16,6 +16,8 @@ import pytest
 
 from dpicl.cli import main
 
+#: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
+SHARED = ("calibration", "models")
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
@@ -34,8 +36,14 @@ class Answer:
 
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder that all tests of this session share, so that a calibration is searched for once."""
-    return tmp_path_factory.mktemp("cache")
+    """A cache folder that all tests of this process share. What follows from its key alone is searched for or converted
+    once for all processes of `pytest -n`."""
+    folder, base = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()
+    together = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    for part in SHARED:
+        (together / part).mkdir(parents=True, exist_ok=True)
+        (folder / part).symlink_to(together / part)
+    return folder
 
 
 @pytest.fixture
@@ -43,6 +51,18 @@ def own_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Points DPICL_CACHE to the session's cache folder: nothing of the user's own cache is read or written."""
     monkeypatch.setenv("DPICL_CACHE", str(session_cache))
     return session_cache
+
+
+@pytest.fixture
+def fresh_cache(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of this test alone, without outputs or budgets; what follows from its key alone is the
+    session's."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    for part in SHARED:
+        (folder / part).symlink_to(own_cache / part)
+    monkeypatch.setenv("DPICL_CACHE", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

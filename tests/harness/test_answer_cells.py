@@ -30,9 +30,8 @@ mechanisms:
 
 
 @pytest.fixture
-def run(dpicl, tmp_path, monkeypatch):
+def run(dpicl, fresh_cache, tmp_path):
     """run('esa', 'samsum') -> (answer of `dpicl run`, results by (epsilon, seed))."""
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
 
     def start(mechanism, task, more="", source="synthetic", suite=SUITE, flags=()):
         path = tmp_path / "answers.yaml"
@@ -51,9 +50,9 @@ def run(dpicl, tmp_path, monkeypatch):
         ("voting", "mit_g", ", partition: one_sample"),
         ("voting_nearest", "agnews", ", embedding: sim, threshold: 0.2, uses: 3"),
         ("product_of_experts", "agnews", ""),
-        ("esa", "samsum", ", embedding: sim, candidates: 4"),
+        pytest.param("esa", "samsum", ", embedding: sim, candidates: 4", marks=pytest.mark.slow),
         ("ksa", "xsum", ", words: 3, partition: once"),
-        ("sga", "chatdoctor", ", embedding: sim, public_slots: 4"),
+        pytest.param("sga", "chatdoctor", ", embedding: sim, public_slots: 4", marks=pytest.mark.slow),
         ("sga_histogram", "samsum", ", embedding: sim, public_slots: 4, public: out"),
     ],
 )
