@@ -11,7 +11,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check --constraint constraints
 CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
 IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: setup leaderboard site docs test test-all check format clean
+.PHONY: setup leaderboard site docs test test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -55,7 +55,15 @@ docs: setup
 
 # One process for each core, each with one thread; a file's tests stay together.
 test: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow"
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow and not server and not cluster"
+
+# Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.
+test-server: setup
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m server
+
+# Real clusters on this machine: Ray with two nodes, one of which is removed, and jobs of Slurm's kind.
+test-cluster: setup
+	OMP_NUM_THREADS=1 $(PY) -m pytest -m cluster
 
 test-all: setup
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile

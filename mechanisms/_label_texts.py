@@ -97,7 +97,12 @@ class OneSampleTexts(LabelTexts):
                 public.append(text.tokens[-1])
                 private_rows.append(text.tokens[-1])
             public_row = public_log_probs(public.log_probs, model)[0]
-            text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
+            known = np.flatnonzero(public_row > -np.inf)  # a model server may show the likeliest tokens only
+            if len(known) == len(public_row):
+                text.append(next_token(private_rows.log_probs.numpy(), public_row, sample))
+            else:
+                rows = private_rows.listed(known.tolist()).numpy()[:, known]
+                text.append(int(known[next_token(rows, public_row[known], sample)]))
         return text.demonstration(label)
 
 
@@ -110,6 +115,8 @@ class NoisyTokens(LabelTexts):
     1 in L2, and there are no empty slots, so nothing stands in for them. With more, records share ``slots`` slots, a
     record replaces one distribution, sqrt(2) in L2, and an empty slot has the public prompt's.
     """
+
+    needs = "log-probabilities"
 
     slots: int = 20
     examples_per_slot: int = 1
@@ -170,15 +177,16 @@ class NoisyTokens(LabelTexts):
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
-            public = public_log_probs(decoder.log_probs, model)
-            allowed = public_vocabulary(public[0], self.top_k, self.top_p)
+            likeliest = public_log_probs(decoder.likeliest(self.top_k), model)
+            allowed = public_vocabulary(likeliest[0], self.top_k, self.top_p)
+            public = public_log_probs(decoder.listed(allowed.tolist()), model)
 
             sample = sampler.draw()
             filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
             # Empty slots: all M slots but the filled ones; none where every record has its own.
             rows = np.tile(self.distributions(public[:1], public, allowed), (len(sample.slots), 1))
             if filled:
-                private_rows = model.next_token_log_probs(filled, prompts.prefix).numpy()
+                private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
             text.append(mechanism.choose(self.votes(rows, randomness), sample, allowed))
         return text.demonstration(label)

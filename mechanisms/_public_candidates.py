@@ -52,6 +52,8 @@ WORDINGS = {
 class PublicChoice(AnswerMechanism):
     """Answers with the best of a few public texts; a subclass ranks them (`rank`) and says what its options are."""
 
+    needs = "texts"
+
     public: str = "in"
     public_slots: int = 20
     top: int = 3

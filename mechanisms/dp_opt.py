@@ -76,6 +76,7 @@ class DPOpt(DemonstrationMechanism):
     knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
     source = "Hong et al., ICLR 2024, arXiv 2312.03724"
     summary = "writes an instruction, token by token, by noisy votes of records"
+    needs = "log-probabilities"
 
     slots: int = 40
     instructions: int = 2

@@ -55,6 +55,7 @@ class EmbeddingCentroids(PreparedMechanism):
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "a control; private class means are folklore, the logistic head is Abadi et al. 2016, arXiv 1607.00133"
     summary = "answers by noisy class means of sentence embeddings; no language model"
+    needs = "nothing"
 
     head: Literal["centroid", "logistic"] = "centroid"
     embedding: str = "embedded"

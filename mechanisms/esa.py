@@ -47,6 +47,7 @@ class ESA(AnswerMechanism):
     knob: ClassVar[Knob | None] = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Wu et al., ICLR 2024, arXiv 2305.01639"
     summary = "answers by the public candidate nearest to a noisy mean of slots' embeddings"
+    needs = "texts"
     published = {"samsum": {"slots": 100, "examples_per_slot": 4, "candidates": 100}}
 
     radius: float = 0.5

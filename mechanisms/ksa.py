@@ -59,6 +59,7 @@ class KSA(AnswerMechanism):
     knob = Knob("temperature", low=0.02, high=10_000.0, non_private=0.0)
     source = "Wu et al., ICLR 2024, arXiv 2305.01639"
     summary = "answers by the model after words that many slots used, chosen with noise"
+    needs = "texts"
     published = {"samsum": {"slots": 100, "examples_per_slot": 4, "words": 10}}
 
     words: int = 10

@@ -43,6 +43,7 @@ class LabelResponses(DemonstrationMechanism):
     knob = Knob("temperature", low=0.01, high=10_000.0, non_private=0.0)
     source = "randomised response: Warner 1965"
     summary = "shows records' texts as they are, with labels randomised (another notion of privacy)"
+    needs = "texts"
     notion = LABEL_LOCAL
 
     record_tokens: int | None = None

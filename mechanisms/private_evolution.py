@@ -65,6 +65,7 @@ class PrivateEvolution(DemonstrationMechanism):
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
     source = "Xie et al., ICML 2024, arXiv 2403.01749"
     summary = "picks model-written texts by noisy votes of records for their nearest one"
+    needs = "texts"
 
     rounds: int = 5
     candidates: int = 10

@@ -34,6 +34,7 @@ class PublicDemonstrations(DemonstrationMechanism):
     knob = None
     source = "Tang et al., ICLR 2024, epsilon = 0"
     summary = "demonstrations from the public prompt alone: what a private method must beat"
+    needs = "log-probabilities"
     published = {
         "agnews": {"tokens": 100},
         "dbpedia": {"tokens": 100},
@@ -75,7 +76,7 @@ class PublicDemonstrations(DemonstrationMechanism):
         while not text.ended and len(text.tokens) < self.tokens:
             if text.tokens:
                 decoder.append(text.tokens[-1])
-            text.append(int(public_log_probs(decoder.log_probs, model)[0].argmax()))
+            text.append(int(public_log_probs(decoder.likeliest(1), model)[0].argmax()))
         return text.demonstration(label)
 
 

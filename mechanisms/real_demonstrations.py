@@ -28,6 +28,7 @@ class RealDemonstrations(DemonstrationMechanism):
     knob = None
     source = "no privacy"
     summary = "real records as demonstrations, no privacy: the upper reference baseline"
+    needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NonPrivateDpEvent()

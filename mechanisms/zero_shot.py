@@ -23,6 +23,7 @@ class ZeroShot(DemonstrationMechanism):
     knob = None
     source = "no private data"
     summary = "the instruction alone, nothing private: the lower reference baseline"
+    needs = "texts"
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NoOpDpEvent()

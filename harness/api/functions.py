@@ -56,7 +56,7 @@ from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
 from dpicl.harness.reaccounting.settings import Setting
 from dpicl.harness.reaccounting.table import reaccount
-from dpicl.harness.run.engines import Job, make_engine
+from dpicl.harness.run.engines import make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
@@ -65,6 +65,7 @@ from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
 from dpicl.harness.run.workbench import Workbench
+from dpicl.harness.run.worker import Job
 
 MODES, NOISES, SOURCES = get_args(Mode), get_args(Noise), get_args(Source)
 #: The name of the suite of cells that `evaluate` runs; its folder below `results`.

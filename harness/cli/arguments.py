@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from dpicl.harness.run.selection import Selection
 
 SOURCES = ("auto", "hub", "local", "synthetic")
-ENGINES = ("inline", "local", "ray")
 _NOISES = ("seeded", "secure")
 
 #: What each command does, in the order of `dpicl --help`.

@@ -13,20 +13,19 @@ from typing import Any, Protocol
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import (
-    ENGINES,
     Subparsers,
     add_command,
     add_selection_flags,
     board_command,
     selected,
 )
+from dpicl.harness.cli.engine_flags import add_engine_flags, dry_run, engine_of
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run import planned_budget, sizing
 from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
-from dpicl.harness.run.engines import CellProgress, Done, Job, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import Presence, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
@@ -34,6 +33,7 @@ from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.store import Damaged
 from dpicl.harness.run.workbench import Workbench
+from dpicl.harness.run.worker import CellProgress, Done, Job
 
 
 class Follower(Protocol):
@@ -64,8 +64,7 @@ def add(
         help="run again what has results of other records; the old files are set aside and kept",
     )
     run.share("--total-epsilon")
-    run.choice("--engine", ENGINES, "this process, worker processes, or Ray (default: inline)", default="inline")
-    run.count("--workers", "N", "workers of the engine (default: one for two cores)")
+    add_engine_flags(run)
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
         run.add_argument("--wandb", action="store_true", help="publish rows to W&B as they finish (docs/releases.md)")
@@ -87,7 +86,9 @@ def add(
 def _run(arguments: argparse.Namespace) -> int:
     _check_wandb(arguments)
     selection = selected(arguments)
-    engine = make_engine(arguments.engine, arguments.workers)
+    engine = engine_of(arguments)
+    if arguments.dry_run:
+        return dry_run(arguments, selection, engine)
     check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from dpicl.harness.core.errors import ResultError
+
+#: What file systems without hard links answer.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def write_whole(path: Path, text: str, results: Path) -> None:
@@ -21,11 +25,11 @@ def write_whole(path: Path, text: str, results: Path) -> None:
 def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False, private: bool = False) -> None:
     """Writes a file by a temporary one in the same folder, ``.NAME.tmp``, fsync and rename; makes the folder.
 
-    tag: stands before ``.tmp`` where several processes may write the file at once. private: its owner alone may read
-    it. new: the same, and one that is there stays (FileExistsError). Raises OSError, and leaves nothing.
+    tag: stands before ``.tmp`` where several processes may write the file at once. new: one that is there stays
+    (FileExistsError). private: its owner alone may read it. Raises OSError, and leaves nothing.
     """
     temporary = path.with_name(f".{path.name}{tag}.tmp")
-    rights = partial(os.open, mode=0o600 if new or private else 0o666)
+    rights = partial(os.open, mode=0o600 if private else 0o666)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "wb", opener=rights) as file:
@@ -33,7 +37,7 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
             file.flush()
             os.fsync(file.fileno())
         if new:
-            os.link(temporary, path)
+            link(temporary, path)
             temporary.unlink()
         else:
             os.replace(temporary, path)
@@ -42,6 +46,18 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
         with suppress(OSError):  # a parent that is no folder: there is nothing to remove
             temporary.unlink(missing_ok=True)
         raise
+
+
+def link(whole: Path, path: Path) -> None:
+    """Gives a file a second name, in one step. Raises FileExistsError where that is taken; where the file system has no
+    hard links, the name is taken first and the content follows. Raises OSError."""
+    try:
+        os.link(whole, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        with path.open("xb") as file:
+            file.write(whole.read_bytes())
 
 
 def unwritable(folder: Path, error: OSError) -> ResultError:

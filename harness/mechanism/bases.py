@@ -93,6 +93,12 @@ class Context:
 Kind = Literal["demonstrations", "answers", "prepared"]
 
 
+#: What a mechanism needs of its model, from the least on: nothing; written texts; what `Reader` asks for, which is
+#: log-probabilities of labels where a task has them and else texts; log-probabilities of tokens, at least of the
+#: likeliest ones of each prompt; log-probabilities of any public set of tokens.
+Needs = Literal["nothing", "texts", "reader", "log-probabilities", "candidates"]
+
+
 class Mechanism(Pluggable):
     """What all kinds of mechanism share. Subclasses are frozen dataclasses whose fields are their options."""
 
@@ -106,6 +112,8 @@ class Mechanism(Pluggable):
     notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: What it needs of its model, which a model server may not give.
+    needs: ClassVar[Needs] = "reader"
     #: What it does, in a line, for tables.
     summary: ClassVar[str] = ""
 
@@ -135,6 +143,7 @@ class DemonstrationMechanism(Mechanism):
     """Releases k synthetic demonstrations, or an instruction, once; any number of queries is then free."""
 
     kind = "demonstrations"
+    needs: ClassVar[Needs] = "candidates"
 
     def released(self, shots: int, task: PublicTask) -> int:
         """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a

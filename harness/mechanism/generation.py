@@ -144,10 +144,11 @@ def public_log_probs(log_probs: object, model: LanguageModel) -> np.ndarray:
 def public_vocabulary(public: np.ndarray, top_k: int | None, top_p: float | None) -> np.ndarray:
     """int64[K]: the token ids that a release is chosen from, by the public prompt's log-probabilities [V] alone.
 
-    The top_k most likely tokens (None: all), of which top_p keeps the smallest head with at least that probability
-    under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one token is kept.
+    The top_k most likely tokens (None: all) that have any probability, of which top_p keeps the smallest head with at
+    least that probability under the public prompt (PTA, algorithm 2). Ties go to the lower id. At least one is kept.
     """
-    keep = len(public) if top_k is None else min(top_k, len(public))
+    possible = max(1, int(np.count_nonzero(public > -np.inf)))  # others are what a model server leaves out
+    keep = possible if top_k is None else min(top_k, possible)
     likely = np.flatnonzero(public >= np.partition(public, -keep)[-keep])  # ties included
     order = likely[np.argsort(-public[likely], kind="stable")]
     if top_p is not None:

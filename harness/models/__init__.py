@@ -1,5 +1,5 @@
-"""Language models by name: ``embedded``, ``embedded-float32``, ``ginc[:SIZE]``, ``hf:PATH_OR_ID[@REVISION]``, ``sim``,
-and plugins."""
+"""Language models by name: ``embedded``, ``embedded-float32``, ``ginc[:SIZE]``, ``hf:PATH_OR_ID[@REVISION]``,
+``server:URL``, ``sim``, and plugins."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
-from dpicl.harness.models import hub
+from dpicl.harness.models import hub, server_settings
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
 
 __all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
@@ -26,7 +26,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
 FLOAT32 = "embedded-float32"
 #: Names that no plugin may take.
-BUILT_IN = ("embedded", FLOAT32, "ginc", "hf", "sim")
+BUILT_IN = ("embedded", FLOAT32, "ginc", "hf", "server", "sim")
 #: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
 TASK_OF = {"ginc": "ginc"}
 ENTRY_POINTS = "dpicl.models"
@@ -61,7 +61,8 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
     ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
-    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
+    ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
+    business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
     ``sim:nan`` and ``sim:inf`` answer with no number). A plugin's models are ``NAME`` and ``NAME:REST``.
     device: ``cpu``, ``cuda``, ``cuda:N``; without it the GPU is used when there is one.
     dtype: one of DTYPES; without it bfloat16 where the device multiplies it fast, else float32.
@@ -80,6 +81,10 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         from dpicl.harness.models.huggingface import load_huggingface
 
         return load_huggingface(rest, device_of(device), _dtype(dtype))
+    if kind == "server" and rest:
+        from dpicl.harness.models.server import load_server
+
+        return load_server(rest)
     if name in ("embedded", FLOAT32):
         from dpicl.harness.models.embedded import load_embedded
 
@@ -89,7 +94,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     plugged = _plugged()
     if kind in plugged:
         return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "sim", *plugged])
+    raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
 
 
 def require_there(name: str) -> None:
@@ -97,6 +102,8 @@ def require_there(name: str) -> None:
     kind, _, rest = name.partition(":")
     if kind == "hf" and rest:
         hub.require_there(rest)
+    if kind == "server":
+        server_settings.require_usable(rest)
     for entry in known():
         if entry["name"] == name and entry["available"] is False:
             raise ModelError(f"The model {name} is not installed; run `{entry['get']}`.")
@@ -136,6 +143,7 @@ def known() -> list[dict[str, Any]]:
         FLOAT32: "the embedded model in float32 on every machine",
         "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
+        "server:URL": "a model behind a server (llama.cpp, vLLM, SGLang, OpenAI-compatible); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
     there = {"embedded": wheel, FLOAT32: wheel, "sim": {"available": True, "get": ""}}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from dpicl.harness.core.errors import PromptTooLong
 from dpicl.harness.core.together import current_account
+from dpicl.harness.models.server_record import ServerRecord
 
 if TYPE_CHECKING:
     import torch
@@ -65,6 +67,15 @@ class Decoder(ABC):
     def append(self, token: int) -> None:
         """Appends one token to every prompt. Raises PromptTooLong when one no longer fits."""
 
+    def likeliest(self, count: int | None) -> torch.Tensor:
+        """As `log_probs`, where the ``count`` likeliest tokens of each row are enough (None: all): others may be
+        -infinity."""
+        return self.log_probs
+
+    def listed(self, tokens: Sequence[int]) -> torch.Tensor:
+        """As `log_probs`, where these tokens are enough: others may be -infinity."""
+        return self.log_probs
+
 
 @dataclass
 class Prefix:
@@ -84,6 +95,8 @@ class LanguageModel(ABC):
     usage: Usage
     #: Tokens that are read before every prompt besides those of `encode` (BOS, where the model wants one).
     lead_tokens: int = 0
+    #: What the model's server can do; None for a model in this process, which can do everything.
+    server: ServerRecord | None = None
     #: Whether this is a `TransformersLM`; asked where the import of transformers would cost seconds for nothing.
     packs_rows: bool = False
 
@@ -106,6 +119,12 @@ class LanguageModel(ABC):
         Raises PromptTooLong when a prompt does not fit; nothing is truncated. Values are as the model gave them: the
         caller decides what a NaN means (an error for a public prompt, a bounded row for a private one).
         """
+
+    def listed_log_probs(
+        self, prompts: Sequence[Tokens], tokens: Sequence[int], prefix: Prefix | None = None
+    ) -> torch.Tensor:
+        """As `next_token_log_probs`, where these tokens are enough: a model server may give -infinity for others."""
+        return self.next_token_log_probs(prompts, prefix)
 
     @abstractmethod
     def decoder(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> Decoder:
@@ -159,6 +178,13 @@ class LanguageModel(ABC):
         A row ends at EOS or after max_tokens tokens; a model that says EOS at once writes ''. Raises PromptTooLong when
         a prompt and max_tokens do not fit together, UsageError for a temperature below 0 or seeds that are missing.
         """
+
+    def apart(self) -> AbstractContextManager[None]:
+        """Inside this block prompts share no prefix with those of others at a model server, where it knows how."""
+        return nullcontext()
+
+    def settle(self) -> None:  # noqa: B027  what runs in this process stays what it was
+        """Raises ModelError where the model is no longer the one that was loaded, as a server's may be."""
 
     def _count(self, tokens: int) -> None:
         """Notes that tokens were read in one call."""

@@ -60,7 +60,7 @@ class CausalModel(LanguageModel):
         self.max_length = int(getattr(config, "max_position_embeddings", 2048))
         self.eos_token_id = tokenizer.eos_token_id
         self._start = next(t for t in (start_token, tokenizer.bos_token_id, tokenizer.eos_token_id) if t is not None)
-        self._lead = _leading_tokens(tokenizer)
+        self._lead = leading_tokens(tokenizer)
         self.lead_tokens = len(self._lead)
 
     @property
@@ -362,7 +362,7 @@ def _ignore(places: Sequence[int], log_probs: torch.Tensor) -> None:
     return None
 
 
-def _leading_tokens(tokenizer: Any) -> list[int]:
+def leading_tokens(tokenizer: Any) -> list[int]:
     """[BOS] for tokenizers that put it before every text, else []."""
     tokens = tokenizer("a")["input_ids"]
     return [tokens[0]] if tokens and tokens[0] == tokenizer.bos_token_id else []

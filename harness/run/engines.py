@@ -1,78 +1,31 @@
-"""Who runs the cells: this process, local worker processes, or Ray.
+"""Who runs the cells: this process, worker processes on this machine, a Ray cluster, or jobs of Slurm.
 
-An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. Every worker does the same: take its
-lock, look whether the cell is finished already, run it, write it. So any number of runs may share a results folder. An
-error ends its cell only; one of the results folder, which is the same for all cells, ends the run.
+An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. What its workers do is in
+dpicl.harness.run.worker.
 """
 
 from __future__ import annotations
 
-import os
+import logging
 import threading
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import groupby
 from multiprocessing.connection import Connection
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Protocol
 
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError, told, unknown
-from dpicl.harness.core.together import clock, together
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.fingerprints import Fingerprints, noted
+from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.messages import count
+from dpicl.harness.run.attempts import Attempts, lost
+from dpicl.harness.run.engine_settings import ENGINES, EngineSettings
 from dpicl.harness.run.manifest import cores
-from dpicl.harness.run.pipeline import Skipped, run_cell
-from dpicl.harness.run.results import Result, SuiteReference
-from dpicl.harness.run.store import Store
-from dpicl.harness.run.workbench import Workbench
-from dpicl.harness.run.worker_process import Attempts, WorkerProcess, die_with_parent, portable, speaking
+from dpicl.harness.run.memory import resident, shortage
+from dpicl.harness.run.ray_engine import ray_engine
+from dpicl.harness.run.slurm_engine import slurm_engine
+from dpicl.harness.run.worker import CellProgress, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
+from dpicl.harness.run.worker_process import WorkerProcess, die_with_parent, portable, speaking, undisturbed
 
-Status = Literal["done", "present", "busy", "skipped", "failed"]
-
-
-@dataclass(frozen=True)
-class CellProgress:
-    """A cell has come so far: `done` of `total` units."""
-
-    cell: Cell
-    done: int
-    total: int
-    unit: str
-
-
-@dataclass(frozen=True)
-class Done:
-    """A cell is over.
-
-    message: the error or the reason of a skip. busy: another run has its lock. seconds: 0 with secure noise, where they
-    depend on the records. worker_died: why it failed.
-    """
-
-    cell: Cell
-    status: Status
-    seconds: float = 0.0
-    message: str = ""
-    score: float | None = None
-    worker_died: bool = False
-
-
-Report = Callable[[CellProgress | Done], None]
-
-
-@dataclass(frozen=True)
-class Job:
-    """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon. total_epsilon: of all releases of a private set."""
-
-    suite: SuiteReference
-    results: Path
-    plugins: tuple[Path, ...] = ()
-    threads: int = 0
-    reveal: bool = False
-    total_epsilon: float | None = None
+_log = logging.getLogger(__name__)
 
 
 class Engine(Protocol):
@@ -81,149 +34,92 @@ class Engine(Protocol):
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None: ...
 
 
-@dataclass
-class Worker:
-    """Runs one cell after the other in one process, keeping tasks and models between them."""
-
-    job: Job
-    bench: Workbench = field(init=False)
-    store: Store = field(init=False)
-    records: Fingerprints = field(default_factory=Fingerprints)
-
-    def __post_init__(self) -> None:
-        self.bench = Workbench(
-            load_mechanisms(self.job.plugins), reveal=self.job.reveal, total_epsilon=self.job.total_epsilon
-        )
-        self.store = Store(self.job.results, self.job.suite.name)
-
-    def attempt(self, cell: Cell, report: Report, wait_for_lock: bool = False) -> Done:
-        """Runs a cell that no other worker has finished or is running."""
-        with self.store.lock(cell, wait=wait_for_lock) as mine:
-            if not mine:
-                return Done(cell, "busy")
-            start = clock()
-
-            def spent() -> float:
-                return 0.0 if cell.secure else clock() - start
-
-            try:
-                if self._there(cell):
-                    return Done(cell, "present")
-                result = self._run(cell, report)
-            except Skipped as reason:
-                return Done(cell, "skipped", message=str(reason))
-            except ResultError:
-                raise  # the folder is the same for every cell
-            except DpiclError as error:
-                return Done(cell, "failed", spent(), message=told(error))
-            except Exception as error:  # of code that a task or a model brings, or a bug: the other cells go on
-                return Done(cell, "failed", spent(), message=unknown_failure(error, cell.secure))
-            score = result.scores[result.main_metric].value
-            return Done(cell, "done", spent(), score=score)
-
-    def _there(self, cell: Cell) -> bool:
-        """Whether another run has finished the cell. Raises DataError where that was with other records."""
-        found = self.store.read(cell)
-        if found is not None and (reason := self.records.difference(found)):
-            raise DataError(
-                f"Another run has just written this result from other records ({reason}); give each set of records a"
-                " --results folder of its own."
-            )
-        return found is not None
-
-    def _run(self, cell: Cell, report: Report) -> Result:
-        result = run_cell(
-            cell, self.job.suite, self.bench, lambda done, total, unit: report(CellProgress(cell, done, total, unit))
-        )
-        if cell.secure:
-            result = noted(result, self.bench.task(cell))
-        self.store.write(result)
-        return result
-
-
-def unknown_failure(error: Exception, secure: bool) -> str:
-    """One sentence on an error that is none of ours, and where it was raised. secure: without what it says, which may
-    quote a record."""
-    *_, last = traceback.extract_tb(error.__traceback__)
-    said = type(error).__name__ if secure else f"{type(error).__name__}: {told(error, 300)}"
-    return (
-        f"{said} ({Path(last.filename).name}, line {last.lineno}); where this is no code of your own (functions of a"
-        " task, a model), please report it."
-    )
-
-
 class Inline:
     """All cells in this process: several of one model at the same time, so that it reads full passes."""
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        worker = Worker(job)
-
-        def attempt(cell: Cell) -> None:
-            report(worker.attempt(cell, report, wait_for_locks))
-
-        for several in _at_the_same_time(cells, wait_for_locks):
-            if several[0].secure:
-                attempt(several[0])
-            else:
-                together([partial(attempt, cell) for cell in several], AT_ONCE)
-
-
-#: Cells of a process that run at the same time, at most. Each holds its records, and what it has read.
-AT_ONCE = 8
-
-
-def _at_the_same_time(cells: Sequence[Cell], one_by_one: bool) -> Iterator[Sequence[Cell]]:
-    """The cells in portions that may run together: those of one model. Alone runs a cell with secure noise, which must
-    not print, and one whose lock is waited for."""
-    for key, group in groupby(cells, key=lambda cell: (cell.model, cell.secure)):
-        several = list(group)
-        if one_by_one or key[1]:
-            yield from ([cell] for cell in several)
-        else:
-            yield several
+        worker = LocalWorker(job)
+        for several in portions(cells, most=1 if wait_for_locks else None):
+            run_portion(several, lambda cell: report(worker.attempt(cell, report, wait_for_locks)))
 
 
 @dataclass(frozen=True)
 class Local:
     """Worker processes on this machine, started afresh (spawn); the processor's cores are divided between them.
 
-    A worker that is killed costs its cell one more try, by a worker that takes its place (`Attempts`).
+    A worker that is killed costs its cell one more try, by a worker that takes its place (`Attempts`). Where memory
+    becomes short, the largest of several workers is stopped, and one fewer goes on.
     """
 
     workers: int
 
     def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        workers = min(self.workers, len(cells))
-        job = replace(job, threads=max(1, cores() // max(1, workers)))
-        attempts = Attempts(cells)
-        running: dict[Connection, WorkerProcess] = {}
+        crew = _Crew(min(self.workers, len(cells)), Attempts(cells), report)
+        job = replace(job, threads=max(1, cores() // max(1, crew.size)))
         try:
-            while attempts.waiting or running:
-                while attempts.waiting and len(running) < workers:
-                    worker = WorkerProcess(_work, job, wait_for_locks)
-                    running[worker.pipe] = worker
-                    worker.start(attempts.next())
-                for worker in speaking(running):
-                    cell = worker.item
-                    event = worker.heard()
-                    if event is None:
-                        del running[worker.pipe]
-                        if message := attempts.lost(cell, worker.end()):
-                            report(_lost(cell, message))
-                        continue
-                    report(event)
-                    if isinstance(event, Done) and attempts.waiting:
-                        worker.take(attempts.next())
-                    elif isinstance(event, Done):
-                        worker.dismiss()
-                        del running[worker.pipe]
+            while crew.attempts or crew.running:
+                while crew.attempts and len(crew.running) < crew.size:
+                    crew.start(WorkerProcess(_work, job, wait_for_locks))
+                for worker in speaking(crew.running):
+                    crew.hear(worker)
+                crew.watch_memory()
         finally:
-            for worker in running.values():
-                worker.kill()
+            with undisturbed():
+                for worker in crew.running.values():
+                    worker.kill()
 
 
-def _lost(cell: Cell, message: str) -> Done:
-    return Done(cell, "failed", message=message, worker_died=True)
+@dataclass
+class _Crew:
+    """The worker processes of a run. size: how many may be at work. models: by pipe, what each has loaded."""
+
+    size: int
+    attempts: Attempts
+    report: Report
+    running: dict[Connection, WorkerProcess] = field(default_factory=dict)
+    models: dict[Connection, str] = field(default_factory=dict)
+
+    def start(self, worker: WorkerProcess) -> None:
+        (cell,) = self.attempts.next(busy=self.models.values())
+        self.running[worker.pipe] = worker
+        self.models[worker.pipe] = cell.model
+        worker.start(cell)
+
+    def hear(self, worker: WorkerProcess) -> None:
+        """What a worker says, or that it has died. Raises the exception that ended it."""
+        event = worker.heard()
+        if event is None:
+            self._lose(worker, worker.end())
+            return
+        self.report(event)
+        if not isinstance(event, Done):
+            return
+        if self.attempts and len(self.running) <= self.size:
+            model = self.models.pop(worker.pipe)
+            (cell,) = self.attempts.next(loaded=model, busy=self.models.values())
+            self.models[worker.pipe] = cell.model
+            worker.take(cell)
+        else:
+            worker.dismiss()
+            self._forget(worker)
+
+    def watch_memory(self) -> None:
+        """Before the system kills somebody for want of memory: of several workers the largest is stopped."""
+        if len(self.running) < 2 or not (short := shortage()):
+            return
+        worker = max(self.running.values(), key=lambda worker: resident(worker.process.pid or 0))
+        self.size = len(self.running) - 1
+        _log.warning("Only %s; %s go on.", short, count(self.size, "worker"))
+        worker.kill()
+        self._lose(worker, "was stopped for want of memory")
+
+    def _lose(self, worker: WorkerProcess, how: str) -> None:
+        self._forget(worker)
+        if message := self.attempts.lost(worker.item, how):
+            self.report(lost(worker.item, message))
+
+    def _forget(self, worker: WorkerProcess) -> None:
+        del self.running[worker.pipe], self.models[worker.pipe]
 
 
 def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
@@ -231,80 +127,11 @@ def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
     threading.Thread(target=die_with_parent, daemon=True).start()
     try:
         limit_threads(job.threads)  # before torch is used
-        worker = Worker(job)
+        worker = LocalWorker(job)
         while (cell := pipe.recv()) is not None:
             pipe.send(worker.attempt(cell, pipe.send, wait_for_locks))
     except Exception as error:
         pipe.send(portable(error))
-
-
-def limit_threads(threads: int) -> None:
-    """Threads for arithmetic in this process; 0 changes nothing. Works best before torch is loaded."""
-    if not threads:
-        return
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(threads)
-    import torch
-
-    torch.set_num_threads(threads)
-
-
-@dataclass(frozen=True)
-class Ray:
-    """Actors on a Ray cluster, or on a local one that is started here.
-
-    All nodes must see the results folder, the data and the plugin files under the same paths.
-    """
-
-    workers: int
-
-    def run(self, cells: Sequence[Cell], job: Job, report: Report, *, wait_for_locks: bool = False) -> None:
-        ray = _import_ray()
-        ray.init(ignore_reinit_error=True, log_to_driver=False)
-        gpus = 1 if ray.cluster_resources().get("GPU", 0) else 0
-        threads = max(1, cores() // max(1, self.workers))
-        remote = ray.remote(num_cpus=threads, num_gpus=gpus)(_RayWorker)
-        plugins = tuple(path.resolve() for path in job.plugins)
-        job = replace(job, results=job.results.resolve(), plugins=plugins, threads=threads)
-        attempts = Attempts(cells)
-        running: dict[Any, tuple[Any, Cell]] = {}
-
-        def give(actor: Any) -> None:
-            cell = attempts.next()
-            running[actor.attempt.remote(cell, wait_for_locks)] = actor, cell
-
-        for _ in range(min(self.workers, len(cells))):
-            give(remote.remote(job))
-        while running:
-            (reference, *_), _ = ray.wait(list(running), num_returns=1)
-            actor, cell = running.pop(reference)
-            try:
-                report(ray.get(reference))
-            except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError):
-                actor = remote.remote(job)  # as a killed process: another actor takes its place
-                if message := attempts.lost(cell, "was lost"):
-                    report(_lost(cell, message))
-            if attempts.waiting:
-                give(actor)
-
-
-class _RayWorker:
-    """A worker that lives in a Ray actor; it reports whole cells only."""
-
-    def __init__(self, job: Job) -> None:
-        limit_threads(job.threads)
-        self._worker = Worker(job)
-
-    def attempt(self, cell: Cell, wait_for_lock: bool) -> Done:
-        return self._worker.attempt(cell, lambda event: None, wait_for_lock)
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ModuleNotFoundError:
-        raise UsageError("Ray is not installed; run `pip install 'dpicl-bench[ray]'` or use --engine local.") from None
-    return ray
 
 
 def work(
@@ -328,16 +155,18 @@ def work(
     return [done for done in finished if done.status != "busy"]
 
 
-def make_engine(name: str, workers: int | None) -> Engine:
-    """The engine of a name; workers: None means one worker for two cores (local, Ray)."""
+def make_engine(name: str, workers: int | None, settings: EngineSettings | None = None) -> Engine:
+    """The engine of a name; workers: None means one worker for two cores (local), or what the cluster holds (Ray)."""
+    settings = settings or EngineSettings()
+    settings.check(name)
     if name == "inline":
         if workers not in (None, 1):
-            raise UsageError("--workers needs --engine local or ray: the engine 'inline' is one process.")
+            raise UsageError("--workers needs --engine local, ray or slurm: the engine 'inline' is one process.")
         return Inline()
-    count = workers or max(1, cores() // 2)
     if name == "local":
-        return Local(count)
+        return Local(workers or max(1, cores() // 2))
     if name == "ray":
-        _import_ray()
-        return Ray(count)
-    raise unknown("engine", name, ("inline", "local", "ray"))
+        return ray_engine(workers, settings)
+    if name == "slurm":
+        return slurm_engine(workers, settings)
+    raise unknown("engine", name, ENGINES)

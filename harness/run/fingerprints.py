@@ -61,7 +61,7 @@ def task_of(cell: Cell) -> Task:
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)
-            put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True)
+            put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True, private=True)
     return task
 
 
@@ -120,13 +120,15 @@ def fingerprint_of(result: Result) -> str:
     return found if found != WITHHELD else _noted(result) or WITHHELD
 
 
-def noted(result: Result, task: Task) -> Result:
+def noted(result: Result, fingerprint: str) -> Result:
     """A result with secure noise as it may be written: this machine has noted which records it was made from.
+
+    fingerprint: of these records.
 
     Where the same numbers were made in the same second from other records, it is dated a second later, so that each of
     the two is noted. Raises ResultError where nothing can be noted: the result would count for any records.
     """
-    keyed = _keyed(task.fingerprint)
+    keyed = _keyed(fingerprint)
     while _noted(result) not in (None, keyed):
         later = datetime.fromisoformat(result.created) + timedelta(seconds=1)
         result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
@@ -204,7 +206,7 @@ def machine_key() -> bytes:
         path = own_folder() / "key"
         if not path.exists():
             with suppress(FileExistsError):  # another one was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True)
+                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True, private=True)
         return bytes.fromhex(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise _unusable(error) from error

@@ -99,6 +99,7 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
         evaluation = bench.evaluate(cell, made.prompt, made.answers)
+        model.settle()
     with storable():
         return _result(cell, suite, mechanism, task, made_with, made, evaluation, meter.cost(clock.seconds))
 
@@ -244,4 +245,5 @@ def manifest_of(task: Task, model: LanguageModel, secure: bool = False, plugin: 
         device=identity.device,
         machine=manifest.machine(),
         plugin_checked=None if plugin is None else checked.has_passed(plugin),
+        server=model.server,
     )

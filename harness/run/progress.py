@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from dpicl.harness.core.messages import count, duration, message
 from dpicl.harness.core.printable import printable
-from dpicl.harness.run.engines import CellProgress, Done, Report
+from dpicl.harness.run.worker import CellProgress, Done, Report
 
 #: Plain output says at most this often how far the running cells are.
 _QUIET_SECONDS = 30.0

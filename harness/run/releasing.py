@@ -41,6 +41,7 @@ from dpicl.harness.mechanism.bases import (
     PreparedMechanism,
     Reader,
 )
+from dpicl.harness.mechanism.needs import lacking
 from dpicl.harness.mechanism.options import option_types
 from dpicl.harness.mechanism.outputs import (
     checked_answer,
@@ -179,7 +180,7 @@ def release(
     """
     if mechanism.kind is None:
         raise no_kind(mechanism)
-    if said := misfit(model.identity.name, task.name):
+    if said := misfit(model.identity.name, task.name) or lacking(mechanism, task.public_view(), model):
         raise UsageError(said)
     randomness = streams(config.seed, config.noise)
     if config.secure:
@@ -287,13 +288,14 @@ class _Work:
 
     def of(self, mechanism: Mechanism) -> _Released:
         """What the mechanism makes, by its kind."""
-        match mechanism:
-            case DemonstrationMechanism():
-                return self._demonstrations(mechanism)
-            case AnswerMechanism():
-                return self._answers(mechanism)
-            case PreparedMechanism():
-                return self._prepared(mechanism)
+        with self.model.apart():
+            match mechanism:
+                case DemonstrationMechanism():
+                    return self._demonstrations(mechanism)
+                case AnswerMechanism():
+                    return self._answers(mechanism)
+                case PreparedMechanism():
+                    return self._prepared(mechanism)
         raise no_kind(mechanism)
 
     def _demonstrations(self, mechanism: DemonstrationMechanism) -> _Released:
@@ -432,9 +434,12 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: 
             f"The ledger proves epsilon={bounds.upper:.6g}, over the target {config.epsilon:g}; nothing was kept."
             f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
         )
+    notes = bounds.notes
     if 0 < bounds.upper < math.inf and not model.identity.rows_alone:
-        return replace(bounds, notes=(*bounds.notes, UP_TO_ROUNDING))
-    return bounds
+        notes = (*notes, UP_TO_ROUNDING)
+    if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":
+        notes = (*notes, *model.server.notes)
+    return replace(bounds, notes=notes)
 
 
 def _sampling(mechanism: Mechanism, randomness: Streams) -> NoiseSource:

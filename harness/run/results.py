@@ -21,6 +21,7 @@ from dpicl.harness.core.errors import PluginError, UnsupportedEvent
 from dpicl.harness.core.field_types import Amount, Count, Delta, Epsilon, Finite, Share
 from dpicl.harness.core.json_text import plain as finite
 from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
+from dpicl.harness.models.server_record import ServerRecord
 from dpicl.harness.privacy.events import from_json, notion_of
 
 SCHEMA_VERSION: Final = 1
@@ -222,6 +223,7 @@ class Manifest(Part):
     from before it.
 
     plugin_checked: whether the plug-in that the mechanism came from had passed `dpicl check`; missing without one.
+    server: what the model's server could do (docs/servers.md); missing for a model of the run's own process.
     """
 
     commit: str | None
@@ -236,6 +238,7 @@ class Manifest(Part):
     machine: Machine
     plugin_checked: bool | None = Field(default=None, exclude_if=lambda value: value is None)
     embedding: Embedding | None = Field(default=None, exclude_if=lambda value: value is None)
+    server: ServerRecord | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Cost(Part):

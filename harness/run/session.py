@@ -9,11 +9,12 @@ from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.run.costs import Costs
-from dpicl.harness.run.engines import CellProgress, Done, Engine, Job, Report, work
+from dpicl.harness.run.engines import Engine, work
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.progress import TimeLeft, shown
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
+from dpicl.harness.run.worker import CellProgress, Done, Job, Report
 
 
 def run_missing(
@@ -36,7 +37,7 @@ def run_missing(
     ordered = costs.in_order(missing)
     seconds = {key: estimate.seconds for key, estimate in costs.estimates(ordered).items()}
     withheld = any(cell.secure for cell in selection.cells)
-    left = TimeLeft(seconds, getattr(engine, "workers", 1), withheld)
+    left = TimeLeft(seconds, getattr(engine, "workers", None) or 1, withheld)
 
     def waiting(cells: int) -> None:
         if progress:

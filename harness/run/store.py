@@ -1,8 +1,9 @@
 """The results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
 
-A file appears whole or not at all (temporary file in the same folder, fsync, rename). A cell is locked by the process
-that works on it with flock, which the operating system frees when the process dies, however it dies. Files that cannot
-be read as results are never deleted: `set_aside` moves them into a folder `set_aside` beside them.
+A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
+that works on it: with flock, which the operating system frees when the process dies, however it dies, and with a lease,
+which other machines see and which expires (dpicl.harness.core.leases). Files that cannot be read as results are never
+deleted: `set_aside` moves them into a folder `set_aside` beside them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import TypeVar
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
-from dpicl.harness.core.files import unwritable, write_whole
+from dpicl.harness.core.files import put_whole, unwritable, write_whole
+from dpicl.harness.core.leases import claimed, owners, this_machine
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.paths import slug
 from dpicl.harness.run.results import Result, from_text, not_storable, to_text
@@ -27,6 +29,7 @@ from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 ASIDE = "set_aside"
 _LOCKS = ".locks"
 _UNFINISHED = ".*.json.tmp"
+_LEFT = (".lock", ".lease")
 T = TypeVar("T")
 
 
@@ -47,10 +50,13 @@ def damaged_said(damaged: Sequence[Damaged], moved: bool) -> str:
 
 
 class Store:
-    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`."""
+    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`.
 
-    def __init__(self, folder: Path, suite: str) -> None:
-        self.results = folder
+    owner: what this process calls itself in the cells that it locks (`locked`).
+    """
+
+    def __init__(self, folder: Path, suite: str, owner: str = "") -> None:
+        self.results, self.owner = folder, owner
         self.folder = folder / slug(suite)
 
     def path(self, cell: Cell) -> Path:
@@ -111,18 +117,30 @@ class Store:
     @contextmanager
     def lock(self, cell: Cell, wait: bool = False) -> Iterator[bool]:
         """Holds the cell's lock; yields False, without it, when another process holds it and `wait` is off."""
-        path = self.folder / _LOCKS / f"{cell.id}.lock"
         with ExitStack() as stack:
             try:
-                mine = stack.enter_context(held(path, wait))
+                mine = stack.enter_context(self._held(cell.id, wait))
             except OSError as error:
                 raise unwritable(self.results, error) from error
-            if mine:
-                stack.callback(path.unlink, missing_ok=True)
             yield mine
 
+    @contextmanager
+    def _held(self, cell: str, wait: bool = False) -> Iterator[bool]:
+        """The same for a cell's id. Raises OSError."""
+        folder = self.folder / _LOCKS
+        lock = folder / f"{cell}.{this_machine()[:8]}.lock"
+        with held(lock, wait) as here, ExitStack() as stack:
+            mine = here and stack.enter_context(claimed(folder, cell, here, wait, self.owner))
+            if mine:
+                stack.callback(lock.unlink, missing_ok=True)
+            yield mine
+
+    def locked(self) -> dict[str, str]:
+        """Cell id -> owner of every lock that is held, or that a process left which was killed."""
+        return owners(self.folder / _LOCKS)
+
     def write(self, result: Result) -> Path:
-        """Writes one result; the caller holds the cell's lock.
+        """Writes one result in the place of any that is there.
 
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
@@ -130,16 +148,30 @@ class Store:
         write_whole(path, readable(to_text, from_text, result), self.results)
         return path
 
+    def write_first(self, result: Result) -> bool:
+        """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already:
+        the process was stopped for so long that its lock expired, and another one has done the cell. Raises as
+        `write`."""
+        path = self.path(result.cell)
+        text = readable(to_text, from_text, result)
+        if isinstance(found := read_file(path, from_text), Damaged):
+            self.set_aside([found])
+        try:
+            put_whole(path, text, new=True)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            raise unwritable(self.results, error) from error
+        return True
+
     def _remove_unfinished(self) -> None:
         """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
         unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
-        locks = {path.stem: path for path in (self.folder / _LOCKS).glob("*.lock")}
-        for cell in sorted(unfinished.keys() | locks.keys()):
-            lock = self.folder / _LOCKS / f"{cell}.lock"
-            with held(lock) as mine:
-                for path in (unfinished.get(cell), lock) if mine else ():
-                    if path is not None:
-                        path.unlink(missing_ok=True)
+        locks = {path.name.split(".")[0] for path in (self.folder / _LOCKS).glob("[!.]*") if path.suffix in _LEFT}
+        for cell in sorted(unfinished.keys() | locks):
+            with self._held(cell) as mine:
+                if mine and cell in unfinished:
+                    unfinished[cell].unlink(missing_ok=True)
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

@@ -3,7 +3,7 @@
     name: quick
     version: 1
     source: auto                 # auto | hub | local | synthetic
-    models: [embedded]           # or `model: embedded`
+    models: [embedded]           # or `model: embedded`; {server: URL, window: 8, ...} is a model server
     seeds: [0, 1]
     epsilons: [1, 8]             # .inf is allowed
     delta: 1e-5
@@ -57,6 +57,7 @@ from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
+from dpicl.harness.models.server_settings import name_of
 
 Source = Literal["auto", "hub", "local", "synthetic"]
 
@@ -105,6 +106,12 @@ def _declared(value: Any) -> int | dict[str, int]:
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
 
 
+def _model(value: Any) -> Any:
+    """A model's name; the settings of a model server stand in its name."""
+    return name_of(value) if isinstance(value, dict) else value
+
+
+ModelName = Annotated[str, BeforeValidator(_model)]
 TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
 Whole = Annotated[int, BeforeValidator(_whole)]
@@ -152,7 +159,7 @@ class Suite(BaseModel):
     version: int | str
     description: str = ""
     source: Source = "auto"
-    models: Annotated[list[str], Field(min_length=1)]
+    models: Annotated[list[ModelName], Field(min_length=1)]
     seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
     delta: TargetDelta = 1e-5

@@ -7,52 +7,23 @@ looks after it.
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import pickle
 import signal
+import threading
 import traceback
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError
 
-#: How often a cell is tried whose worker dies.
-TRIES = 3
 _POLL_SECONDS = 1.0
 #: A worker that has nothing left to do may take so long to end.
 _LAST_SECONDS = 10.0
-_log = logging.getLogger(__name__)
-
-
-class Attempts:
-    """The cells that wait for a worker. One whose worker died is tried again after all others, `TRIES` times in all."""
-
-    def __init__(self, cells: Sequence[Cell]) -> None:
-        self.waiting = deque(cells)
-        self._deaths: Counter[str] = Counter()
-
-    def next(self) -> Cell:
-        return self.waiting.popleft()
-
-    def lost(self, cell: Cell, how: str) -> str | None:
-        """The worker of a cell has died. Returns what to say where the cell is given up, else None."""
-        self._deaths[cell.id] += 1
-        tries = self._deaths[cell.id]
-        if tries < TRIES:
-            _log.warning("The worker of %s %s; the cell is tried again (%d of %d).", cell, how, tries + 1, TRIES)
-            self.waiting.append(cell)
-            return None
-        return (
-            f"{cell}: its worker {how} {tries} times, most often for want of memory; finished cells are kept. Run again"
-            " with fewer --workers."
-        )
 
 
 class WorkerProcess:
@@ -104,7 +75,7 @@ class WorkerProcess:
         self.kill()
 
     def kill(self) -> None:
-        """Nothing that a worker does can be left half done by it (docs/design.md)."""
+        """Nothing that a worker does can be left half done by it (docs/reliability.md)."""
         if self.process.pid is not None:
             self.process.kill()
             self.process.join()
@@ -121,13 +92,23 @@ class WorkerProcess:
 
 
 def speaking(running: Mapping[Connection, WorkerProcess]) -> list[WorkerProcess]:
-    """The workers that have said something or have died; waits until there is one."""
-    while True:
-        ready = wait(list(running), timeout=_POLL_SECONDS)
-        # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
-        found = [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
-        if found:
-            return found
+    """The workers that have said something or have died; waits a second at most until there is one."""
+    ready = wait(list(running), timeout=_POLL_SECONDS)
+    # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
+    return [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C is not heard meanwhile: workers are being ended, and a second one would leave some."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def portable(error: Exception) -> Exception:

@@ -64,6 +64,8 @@ def may_run(contents: Contents, run_code: bool) -> str:
         return "its results are of a plugin file that was not submitted"
     if used not in ({None}, {contents.plugin_hash}):
         return "its results are of another file than the submitted one"
+    if any(result.cell.model.partition(":")[0] == "server" for result in contents.results.values()):
+        return "its model is behind a server, and no address that was submitted is asked"
     if contents.plugin is not None and not run_code:
         return "that runs the submitted code; read it, then give --run-code"
     return ""

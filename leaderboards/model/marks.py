@@ -54,6 +54,14 @@ BY_EMBEDDINGS = Mark(
 )
 
 
+SERVED = Mark(
+    "⇄",
+    "a model server read private prompts",
+    "prompts that hold private records left the process for a model server, which is trusted with them and with"
+    " answering each for itself (docs/servers.md)",
+)
+
+
 def up_to_rounding(result: Result) -> bool:
     """Whether the proof holds for real numbers, and the code that ran may depart from them by a visible amount.
 
@@ -89,6 +97,7 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
         (NOT_CHECKED, not_checked),
         (LOOSE, loose_bound),
         (BY_EMBEDDINGS, embedded),
+        (SERVED, any(map(_served, found))),
     )
     return tuple(mark for mark, holds in rules if holds)
 
@@ -96,6 +105,11 @@ def marks_of(results: Iterable[Result], vouched: bool | None = None) -> tuple[Ma
 def signs(marks: Iterable[Mark]) -> str:
     """'≈‡'."""
     return "".join(mark.sign for mark in marks)
+
+
+def _served(result: Result) -> bool:
+    """Whether a model server read prompts with private records."""
+    return result.manifest.server is not None and _private(result.privacy.event)
 
 
 def _private(event: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from dpicl.cli import main
 from dpicl.harness.core.cache_file import CacheFile
 
 #: Calls that change a file, make or remove one, or take a lock.
-_CALLS = ("open", "close", "fsync", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
+_CALLS = ("open", "close", "fsync", "link", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.
 MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
 

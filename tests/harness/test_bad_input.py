@@ -55,7 +55,7 @@ def suite(tmp_path) -> Callable[..., Path]:
         (("--seed", "1.5"), ("--seed", "whole number")),
         (("--limit", "0"), ("--limit", "at least 1")),
         (("--workers", "2"), ("--workers", "--engine local")),
-        (("--engine", "ray"), ("pip install 'dpicl-bench[ray]'",)),
+        (("--engine", "local", "--address", "a:1"), ("--address", "ray")),
         (("extra",), ("Unexpected argument 'extra'",)),
         (("--plugin", "nowhere.py"), ("nowhere.py", "is not there")),
     ],

@@ -13,14 +13,15 @@ from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import engines, pipeline
-from dpicl.harness.run.engines import CellProgress, Done, Inline, Job
+from dpicl.harness.run import pipeline, worker
+from dpicl.harness.run.engines import Inline
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.results import Result, SuiteReference
 from dpicl.harness.run.selection import task_facts
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.harness.run.workbench import Workbench
+from dpicl.harness.run.worker import CellProgress, Done, Job
 from tests.harness.deadly import MAY_DIFFER
 from tests.harness.models.tiny import save_tiny_llama
 
@@ -138,7 +139,7 @@ def test_two_cells_that_ask_the_same_ask_the_model_once(
     assert alone.cost.tokens_read > 0
     spared = alone.cost.tokens_read * len(tokens) - sum(tokens)
     assert spared > 0
-    monkeypatch.setattr(engines, "AT_ONCE", 1)
+    monkeypatch.setattr(worker, "AT_ONCE", 1)
     in_turn = run(run.cells)
     assert sum(result.cost.tokens_read for result in in_turn.values()) == sum(tokens)
     assert {key: content(result) for key, result in in_turn.items()} == {

@@ -10,8 +10,8 @@ import pytest
 
 from dpicl.harness.cli.arguments import HELP
 from dpicl.harness.cli.output import duration, plain
-from dpicl.harness.run.engines import Done
 from dpicl.harness.run.progress import TimeLeft
+from dpicl.harness.run.worker import Done
 from tests.harness.helpers import PLUGIN, refuse
 from tests.leaderboards.factory import make_result
 

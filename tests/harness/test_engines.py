@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import sys
-import types
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,16 @@ import pytest
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError, UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run import engines
-from dpicl.harness.run.engines import CellProgress, Done, Inline, Job, Local, Ray, Worker, make_engine
+from dpicl.harness.run import engines, worker
+from dpicl.harness.run.attempts import TRIES
+from dpicl.harness.run.engines import Inline, Local, make_engine
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.pipeline import Skipped
 from dpicl.harness.run.results import Result, SuiteReference
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
-from dpicl.harness.run.worker_process import TRIES
+from dpicl.harness.run.worker import CellProgress, Done, Job, Worker
 from tests.harness.deadly import MAY_DIFFER
 from tests.harness.helpers import PLUGIN
 from tests.leaderboards.factory import make_result
@@ -53,7 +53,7 @@ def ran(monkeypatch, results) -> list[str]:
         report(1, 1, "demonstrations")
         return by_id[cell.id]
 
-    monkeypatch.setattr(engines, "run_cell", run_cell)
+    monkeypatch.setattr(worker, "run_cell", run_cell)
     monkeypatch.setattr(Fingerprints, "difference", lambda self, result: "")  # ready-made results are of no records
     return ids
 
@@ -98,7 +98,7 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
             raise answer
         return answer
 
-    monkeypatch.setattr(engines, "run_cell", run_cell)
+    monkeypatch.setattr(worker, "run_cell", run_cell)
     done = collect(Inline(), [cells[3], *cells[:3]], job)
     assert [(each.status, each.message) for each in done[1:]] == [
         ("failed", "too few records"),
@@ -111,10 +111,10 @@ def test_an_error_ends_its_cell_alone(job, results, monkeypatch):
 
 
 def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkeypatch):
-    def full(self: Store, result: Result) -> Path:
+    def full(self: Store, result: Result) -> bool:
         raise ResultError("the disk is full")
 
-    monkeypatch.setattr(Store, "write", full)
+    monkeypatch.setattr(Store, "write_first", full)
     with pytest.raises(ResultError):
         collect(Inline(), [result.cell for result in results], job)
     assert len(ran) == 1
@@ -248,70 +248,6 @@ def test_ctrl_c_leaves_no_traceback_and_no_worker(dpicl_process, sim_suite, tmp_
 
 def test_no_cells_need_no_workers(job):
     Local(2).run([], job, lambda event: pytest.fail("nothing was to be done"))
-
-
-class _Actor:
-    """Stands in for a Ray actor: calls happen at once."""
-
-    def __init__(self, cls: type, arguments: tuple[Any, ...]) -> None:
-        worker = cls(*arguments)
-        self.attempt = types.SimpleNamespace(remote=lambda *words: _Reference(worker.attempt(*words)))
-
-
-class _RayActorError(Exception):
-    """Stands in for Ray's: the actor's process is gone."""
-
-
-class _Reference:
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-@pytest.fixture
-def ray(monkeypatch) -> types.ModuleType:
-    module = types.ModuleType("ray")
-    module.init = lambda **settings: None
-    module.cluster_resources = lambda: {"CPU": 4.0}
-    module.remote = lambda **settings: lambda cls: types.SimpleNamespace(remote=lambda *words: _Actor(cls, words))
-    module.wait = lambda references, num_returns: (references[:num_returns], references[num_returns:])
-    module.get = lambda reference: reference.value
-    module.exceptions = types.SimpleNamespace(RayActorError=_RayActorError, OutOfMemoryError=_RayActorError)
-    monkeypatch.setitem(sys.modules, "ray", module)
-    return module
-
-
-def test_ray_actors_do_every_cell_once(ray, job, results, ran, monkeypatch):
-    monkeypatch.setattr(engines, "limit_threads", lambda threads: None)
-    cells = [result.cell for result in results]
-    done = collect(make_engine("ray", 2), cells, job)
-    assert sorted(ran) == sorted(cell.id for cell in cells)
-    assert {event.status for event in done} == {"done"}
-    assert isinstance(make_engine("ray", 2), Ray)
-
-
-def test_a_ray_actor_that_is_lost_costs_its_cell_one_more_try(ray, job, results, ran, monkeypatch):
-    monkeypatch.setattr(engines, "limit_threads", lambda threads: None)
-    cells = [result.cell for result in results]
-    asked: Counter[str] = Counter()
-    sound = engines._RayWorker.attempt
-
-    def attempt(self: Any, cell: Cell, wait_for_lock: bool) -> Any:
-        asked[cell.id] += 1
-        if cell == cells[0] or (cell == cells[1] and asked[cell.id] == 1):
-            return _RayActorError("the actor died")
-        return sound(self, cell, wait_for_lock)
-
-    def get(reference: _Reference) -> Any:
-        if isinstance(reference.value, _RayActorError):
-            raise reference.value
-        return reference.value
-
-    monkeypatch.setattr(engines._RayWorker, "attempt", attempt)
-    ray.get = get
-    done = collect(make_engine("ray", 2), cells, job)
-    assert Counter(event.status for event in done) == {"done": 3, "failed": 1}
-    assert [event.cell for event in done if event.worker_died] == [cells[0]]
-    assert [asked[cell.id] for cell in cells] == [TRIES, 2, 1, 1]
 
 
 def test_ray_that_is_not_installed_says_how_to_get_it(monkeypatch):

@@ -12,11 +12,11 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data.task import Task
 from dpicl.harness.run import fingerprints
-from dpicl.harness.run.engines import Job, Worker
 from dpicl.harness.run.fingerprints import Fingerprints, fingerprint_of
 from dpicl.harness.run.presence import at_hand
 from dpicl.harness.run.results import SuiteReference
 from dpicl.harness.run.store import Store
+from dpicl.harness.run.worker import Job, LocalWorker
 from tests.harness.secure_suite import rows_of, suite, write_records
 
 TRAIN = rows_of("train", 30)
@@ -207,10 +207,10 @@ def test_a_worker_never_overwrites_a_result_of_other_records(lab, own_cache):
     (prism,) = [result for result in lab.store().load_all()[0] if result.cell.mechanism == "prism"]
     path = lab.store().path(prism.cell)
     text = path.read_text()
-    worker = Worker(Job(prism.suite, lab.results))
+    worker = LocalWorker(Job(prism.suite, lab.results))
     assert worker.attempt(prism.cell, lambda event: None).status == "present"
     lab.records([*TRAIN, *OTHER])
-    done = Worker(Job(prism.suite, lab.results)).attempt(prism.cell, lambda event: None)
+    done = LocalWorker(Job(prism.suite, lab.results)).attempt(prism.cell, lambda event: None)
     assert done.status == "failed" and "other records" in done.message
     assert path.read_text() == text
 

@@ -59,8 +59,10 @@ def worker():
 
 
 def answer(worker: WorkerProcess) -> object:
-    (spoken,) = speaking({worker.pipe: worker})
-    return spoken.heard()
+    spoken: list[WorkerProcess] = []
+    while not spoken:
+        spoken = speaking({worker.pipe: worker})
+    return spoken[0].heard()
 
 
 def test_items_go_one_way_and_events_the_other(worker):

@@ -209,7 +209,7 @@ def test_a_model_whose_texts_begin_with_bos_is_packed_too(tiny_folder: Path, mon
     for length in (640, 30):
         config = PACKED["llama"](max_position_embeddings=length)
         with monkeypatch.context() as patch:
-            patch.setattr("dpicl.harness.models.transformers._leading_tokens", lambda tokenizer: [0])
+            patch.setattr("dpicl.harness.models.transformers.leading_tokens", lambda tokenizer: [0])
             model = loaded(config, tiny_folder)
         assert isinstance(model, TransformersLM)
         assert model.lead_tokens == 1

@@ -13,14 +13,14 @@ from dpicl.cli import build_parser
 from dpicl.harness import models
 from dpicl.harness.cli.arguments import parse
 from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.models.huggingface import _split
+from dpicl.harness.models.hub import split_reference
 from dpicl.harness.models.transformers import PlainLM
 from dpicl.harness.models.weights import file_sha256, folder_sha256
 
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
 def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UsageError, match="embedded, embedded-float32, ginc, hf:PATH_OR_ID, sim"):
+    with pytest.raises(UsageError, match="embedded, embedded-float32, ginc, hf:PATH_OR_ID, server:URL, sim"):
         models.load(name)
 
 
@@ -66,9 +66,9 @@ def test_a_model_without_attention_is_read_one_row_a_pass(tiny_folder: Path, tmp
 def test_revision_is_split_off_unless_the_folder_has_an_at_sign(tmp_path: Path) -> None:
     folder = tmp_path / "model@home"
     folder.mkdir()
-    assert _split("owner/name@abc123") == ("owner/name", "abc123")
-    assert _split("owner/name") == ("owner/name", None)
-    assert _split(str(folder)) == (str(folder), None)
+    assert split_reference("owner/name@abc123") == ("owner/name", "abc123")
+    assert split_reference("owner/name") == ("owner/name", None)
+    assert split_reference(str(folder)) == (str(folder), None)
 
 
 def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 def test_known_models_are_listed() -> None:
     names = [entry["name"].partition(":")[0] for entry in models.known()]
-    assert names == ["embedded", "embedded-float32", "ginc", "hf", "sim"]
+    assert names == ["embedded", "embedded-float32", "ginc", "hf", "server", "sim"]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:

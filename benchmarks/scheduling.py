@@ -1,0 +1,114 @@
+"""What an engine adds to the work: cells of one second, on one worker, against the same cells one after the other.
+
+    python -m benchmarks.scheduling --json
+
+A plug-in sleeps for a second in each release, so a cell is a second of work and hardly any computing. Every engine runs
+`CELLS` of them with one worker on this machine (Ray: a local cluster of one core; Slurm: submitit's local executor).
+`shares`: what it takes longer than the cells say that they took, from the begin of the first release to the last result
+on disk; starting processes and loading come before and are given as `start_seconds`. Promised: at most 0.05.
+`reference_seconds` is the work, `ours_seconds` the slowest engine; they agree when every engine did every cell once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks._report import main, report
+from dpicl.harness.run.engine_settings import EngineSettings
+from dpicl.harness.run.engines import make_engine
+from dpicl.harness.run.selection import select
+from dpicl.harness.run.worker import Job
+
+CELLS = 40
+PROMISED_SHARE = 0.05
+PLUGIN = """\
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_accounting import dp_event as dp
+
+from dpicl.harness.mechanism.bases import Demonstration, DemonstrationMechanism
+
+
+@dataclass(frozen=True)
+class Sleeper(DemonstrationMechanism):
+    name = "sleeper"
+    knob = None
+
+    def events(self, knob, sizes):
+        return dp.NoOpDpEvent()
+
+    def release(self, private, context):
+        begun = Path(os.environ["DPICL_SCHEDULING"])
+        if not begun.exists():
+            begun.write_text(str(time.time()))
+        time.sleep(1)
+        return [Demonstration("text", label, 1) for label in context.shots]
+"""
+SUITE = f"""\
+name: scheduling
+version: 1
+source: synthetic
+model: sim
+seeds: {list(range(CELLS))}
+epsilons: [1]
+tasks: [agnews]
+test_records: 4
+train_records: 60
+mechanisms: [{{name: sleeper}}]
+"""
+ENGINES: dict[str, EngineSettings] = {
+    "inline": EngineSettings(),
+    "local": EngineSettings(),
+    "ray": EngineSettings(address="local", cpus=1),
+    "slurm": EngineSettings(scheduler="local", cpus=1, minutes=60),
+}
+
+
+def run() -> dict[str, Any]:
+    """All engines, one after the other."""
+    shares: dict[str, float] = {}
+    starts: dict[str, float] = {}
+    done: dict[str, int] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["DPICL_CACHE"] = str(folder / "cache")
+        (folder / "sleeper.py").write_text(PLUGIN)
+        (folder / "suite.yaml").write_text(SUITE)
+        for engine, settings in ENGINES.items():
+            work, whole, starts[engine], done[engine] = _run(folder, engine, settings)
+            shares[engine] = round(whole / work - 1, 4)
+    slowest = max(shares.values())
+    agreement = all(number == CELLS for number in done.values())
+    return report(
+        "scheduling", CELLS * (1 + slowest), float(CELLS), agreement, shares=shares, start_seconds=starts, done=done,
+        promised_share=PROMISED_SHARE, cells=CELLS,
+    )  # fmt: skip
+
+
+def _run(folder: Path, name: str, settings: EngineSettings) -> tuple[float, float, float, int]:
+    """(seconds of work, seconds that they took, seconds before the first one began, cells done)."""
+    plugins = (folder / "sleeper.py",)
+    selection = select(str(folder / "suite.yaml"), folder / name, plugins)
+    selection.store.prepare()
+    begun = folder / f"{name}-begun"
+    os.environ["DPICL_SCHEDULING"] = str(begun)
+    start = time.time()
+    job = Job(selection.reference, folder / name, plugins)
+    make_engine(name, 1, settings).run(selection.cells, job, lambda event: None)
+    results = selection.store.load_all()[0]
+    work = sum(sum(result.cost.seconds.values()) - result.cost.seconds["load"] for result in results)
+    last = max(selection.store.path(result.cell).stat().st_mtime for result in results)
+    first = float(begun.read_text())
+    return work, last - first, round(first - start, 2), len(results)
+
+
+if __name__ == "__main__":
+    sys.exit(main(run))

@@ -1,0 +1,275 @@
+"""A real HTTP server on this machine that answers as a model server does, for a model of this process; and misbehaves
+when it is told to."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import numpy as np
+
+from dpicl.harness.models.base import LanguageModel
+
+#: What a fault does with the handler and the answer that it would send; True: it has answered.
+Fault = Callable[["Handler", bytes], bool]
+
+
+class FakeServer(ThreadingHTTPServer):
+    """kind: whose requests it understands. top: how many likeliest tokens it lists at most; listed: how many ids a
+    request may list. faults: one is taken for each request to the model. seen: (path, body) of those it has answered.
+    change: added to the log-probability of each token before it is normalised again, so that the model is another one.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, kind: str, model: LanguageModel, top: int | None = None, listed: int = 128) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.kind, self.model = kind, model
+        self.top, self.listed = top or model.vocab_size, listed
+        self.id = "fake"
+        self.faults: deque[Fault | None] = deque()
+        self.always: Fault | None = None
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+        self.headers_seen: list[dict[str, str]] = []
+        self.going, self.most_going = 0, 0
+        self.paths: Counter[str] = Counter()
+        self.change: np.ndarray | None = None
+        self.lock = threading.Lock()
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def name(self, **settings: object) -> str:
+        pairs = {"kind": self.kind, **settings}
+        return f"server:{self.url}?" + "&".join(f"{key}={value}" for key, value in pairs.items())
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no news."""
+
+    def log_probs(self, prompt: list[int]) -> np.ndarray:
+        with self.lock:
+            row = self.model.next_token_log_probs([prompt])[0].double().numpy()
+        if self.change is not None:
+            row = row + self.change
+            row -= math.log(np.exp(row).sum())
+        return row
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FakeServer
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        fake = self.server
+        fake.paths[self.path] += 1
+        meta = {"n_vocab": fake.model.vocab_size, "n_params": 7, "n_ctx_train": fake.model.max_length}
+        answers = {
+            "/v1/models": {
+                "data": [{"id": fake.id, "owned_by": fake.kind, "meta": meta, "max_model_len": fake.model.max_length}]
+            },
+            "/props": {
+                "default_generation_settings": {"n_ctx": fake.model.max_length},
+                "eos_token": "<eos>",
+                "bos_token": "",
+            },
+        }
+        self.answer(answers.get(self.path), 200 if self.path in answers else 404)
+
+    def do_POST(self) -> None:
+        fake = self.server
+        self.sent = body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        fake.paths[self.path] += 1
+        if self.path == "/apply-template":
+            self.answer({"prompt": f"User: {body['messages'][0]['content']}\nAssistant: "})
+            return
+        if "okenize" in self.path:
+            self.answer(self.tokens(body))
+            return
+        with fake.lock:
+            fake.going += 1
+            fake.most_going = max(fake.most_going, fake.going)
+            fault = fake.always or (fake.faults.popleft() if fake.faults else None)
+        try:
+            fake.headers_seen.append(dict(self.headers))
+            answer = MODEL[fake.kind](fake, body)
+            if fault is None or not fault(self, json.dumps(answer).encode()):
+                fake.seen.append((self.path, body))
+                self.answer(answer, 200 if answer is not None else 400)
+        finally:
+            with fake.lock:
+                fake.going -= 1
+
+    def tokens(self, body: dict[str, Any]) -> dict[str, Any]:
+        model = self.server.model
+        if self.path == "/detokenize":
+            return {"content": model.decode(body["tokens"])}
+        text = body.get("content", body.get("prompt"))
+        return {"tokens": [model.eos_token_id] if text == "<eos>" else model.encode(text)}
+
+    def answer(self, value: Any, status: int = 200) -> None:
+        self.raw(json.dumps(value).encode(), status)
+
+    def raw(self, content: bytes, status: int = 200, **headers: str) -> None:
+        self.send_response(status)
+        for name, said in {"Content-Length": str(len(content)), **headers}.items():
+            self.send_header(name.replace("_", "-"), said)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _ranked(row: np.ndarray, count: int) -> list[int]:
+    return np.argsort(-row, kind="stable")[:count].tolist()
+
+
+def _llama_cpp(fake: FakeServer, body: dict[str, Any]) -> Any:
+    prompt = body["prompt"]
+    if not prompt or len(prompt) + body["n_predict"] > fake.model.max_length:
+        return None
+    if "n_probs" not in body:
+        return {"content": _text(fake, prompt, body["n_predict"], body["temperature"], body["seed"]), "model": fake.id}
+    row = fake.log_probs(prompt)
+    if body.get("post_sampling_probs"):
+        for token, bias in body["logit_bias"]:
+            row[token] += bias
+        shares = np.exp(row - row.max())
+        shares /= shares.sum()
+        entries = [{"id": token, "prob": float(shares[token])} for token in _ranked(row, body["n_probs"])]
+        return {"model": fake.id, "completion_probabilities": [{"top_probs": entries}]}
+    entries = [{"id": token, "logprob": float(row[token])} for token in _ranked(row, min(body["n_probs"], fake.top))]
+    return {"model": fake.id, "completion_probabilities": [{"top_logprobs": entries}]}
+
+
+def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
+    prompt, top, listed = body["prompt"], body.get("logprobs"), body.get("logprob_token_ids", [])
+    if body["model"] != fake.id or (top is not None and not -1 <= top <= fake.top) or len(listed) > fake.listed > 0:
+        return None
+    if top == -1:
+        if fake.top < fake.model.vocab_size:
+            return None
+        top = fake.top
+    if top is None:
+        text = _text(fake, prompt, body["max_tokens"], body["temperature"], body["seed"])
+        return {"model": fake.id, "choices": [{"text": text}]}
+    row = fake.log_probs(prompt)
+    wanted = [*_ranked(row, 1), *listed] if listed and fake.listed else _ranked(row, top)
+    entries = {f"token_id:{token}": max(float(row[token]), -9999.0) for token in wanted}
+    return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
+
+
+def _sglang(fake: FakeServer, body: dict[str, Any]) -> Any:
+    prompt, how = body["input_ids"], body["sampling_params"]
+    if not body.get("return_logprob"):
+        text = _text(fake, prompt, how["max_new_tokens"], how["temperature"], how["sampling_seed"])
+        return {"text": text, "meta_info": {}}
+    if body["top_logprobs_num"] > fake.top:
+        return None
+    row = fake.log_probs(prompt)
+    found = {"output_top_logprobs": [[[float(row[t]), t, None] for t in _ranked(row, body["top_logprobs_num"])]]}
+    if listed := body.get("token_ids_logprob"):
+        found["output_token_ids_logprobs"] = [[[float(row[token]), token, None] for token in listed]]
+    return {"text": "x", "meta_info": found}
+
+
+def _openai(fake: FakeServer, body: dict[str, Any]) -> Any:
+    prompt, top = body["prompt"], body.get("logprobs")
+    if isinstance(prompt, str):
+        prompt = fake.model.encode(prompt)
+    if top is None:
+        text = _text(fake, prompt, body["max_tokens"], body["temperature"], body["seed"])
+        return {"model": fake.id, "choices": [{"text": text}]}
+    if top > fake.top or not fake.top:
+        return None
+    row = fake.log_probs(prompt)
+    entries = {fake.model.decode([token]): float(row[token]) for token in _ranked(row, top)}
+    return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
+
+
+def _text(fake: FakeServer, prompt: list[int], count: int, temperature: float, seed: int) -> str:
+    with fake.lock:
+        return fake.model.generate([prompt], count, temperature=temperature, seeds=[seed])[0]
+
+
+MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {
+    "llama.cpp": _llama_cpp,
+    "vllm": _vllm,
+    "sglang": _sglang,
+    "openai": _openai,
+}
+
+
+def status(code: int, **headers: str) -> Fault:
+    """Answers with that status."""
+
+    def fault(handler: Handler, answer: bytes) -> bool:
+        handler.raw(b'{"error": "no"}', code, **headers)
+        return True
+
+    return fault
+
+
+def says(content: bytes, **headers: str) -> Fault:
+    """Answers with these bytes."""
+
+    def fault(handler: Handler, answer: bytes) -> bool:
+        handler.raw(content, 200, **headers)
+        return True
+
+    return fault
+
+
+def half(handler: Handler, answer: bytes) -> bool:
+    """Closes the connection in the middle of the answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(answer)))
+    handler.end_headers()
+    handler.wfile.write(answer[: len(answer) // 2])
+    handler.close_connection = True
+    return True
+
+
+def truncated(handler: Handler, answer: bytes) -> bool:
+    """A complete answer of half the JSON."""
+    handler.raw(answer[: len(answer) // 2])
+    return True
+
+
+def dropped(handler: Handler, answer: bytes) -> bool:
+    """Closes the connection without a word."""
+    handler.close_connection = True
+    return True
+
+
+def dripping(handler: Handler, answer: bytes) -> bool:
+    """Sends a byte now and then, without end: each read gets one in time."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", str(len(answer)))
+    handler.end_headers()
+    for at in range(400):
+        handler.wfile.write(answer[at : at + 1])
+        handler.wfile.flush()
+        time.sleep(0.05)
+    handler.close_connection = True
+    return True
+
+
+def endless(handler: Handler, answer: bytes) -> bool:
+    """A body without an end."""
+    handler.send_response(200)
+    handler.send_header("Transfer-Encoding", "chunked")
+    handler.end_headers()
+    block = b"%x\r\n%s\r\n" % (1 << 20, b" " * (1 << 20))
+    for _ in range(64):
+        handler.wfile.write(block)
+    handler.close_connection = True
+    return True

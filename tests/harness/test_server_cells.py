@@ -1,0 +1,184 @@
+"""Cells on a model server: results as in this process, what was sent where on the row, and no release twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dpicl.harness import models
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.needs import lacking
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.models import server_http
+from dpicl.harness.models.server_record import ServerRecord
+from dpicl.harness.run import workbench
+from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.run.suite import load_suite
+from dpicl.leaderboards.gate.code import may_run
+from dpicl.leaderboards.model.marks import SERVED, marks_of
+from tests.harness.models import fake_server
+from tests.harness.models.fake_server import FakeServer
+from tests.harness.models.tiny import save_tiny_llama
+
+SUITE = """\
+name: servers
+version: 1
+source: synthetic
+models: [{model}]
+seeds: [0]
+epsilons: [2]
+shots: 2
+test_records: 4
+train_records: 60
+tasks: [agnews]
+mechanisms:
+  - name: voting
+    options: {{slots: 3, examples_per_slot: 1}}
+  - name: tang
+    options: {{slots: 4, examples_per_slot: 2, tokens: 4, top_k: 30}}
+  - name: prism
+    options: {{prompts: 4, tokens: 2}}
+"""
+RECORD = ServerRecord(
+    kind="openai",
+    model="m",
+    token_prompts=True,
+    vocabulary=False,
+    listed_ids=0,
+    top_tokens=20,
+    alone=0.0,
+    among=0.0,
+    tokenizer="agrees",
+    context=100,
+    fingerprint="",
+    loopback=True,
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(workbench, "EMBEDDED", "sim")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    server = FakeServer("llama.cpp", models.load("sim"))
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def entry(fake: FakeServer, **more: object) -> str:
+    return json.dumps({"server": fake.url, "kind": fake.kind, "patience": 1, "timeout": 60, **more})
+
+
+@pytest.fixture
+def run(dpicl: Callable, tmp_path: Path) -> Callable[..., dict[str, Result]]:
+    """Runs the suite on a model: label -> result. code: the exit code that is expected."""
+
+    def made(model: str, *flags: object, code: int = 0, results: str = "results") -> dict[str, Result]:
+        suite = tmp_path / "suite.yaml"
+        suite.write_text(SUITE.format(model=model), encoding="utf-8")
+        answer = dpicl("run", suite, "--results", tmp_path / results, *flags)
+        assert answer.code == code, answer.err
+        found = [from_text(path.read_text()) for path in (tmp_path / results).rglob("*.json")]
+        return {result.cell.label: result for result in found}
+
+    return made
+
+
+def told(result: Result) -> object:
+    """Everything that a release determines."""
+    privacy = result.privacy.model_dump(exclude={"notes"})
+    return privacy, result.released, result.answers, result.scores, result.documents
+
+
+def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServer) -> None:
+    expected = run("sim", results="here")
+    found = run(entry(fake))
+    assert found.keys() == expected.keys() == {"voting", "tang", "prism"}
+    for label, result in found.items():
+        assert told(result) == told(expected[label])
+        server = result.manifest.server
+        assert server is not None and server.vocabulary and server.loopback and server.kind == "llama.cpp"
+        assert result.manifest.model.rows_alone is False and expected[label].manifest.server is None
+        assert any("model server" in note for note in result.privacy.notes)
+        assert SERVED in marks_of([result]) and SERVED not in marks_of([expected[label]])
+        assert "server" not in expected[label].manifest.model_dump(mode="json")
+
+    class Contents:
+        card, plugin, plugin_hash, results = object(), None, None, found
+
+    assert "server" in may_run(Contents(), run_code=True)  # type: ignore[arg-type]  # no submitted address is asked
+
+
+def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: FakeServer) -> None:
+    expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
+    requests = len(fake.seen)
+    fake.seen.clear()
+    fake.faults.extend([None] * (requests // 2) + [fake_server.status(500)] * 1000)
+    assert run(entry(fake), "--mechanism", "tang", code=2) == {}
+    fake.faults.clear()
+    found = run(entry(fake), "--mechanism", "tang")["tang"]
+    assert told(found) == told(expected)
+    assert found.privacy.ledger == expected.privacy.ledger
+
+
+def test_faults_on_the_way_change_neither_release_nor_ledger(run, fake: FakeServer) -> None:
+    expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
+    for _ in range(12):
+        fake.faults.extend([None, None, None, None, fake_server.dropped, None, fake_server.truncated])
+    assert told(run(entry(fake), "--mechanism", "tang")["tang"]) == told(expected)
+
+
+def test_a_truncating_server_says_so_on_the_row_and_refuses_what_needs_more(run, dpicl, fake: FakeServer) -> None:
+    found = run(entry(fake, top=20), "--mechanism", "tang")
+    assert any("truncated" in note for note in found["tang"].privacy.notes)
+    prism = run(entry(fake, top=20), "--mechanism", "prism")["prism"]  # among the tokens that the public prompt shows
+    assert prism.manifest.server is not None and not prism.manifest.server.vocabulary
+    assert prism.released_count == 2
+
+
+def test_each_mechanism_declares_what_it_needs() -> None:
+    class Limited:
+        server = RECORD
+        identity = models.load("sim").identity
+
+    task = Task.without_records("agnews").public_view()
+    refused = set()
+    for name, registered in load_mechanisms().items():
+        if lacking(registered.cls(), task, Limited()):  # type: ignore[arg-type]
+            refused.add(name)
+    assert {"prism", "invisible_ink", "private_prediction"} == refused
+    Limited.server = RECORD.model_copy(update={"top_tokens": 0})
+    assert lacking(load_mechanisms()["voting"].cls(), task, Limited())  # type: ignore[arg-type]
+    assert not lacking(load_mechanisms()["ksa"].cls(), task, Limited())  # type: ignore[arg-type]
+
+
+def test_prefixes_of_private_sets_are_kept_apart(tmp_path: Path, own_cache: Path) -> None:
+    tiny_folder = save_tiny_llama(tmp_path / "tiny")
+    server = FakeServer("vllm", models.load(f"hf:{tiny_folder}"), top=20)
+    model = models.load(server.name(tokenizer=tiny_folder))
+    model.next_token_log_probs([[5, 6]])
+    with model.apart():
+        model.next_token_log_probs([[5, 6]])
+        model.generate([[5, 6]], 2)
+    with model.apart():
+        model.next_token_log_probs([[5, 6]])
+    salts = [body["cache_salt"] for _, body in server.seen[-4:]]
+    assert salts[1] == salts[2] and len(set(salts)) == 3 and min(map(len, salts)) > 40
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("text", ["{server: 3}", "{kind: vllm}", "{server: 'http://x', wndow: 3}", "{server: 'x y'}"])
+def test_an_entry_that_is_none_names_its_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text(SUITE.format(model=text), encoding="utf-8")
+    with pytest.raises(UsageError, match="line 4"):
+        load_suite(path)
