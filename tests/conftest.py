@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from dpicl.cli import main
+from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
 SHARED = ("calibration", "models")
