@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,15 @@ from typing import Any
 import pytest
 
 from dpicl.cli import main
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.data import sources
+from dpicl.harness.data.reading import SourceSpec
 from tests.examples import examples as examples
 
 #: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
 SHARED = ("calibration", "models")
+#: Synthetic corpora that a process keeps at a time.
+CORPORA = 32
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
@@ -33,6 +38,36 @@ class Answer:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+_write_corpus = sources.read_synthetic
+
+
+@pytest.fixture(scope="session", autouse=True)
+def corpora_once() -> Iterator[None]:
+    """A synthetic corpus is written once for all tests of this process that load it: 8,200 records take half a second.
+    Tests of the corpora take `new_corpora`."""
+    kept: dict[tuple[object, ...], tuple[tuple[Record, ...], tuple[Record, ...]]] = {}
+
+    def read(spec: SourceSpec, *more: int | None) -> tuple[list[Record], list[Record]]:
+        key = (repr(spec), *more)
+        if key not in kept:
+            train, test = _write_corpus(spec, *more)  # type: ignore[arg-type]
+            kept[key] = tuple(train), tuple(test)
+            if len(kept) > CORPORA:
+                del kept[next(iter(kept))]
+        first, second = kept[key]
+        return list(first), list(second)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "read_synthetic", read)
+        yield
+
+
+@pytest.fixture
+def new_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every load writes its synthetic corpus."""
+    monkeypatch.setattr(sources, "read_synthetic", _write_corpus)
 
 
 @pytest.fixture(scope="session")
