@@ -9,7 +9,8 @@ equal, is resampled: seeds by Gaussian multipliers with the standard error made 
 a few seeds know their own variance badly), their overall variance with the uncertainty that is left (Tsui & Weerahandi
 1989), documents by Gaussian multipliers as well. The covariance over rows of S seeds has rank S - 1 only, so it is
 shrunk towards independent rows by 1/(S - 1); else few seeds would look like few comparisons. What seeds do is much the
-same from row to row: variances are moderated by the other rows' as far as these agree (Smyth 2004), up and never down.
+same from row to row: variances are moderated by the other rows' as far as these agree (Smyth 2004), up and never down,
+and they are no less than what luck alone does to the mean of a seed, V_r/D.
 
 From the largest |t| over all pairs come the critical value, step-down adjusted p-values (Romano & Wolf 2005,
 Econometrica 73(4)) and rank sets: with family-wise error 1 - level, k is above j where its score is significantly
@@ -138,6 +139,7 @@ class _Pair:
     """A paired difference. seeds: bool[S], those of both rows. tasks: its variance components in each task.
 
     spread: variance of its means from seed to seed, over tasks and these seeds, moderated; V_r is in it.
+    luck: the least that it may be, since V_s is no less than 0.
     """
 
     one: int
@@ -145,6 +147,7 @@ class _Pair:
     seeds: np.ndarray
     difference: float
     spread: float
+    luck: float
     tasks: tuple[Components, ...]
 
     @property
@@ -256,13 +259,23 @@ def _prior(tasks: Sequence[np.ndarray], there: np.ndarray) -> _Prior:
 def _pair(tasks: Sequence[np.ndarray], there: np.ndarray, prior: _Prior, one: int, other: int) -> _Pair:
     seeds = there[:, one] & there[:, other]
     if not seeds.any():
-        return _Pair(one, other, seeds, 0.0, 0.0, ())
+        return _Pair(one, other, seeds, 0.0, 0.0, 0.0, ())
     both = [own[seeds][:, :, one] - own[seeds][:, :, other] for own in tasks]
     by_seed = np.mean([own.mean(axis=1) for own in both], axis=0)
-    spread = np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
-    if spread > _TINY:  # copies stay copies
-        spread = prior.moderated(spread, np.array(len(by_seed) - 1), rows=2)
-    return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), tuple(map(components, both)))
+    luck, spread = _luck(both), np.array(by_seed.var(ddof=1) if len(by_seed) > 1 else 0.0)
+    if any(_moves(own) for own in both):  # two seeds may have the same mean by chance; copies stay copies
+        spread = np.maximum(prior.moderated(spread, np.array(len(by_seed) - 1), rows=2), luck)
+    return _Pair(one, other, seeds, float(by_seed.mean()), float(spread), luck, tuple(map(components, both)))
+
+
+def _luck(outcomes: Sequence[np.ndarray]) -> float:
+    """What luck does to the mean over tasks of one seed, V_r/D, from outcomes [S, D] of each task."""
+    return sum(components(own).rest / own.shape[1] for own in outcomes) / len(outcomes) ** 2
+
+
+def _moves(outcomes: np.ndarray) -> bool:
+    """Whether any outcome [S, ...] differs between two seeds; a row without luck has no variance by seed."""
+    return bool((outcomes != outcomes[:1]).any())
 
 
 def _null(
@@ -302,7 +315,7 @@ def _null_part(
     counts = shared.sum(axis=0)
     means = (between * shared).sum(axis=1) / counts
     spread = (((between - means[:, None, :]) * shared) ** 2).sum(axis=1) / np.maximum(counts - 1, 1)
-    spread = prior.moderated(spread, counts - 1, rows=2)
+    spread = np.maximum(prior.moderated(spread, counts - 1, rows=2), [pair.luck for pair in pairs])
     return (means + moved) / np.sqrt(np.maximum(spread / counts + fixed, _TINY))
 
 
@@ -315,11 +328,14 @@ def _seed_effects(
     effects = np.where(there, means - means.sum(axis=0) / np.maximum(counts, 1), 0.0)
     effects /= np.sqrt(np.maximum(counts - 1, 1))
     variances = (effects**2).sum(axis=0)
-    moderated = np.where(variances > _TINY, prior.moderated(variances, np.maximum(counts - 1, 1)), 0.0)
-    effects *= np.sqrt(moderated / np.maximum(variances, _TINY))
+    moving = [any(_moves(own[there[:, row], :, row]) for own in tasks) for row in range(rows)]
+    luck = [_luck([own[there[:, row], :, row] for own in tasks]) if there[:, row].any() else 0.0 for row in range(rows)]
+    moderated = np.where(moving, np.maximum(prior.moderated(variances, np.maximum(counts - 1, 1)), luck), 0.0)
+    effects *= np.where(variances > _TINY, np.sqrt(moderated / np.maximum(variances, _TINY)), 0.0)
     own, degrees = 1 / (seeds - 1), prior.degrees + seeds - 1
     drawn = np.sqrt(1 - own) * (generator.standard_normal((draws, seeds, seeds)) @ effects)
-    drawn += np.sqrt(own * moderated) * generator.standard_normal((draws, seeds, rows))
+    left = moderated - (1 - own) * (effects**2).sum(axis=0)  # all of it where two seeds have the same mean by chance
+    drawn += np.sqrt(left) * generator.standard_normal((draws, seeds, rows))
     return drawn * np.sqrt(degrees / generator.chisquare(degrees, (draws, 1, 1)))
 
 

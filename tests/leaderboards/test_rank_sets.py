@@ -100,3 +100,25 @@ def test_a_row_lacks_a_seed_as_a_whole() -> None:
     table[0, 3, 1] = np.nan
     with pytest.raises(UsageError, match="seed"):
         rank_sets([table])
+
+
+def test_two_seeds_with_the_same_mean_by_chance_are_no_proof_that_seeds_do_nothing() -> None:
+    generator = np.random.default_rng(5)
+    outcomes = (generator.random((5, 60, 8)) < 0.5).astype(float)
+    outcomes[2:, :, 1::2] = np.nan
+    for one in range(0, 8, 2):  # rows with two common seeds, whose differences have the same mean at both
+        other = one + 1
+        outcomes[1, :, one], outcomes[1, :, other] = outcomes[0, ::-1, one], outcomes[0, ::-1, other]
+    sets = rank_sets([outcomes], draws=200)
+    for one in range(0, 8, 2):
+        by_document = (outcomes[:2, :, one] - outcomes[:2, :, one + 1]).mean(axis=0)
+        assert sets.errors[one, one + 1] ** 2 >= by_document.var(ddof=1) / 60 - 1e-12
+
+
+def test_rows_without_luck_have_no_variance_by_seed() -> None:
+    generator = np.random.default_rng(6)
+    still = np.repeat((generator.random((1, 50, 2)) < 0.5).astype(float), 4, axis=0)
+    moving = (generator.random((4, 50, 4)) < 0.5).astype(float)
+    sets = rank_sets([np.concatenate([still, moving], axis=2)], draws=200)
+    between = (still[0, :, 0] - still[0, :, 1]).var(ddof=1) / 50
+    assert sets.errors[0, 1] ** 2 == pytest.approx(between, rel=1e-9)
