@@ -54,8 +54,9 @@ docs: setup
 	$(DPICL) plot classification --task agnews --task dbpedia --out docs/figures/privacy-utility.svg
 
 # One process for each core, each with one thread; a file's tests stay together.
+# Properties are tried on a quarter of their examples (tests/examples.py).
 test: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow and not server and not cluster"
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast
 
 # Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.
 test-server: setup

@@ -7,7 +7,7 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,15 @@ from typing import Any
 import pytest
 
 from dpicl.cli import main
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.data import sources
+from dpicl.harness.data.reading import SourceSpec
+from tests.examples import examples as examples
 
+#: What a cache folder holds that follows from its key alone: searched calibrations, converted weights.
+SHARED = ("calibration", "models")
+#: Synthetic corpora that a process keeps at a time.
+CORPORA = 32
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
@@ -32,10 +40,46 @@ class Answer:
         return json.loads(self.out)
 
 
+_write_corpus = sources.read_synthetic
+
+
+@pytest.fixture(scope="session", autouse=True)
+def corpora_once() -> Iterator[None]:
+    """A synthetic corpus is written once for all tests of this process that load it: 8,200 records take half a second.
+    Tests of the corpora take `new_corpora`."""
+    kept: dict[tuple[object, ...], tuple[tuple[Record, ...], tuple[Record, ...]]] = {}
+
+    def read(spec: SourceSpec, *more: int | None) -> tuple[list[Record], list[Record]]:
+        key = (repr(spec), *more)
+        if key not in kept:
+            train, test = _write_corpus(spec, *more)  # type: ignore[arg-type]
+            kept[key] = tuple(train), tuple(test)
+            if len(kept) > CORPORA:
+                del kept[next(iter(kept))]
+        first, second = kept[key]
+        return list(first), list(second)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources, "read_synthetic", read)
+        yield
+
+
+@pytest.fixture
+def new_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every load writes its synthetic corpus."""
+    monkeypatch.setattr(sources, "read_synthetic", _write_corpus)
+
+
 @pytest.fixture(scope="session")
 def session_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache folder that all tests of this session share, so that a calibration is searched for once."""
-    return tmp_path_factory.mktemp("cache")
+    """A cache folder that all tests of this process share. What follows from its key alone is searched for or converted
+    once for all processes of `pytest -n`."""
+    folder, base = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()
+    together = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    for part in SHARED:
+        (together / part).mkdir(parents=True, exist_ok=True)
+        (folder / part).symlink_to(together / part)
+    return folder
 
 
 @pytest.fixture
@@ -43,6 +87,18 @@ def own_cache(session_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Points DPICL_CACHE to the session's cache folder: nothing of the user's own cache is read or written."""
     monkeypatch.setenv("DPICL_CACHE", str(session_cache))
     return session_cache
+
+
+@pytest.fixture
+def fresh_cache(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache folder of this test alone, without outputs or budgets; what follows from its key alone is the
+    session's."""
+    folder = tmp_path / "cache"
+    folder.mkdir()
+    for part in SHARED:
+        (folder / part).symlink_to(own_cache / part)
+    monkeypatch.setenv("DPICL_CACHE", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

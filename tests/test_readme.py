@@ -85,7 +85,8 @@ def test_the_example_mechanisms_run_at_their_proved_epsilon(dpicl, sim_suite, tm
     assert len(table["missing"]) == 2
 
 
-@pytest.mark.parametrize("plugin", ["ballots", pytest.param("vote", marks=pytest.mark.slow)], indirect=True)
+@pytest.mark.slow
+@pytest.mark.parametrize("plugin", ["ballots", "vote"], indirect=True)
 def test_the_example_mechanisms_pass_the_conformance_kit(dpicl, plugin):
     checked = dpicl("check", plugin, "--task", "agnews")
     assert checked.code == 0, checked.out

@@ -56,6 +56,7 @@ def test_the_wheel_holds_one_package_with_all_its_files(installed):
     assert not any("submissions/" in name for name in names)
 
 
+@pytest.mark.slow
 def test_it_works_beside_files_of_the_same_names(installed, tmp_path):
     (tmp_path / "tasks.py").write_text("MINE = True\n")
     (tmp_path / "harness").mkdir()

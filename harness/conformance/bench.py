@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -264,8 +265,15 @@ def other_corpus(bench: Bench) -> tuple[Record, ...]:
 def _small_task(name: str, group: int, seed: int) -> Task:
     """Synthetic records, short answers. group: private records a class."""
     limit = group if Task.without_records(name).partitioned else group * CLASSES
-    task = Task.load(name, "synthetic", limit_train=limit, limit_test=QUERIES, seed=seed)
+    task = _corpus(name, limit, seed, Task.without_records(name).version)
     config = dict(task.config)
     if "generation_kwargs" in config:
         config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
-    return dataclasses.replace(task, config=config)
+    own = {part: tuple(map(dataclasses.replace, getattr(task, part))) for part in ("train", "test", "public")}
+    return dataclasses.replace(task, config=config, **own)
+
+
+@lru_cache(maxsize=32)
+def _corpus(name: str, limit: int, seed: int, version: int | str) -> Task:
+    """Loaded once for all settings of a mechanism, which may do to their copies of the records what they like."""
+    return Task.load(name, "synthetic", limit_train=limit, limit_test=QUERIES, seed=seed)

@@ -17,7 +17,7 @@ Split = list[Record]
 
 def normalised(text: str) -> str:
     """The key by which two texts are one record: lower-cased letters and digits; the text itself if it has none."""
-    return "".join(c for c in text.lower() if c.isalnum()) or text
+    return "".join(filter(str.isalnum, text.lower())) or text
 
 
 def deduplicate(train: Sequence[Record], test: Sequence[Record]) -> tuple[Split, Split, dict[str, int]]:

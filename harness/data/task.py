@@ -7,7 +7,6 @@ prompts, class sizes and test records. Its train records are private: only the r
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections import Counter
@@ -117,7 +116,7 @@ class PublicTask:
         since those are the answers that it is scored by. What its holder changes in it changes nothing here."""
         own = {each.name: getattr(self, each.name) for each in fields(PublicTask)}
         asked = tuple(Record(record.text, "") for record in self.test)
-        return PublicTask(**{**own, "test": asked, "config": copy.deepcopy(self.config)})
+        return PublicTask(**{**own, "test": asked, "config": _copied(self.config)})
 
     @property
     def has_public_part(self) -> bool:
@@ -381,6 +380,13 @@ class Task(PublicTask):
                 " raise --members), or declare the size of the group."
             )
         return Sizes({label: sizes[label] for label in wanted}, dict(wanted), queries)
+
+
+def _copied(value: Any) -> Any:
+    """A deep copy of what a YAML file holds; `copy.deepcopy` takes ten times as long."""
+    if isinstance(value, Mapping):
+        return {key: _copied(each) for key, each in value.items()}
+    return [_copied(each) for each in value] if isinstance(value, list) else value
 
 
 def _told(config: Mapping[str, Any]) -> dict[str, Any]:

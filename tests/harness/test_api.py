@@ -159,8 +159,9 @@ def test_a_class_is_known_for_one_call_only():
     assert "fixed_words" not in {row["name"] for row in dpicl.list_mechanisms()}
 
 
-def test_check_finds_what_the_kit_finds():
-    found = dpicl.check(Fixed, task="agnews", progress=False)
+@pytest.mark.parametrize("given", ["zero_shot", pytest.param(Fixed, marks=pytest.mark.slow)])
+def test_check_finds_what_the_kit_finds(given):
+    found = dpicl.check(given, task="agnews", progress=False)
     assert found.ok and {"check", "status"} <= set(found.to_frame().columns)
 
 

@@ -23,6 +23,7 @@ from dpicl.harness.privacy.over_releases import joined, total
 from dpicl.harness.run import budget
 from dpicl.harness.run.budget import ChargeTo, NewRelease
 from dpicl.harness.run.private_ledger import read_all
+from tests.examples import examples
 
 DELTA = 1e-5
 ONE = NewRelease(gaussian(4.0), 1.0, DELTA, {"mechanism": "test"})
@@ -87,7 +88,7 @@ def test_groups_of_other_names_compose():
         max_size=2,
     )
 )
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 def test_a_joined_event_costs_every_record_at_least_what_it_meets(releases):
     events = [parallel({label: sampled(*one) for label, one in groups.items()}) for groups in releases]
     whole = accountants.rough_epsilon(compose(map(joined, events)), DELTA, 400)
@@ -221,7 +222,7 @@ def assert_refused() -> None:
 CALLS = ("open", "fsync", "replace")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), min_size=1, max_size=6))
 def test_however_often_it_crashes_no_noise_is_drawn_that_is_on_no_ledger(tmp_path_factory, releases):
     """Each release: the number of the system call that fails (many more than there are: none), and which records."""

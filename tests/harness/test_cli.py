@@ -149,7 +149,8 @@ def test_calibrate_answers_noise_within_its_target(dpicl):
 
 
 def test_calibrate_takes_extraction_tasks_and_knobless_mechanisms(dpicl):
-    answer = dpicl("calibrate", "prism", "--task", "mit_g", "--epsilon", 2, "--size", 2953, "--json").json
+    small = ("--option", "prompts=40", "--option", "tokens=5")
+    answer = dpicl("calibrate", "prism", "--task", "mit_g", "--epsilon", 2, "--size", 2953, *small, "--json").json
     assert answer["sizes"] == {"": 2953}
     assert answer["shots"] == {"": 4}
     knobless = dpicl("calibrate", "zero_shot", "--task", "agnews", "--epsilon", 1, "--size", 10)

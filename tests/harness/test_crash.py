@@ -85,6 +85,7 @@ def test_a_run_killed_at_random_points_goes_on_where_it_was(dpicl_process, suite
     assert not [path for path in folder.rglob("*") if path.suffix in (".tmp", ".lock")]
 
 
+@pytest.mark.slow
 def test_two_runs_on_one_folder_share_the_cells(dpicl_process, suite, tmp_path):
     folder = tmp_path / "results"
     processes = [dpicl_process("run", suite, "--results", folder, "--json") for _ in range(2)]
@@ -98,6 +99,7 @@ def test_two_runs_on_one_folder_share_the_cells(dpicl_process, suite, tmp_path):
     assert len(finished_files(folder)) == CELLS
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_worker_processes_die_with_the_run_that_started_them(dpicl_process, suite, tmp_path):
     folder = tmp_path / "results"

@@ -177,7 +177,7 @@ def check_point(place: Callable[..., Place], undisturbed: Undisturbed, point: in
 
 def test_a_run_that_is_killed_at_a_few_points_loses_nothing(place, undisturbed):
     assert undisturbed.points > 100
-    for point in random.Random(0).sample(range(1, undisturbed.points), 2):
+    for point in random.Random(0).sample(range(1, undisturbed.points), 1):
         check_point(place, undisturbed, point, group=False)
 
 

@@ -14,6 +14,8 @@ from dpicl.harness.data.tables import LONGEST_LINE
 from dpicl.harness.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
 
+pytestmark = pytest.mark.usefixtures("new_corpora")
+
 AGNEWS = ["World", "Sports", "Business", "Sci/Tech"]
 
 

@@ -120,7 +120,8 @@ def test_a_folder_that_stops_taking_files_ends_the_run(job, results, ran, monkey
     assert len(ran) == 1
 
 
-def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path):
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_cache, sim_suite, tmp_path, workers):
     from dpicl.harness.run.selection import task_facts
 
     suite = load_suite(sim_suite)
@@ -128,7 +129,7 @@ def test_worker_processes_do_every_cell_once_and_answer_as_one_process_does(own_
     reference = SuiteReference(name=suite.name, version=suite.version, hash=suite.hash)
     stores = [Store(tmp_path / name, suite.name) for name in ("one", "two")]
     events: list[CellProgress | Done] = []
-    for store, engine in zip(stores, (Inline(), Local(2)), strict=True):
+    for store, engine in zip(stores, (Inline(), Local(workers)), strict=True):
         store.prepare()
         events.clear()
         engine.run(cells, Job(reference, store.results), events.append)
@@ -201,6 +202,7 @@ def outcomes(folder: Path) -> dict[str, Any]:
     return {result.cell.label: result.model_dump(exclude=MAY_DIFFER) for result in results}
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_costs_its_cell_one_more_try(dpicl, mortal, tmp_path):
     suite, plugin, log = mortal({0: 0, 1: 1})
     words = ["run", suite, "--plugin", plugin, "--json", "--results"]

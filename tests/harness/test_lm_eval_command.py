@@ -73,6 +73,7 @@ def test_bad_model_arguments_are_one_sentence(changes, message):
         evaluate({**SETTINGS, **changes})
 
 
+@pytest.mark.slow
 def test_the_command_prints_lm_evals_table(dpicl):
     words = ["--mechanism", "voting", "--epsilon", 2, "--model", "sim", "--source", "synthetic", "--option", "slots=4"]
     answer = dpicl("lm-eval", *words, "--tasks", "dpicl_agnews", "--limit", 8)

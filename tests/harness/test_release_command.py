@@ -42,12 +42,8 @@ class Breaks(DemonstrationMechanism):
 
 
 @pytest.fixture
-def desk(tmp_path, own_cache, monkeypatch) -> Path:
+def desk(tmp_path, fresh_cache, monkeypatch) -> Path:
     """A folder with tickets.csv, on a machine without budgets."""
-    (own_cache / "calibration").mkdir(exist_ok=True)
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "calibration").symlink_to(own_cache / "calibration")
-    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     write_csv(tmp_path / "tickets.csv", 18)
     return tmp_path

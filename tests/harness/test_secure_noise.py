@@ -271,6 +271,7 @@ def test_nothing_that_a_mechanism_says_leaves_a_run(world, tmp_path, way):
     assert_silent(tmp_path, answer.out + answer.err)
 
 
+@pytest.mark.slow
 def test_a_worker_process_says_nothing_either(dpicl_process, tmp_path, monkeypatch):
     (tmp_path / "talks.py").write_text(PLUGIN.format(secret=SECRET))
     path = suite(tmp_path, "zero_shot")

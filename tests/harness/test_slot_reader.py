@@ -21,6 +21,7 @@ from dpicl.harness.run.prompts import SlotPrompts
 from dpicl.harness.run.reader import SlotReader
 from tests.harness.models.tiny import save_tiny_llama
 
+EMBEDDED = pytest.param("embedded", marks=[pytest.mark.model, pytest.mark.slow])
 PER_QUERY = SamplingScheme(3, 2, "per_query")
 
 
@@ -89,7 +90,7 @@ def test_calibration_inside_a_slot_is_the_bridges_own(agnews):
 
 
 @pytest.mark.parametrize("partition", ["one_sample", "once"])
-@pytest.mark.parametrize("name", [pytest.param("embedded", marks=pytest.mark.model), "sim"])
+@pytest.mark.parametrize("name", [EMBEDDED, "sim"])
 def test_slots_that_are_read_once_say_the_same(agnews, partition, name):
     model = models.load(name, dtype="float32" if name == "embedded" else None)
     queries = queries_of(agnews)
@@ -230,7 +231,7 @@ def test_no_length_of_a_private_record_makes_a_model_with_bos_fail(samsum, tiny_
         assert len(reader(samsum, model=model).texts(query, [(record,)])) == 1
 
 
-@pytest.mark.parametrize("name", [pytest.param("embedded", marks=pytest.mark.model), "sim"])
+@pytest.mark.parametrize("name", [EMBEDDED, "sim"])
 def test_a_slots_output_is_the_same_bit_for_bit_whatever_the_other_slots_hold(agnews, samsum, name):
     """In the model's own precision: the rounding of a batch would change other slots' texts."""
     model = models.load(name)

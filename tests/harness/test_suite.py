@@ -215,7 +215,7 @@ def test_shipped_suites_expand():
         ("version: 3", "version: 3\nshots: 100000", "shots"),
         ("version: 3", "version: 3\ntest_records: 1e18", "test_records"),
         ("version: 3", "version: 3\nqueries: 1000000000000", "queries"),
-        ("[0, 1]", str(list(range(130_000))), "cells"),
+        pytest.param("[0, 1]", str(list(range(130_000))), "cells", marks=pytest.mark.slow),
     ],
 )
 def test_numbers_that_no_machine_holds_are_sentences(tmp_path, old, new, words):

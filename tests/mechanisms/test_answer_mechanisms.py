@@ -20,6 +20,7 @@ from dpicl.mechanisms.esa import ESA
 from dpicl.mechanisms.ksa import KSA
 from dpicl.mechanisms.product_of_experts import ProductOfExperts
 from dpicl.mechanisms.sga import SGA
+from tests.examples import examples
 from tests.mechanisms.answering import (
     ALL,
     QUERIES,
@@ -31,7 +32,9 @@ from tests.mechanisms.answering import (
 )
 
 HOSTILE = st.text(alphabet="ab@#~\"'\n é0{}%", max_size=20)
-HYPOTHESIS = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+HYPOTHESIS = settings(
+    max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 
 
 def alone(name, way):
@@ -126,8 +129,8 @@ def test_with_one_example_a_slot_one_more_record_adds_a_row_and_changes_no_other
 @pytest.mark.parametrize("name", ALL)
 def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_slot(name, way, monkeypatch):
     stated = {}
-    for examples in (1, 2):
-        seen = stated[examples] = []
+    for shown in (1, 2):
+        seen = stated[shown] = []
         for method in ("noisy_sum", "_choices"):
             original = getattr(release_hooks.Permit, method)
 
@@ -136,7 +139,7 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
                 return original(permit, clean, bound, *more)
 
             monkeypatch.setattr(release_hooks.Permit, method, spy)
-        run_one(name, way=way, examples_per_slot=examples)
+        run_one(name, way=way, examples_per_slot=shown)
         monkeypatch.undo()
     ratios = {round(a / b, 6) for a, b in zip(stated[1], stated[2], strict=True)}
     less = {

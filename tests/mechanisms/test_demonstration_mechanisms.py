@@ -23,6 +23,7 @@ from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
+from tests.examples import examples
 from tests.mechanisms.adversarial import AdversarialModel, ForcedNoise, TinyTask, run
 
 RECORDS = [f"record number {i}" for i in range(12)]
@@ -76,7 +77,7 @@ def bounded_sums(mechanism, texts, seed, monkeypatch):
 
 @pytest.mark.parametrize("name", ANSWERS)
 @given(record=HOSTILE, seed=st.integers(0, 50))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_one_more_record_moves_a_sum_of_distributions_by_at_most_what_is_stated(name, record, seed, monkeypatch):
     """sqrt(2) where it replaces a row, 1 where it adds one."""
     without, _ = bounded_sums(ANSWERS[name], RECORDS, seed, monkeypatch)
@@ -111,7 +112,7 @@ def test_with_a_slot_for_each_record_nothing_stands_in_for_the_others(name, coun
 
 
 @given(record=HOSTILE, seed=st.integers(0, 50))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_one_more_record_moves_prisms_sum_of_scores_inside_plus_minus_c(record, seed, monkeypatch):
     mechanism = ALL["prism"]
     without, _ = bounded_sums(mechanism, RECORDS, seed, monkeypatch)

@@ -10,6 +10,7 @@ from dpicl.harness.core.seeds import Streams, shot_streams
 from dpicl.mechanisms import hot_pate
 from dpicl.mechanisms.hot_pate import HotPATE, coordinated_ballots
 from dpicl.mechanisms.tang import Tang
+from tests.examples import examples
 from tests.harness.privacy.makers import WILD
 from tests.mechanisms.adversarial import run
 
@@ -42,7 +43,7 @@ def test_equal_distributions_vote_alike_and_close_ones_nearly_always():
 
 
 @given(st.lists(st.lists(WILD, min_size=3, max_size=3), min_size=1, max_size=4), st.integers(0, 99))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_row_has_one_vote_or_none_whatever_it_holds_and_by_itself(rows, seed):
     rows, shared = np.array(rows), np.random.default_rng(seed).exponential(size=3)
     votes = coordinated_ballots(rows, shared)

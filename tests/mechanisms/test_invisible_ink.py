@@ -13,6 +13,7 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent
 from dpicl.harness.privacy.primitives import DifferenceChoice
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.mechanisms.invisible_ink import InvisibleInk, candidates
+from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, paid
 from tests.mechanisms.adversarial import AdversarialModel, TinyTask, run
 
@@ -42,7 +43,7 @@ ROWS = st.lists(st.lists(WILD, min_size=4, max_size=4), min_size=0, max_size=4)
 
 
 @given(ROWS, st.lists(WILD, min_size=4, max_size=4), st.sampled_from([0.3, 5.0]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_one_more_record_moves_every_score_by_at_most_c_over_s(rows, record, clip):
     choice, public = DifferenceChoice(clip, divisor=3, temperature=0.7), np.log([0.4, 0.3, 0.2, 0.1])
     before = scores(choice, np.array(rows).reshape(-1, 4), public)
@@ -79,7 +80,7 @@ def test_what_may_be_drawn_is_the_public_top_k_and_what_one_record_could_lift_in
 
 
 @given(st.lists(st.floats(-9, 0), min_size=5, max_size=5), st.lists(WILD, min_size=5, max_size=5), st.integers(1, 5))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_token_that_one_record_lifts_into_the_top_k_may_be_drawn(public, record, top_k):
     public, choice = np.array(public), DifferenceChoice(3.0, 4, 1.0)
     lifted = np.argsort(-scores(choice, np.array([record]), public), kind="stable")[:top_k]

@@ -21,6 +21,7 @@ from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.privacy.slack import LARGEST, slack
 from dpicl.mechanisms.voting_nearest import VotingNearest
+from tests.examples import examples
 from tests.mechanisms.answering import CLASSES, HashReader
 
 WORDS = ("cake", "party", "noon", "@")
@@ -49,7 +50,7 @@ def votes(mechanism, texts, knob=0.0):
 
 
 @given(texts=st.lists(st.sampled_from(TEXTS), max_size=8), record=st.sampled_from(TEXTS), uses=st.integers(1, 3))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_one_record_moves_at_most_r_queries_by_root_two_each(texts, record, uses):
     mechanism = dataclasses.replace(MECHANISM, uses=uses)
     without, with_it = votes(mechanism, texts)[0], votes(mechanism, [*texts, record])[0]

@@ -8,6 +8,8 @@ import pytest
 
 from dpicl.tasks import films
 
+pytestmark = pytest.mark.usefixtures("new_corpora")
+
 FILM = {"title": "The Golden Rider", "year": 1955, "genres": ["Western", "Drama"], "cast": ["Ana Bell", "Leo Cruz"]}
 
 

@@ -25,6 +25,8 @@ from dpicl.tasks import sequences
 from dpicl.tasks.synthetic import ginc
 from tests.harness.helpers import refuse
 
+pytestmark = pytest.mark.usefixtures("new_corpora")
+
 MECHANISMS = load_mechanisms()
 
 

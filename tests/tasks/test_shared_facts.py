@@ -28,6 +28,8 @@ from dpicl.tasks.synthetic import shared_facts
 from dpicl.tasks.synthetic.grammar import Grammar
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 
+pytestmark = pytest.mark.usefixtures("new_corpora")
+
 
 @pytest.fixture(scope="module")
 def task() -> Task:

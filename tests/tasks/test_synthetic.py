@@ -16,6 +16,8 @@ from dpicl.tasks.synthetic import agnews, chatdoctor, dbpedia, samsum, trec, wik
 from dpicl.tasks.synthetic.grammar import _FIELD, Grammar, parse
 from dpicl.tasks.synthetic.movies import GRAMMAR as MOVIES
 
+pytestmark = pytest.mark.usefixtures("new_corpora")
+
 GRAMMARS = {"agnews": agnews.GRAMMAR, "dbpedia": dbpedia.GRAMMAR, "trec": trec.GRAMMAR, "movies": MOVIES}
 GRAMMARS |= {module.__name__.rpartition(".")[2]: module.GRAMMAR for module in (samsum, xsum, chatdoctor, wikimovies)}
 TOPICS = [(task, label) for task in ("agnews", "dbpedia", "trec") for label in load_config(task)["doc_to_choice"]]

@@ -16,13 +16,17 @@ ENDS = {
     "esa_public": "samsum",
     "sga_public": "samsum",
 }
+#: One of each kind of release, each way of sampling and each notion of privacy; the slow tests have all.
+FAST = (*ENDS, "tang", "prism", "voting", "ldp_labels", "embedding_centroids", "private_evolution", "invisible_ink")
 #: Needs most of a full run's time on tasks of many tokens; the slow test has it.
 LONG = ("audit",)
 #: Every record is in the one sample, so nothing is claimed from sampling.
 ALL_RECORDS = ("private_evolution", "embedding_centroids")
 
 
-@pytest.mark.parametrize("name", BUILT_IN)
+@pytest.mark.parametrize(
+    "name", [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in BUILT_IN]
+)
 def test_a_built_in_mechanism_passes_on_its_first_task(name):
     cls = BUILT_IN[name]
     evidence = CheckEvidence(set_up(cls, tasks_of(cls, None, {})[0], {}, seed=0), QUICK)

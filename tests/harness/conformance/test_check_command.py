@@ -17,6 +17,7 @@ def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capfd):
     assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(CHECKS)]] == list(CHECKS)
 
 
+@pytest.mark.slow
 def test_a_broken_file_exits_with_1_and_json_says_why(capfd):
     path = str(BROKEN / "sensitivity_one_for_root_two.py")
     assert main(["check", path, "--json", "--seed", "2"]) == 1

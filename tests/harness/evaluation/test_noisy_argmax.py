@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from dpicl.harness.evaluation.noisy_argmax import argmax_chance
+from tests.examples import examples
 
 VECTORS = st.lists(st.floats(-3, 30), min_size=1, max_size=12).map(np.array)
 SCALES = st.floats(0.05, 20)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(VECTORS, SCALES)
 def test_chances_add_up_and_are_those_of_a_simulation(clean, scale):
     chances = np.array([argmax_chance(clean, scale, place) for place in range(len(clean))])

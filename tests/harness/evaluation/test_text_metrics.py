@@ -15,6 +15,7 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.evaluation import text_metrics
+from tests.examples import examples
 
 WORD = st.sampled_from(["the", "cat", "sat", "cats", "on", "mat.", "mat", "{{", "%s", "'", "é", "\ud800", "A", "?"])
 TEXT = st.lists(WORD, max_size=9).map(" ".join)
@@ -101,7 +102,7 @@ def test_bleu1_by_hand(answer, reference, expected):
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @given(answer=TEXT, reference=TEXT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_bleu1_is_the_published_call_whose_smoothing_changes_nothing(answer, reference):
     a, r = text_metrics.words(answer), text_metrics.words(reference)
     published = sentence_bleu([r], a, (1, 0, 0, 0), SmoothingFunction().method4) if a else 0.0
@@ -109,7 +110,7 @@ def test_bleu1_is_the_published_call_whose_smoothing_changes_nothing(answer, ref
 
 
 @given(answer=TEXT, reference=TEXT)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_every_score_is_between_0_and_1(answer, reference):
     for value in text_metrics.scores(answer, reference).values():
         assert 0.0 <= value <= 1.0

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models import embeddings
 from dpicl.harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
+from tests.examples import examples
 
 NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"
 
@@ -48,7 +49,7 @@ def test_row_depends_on_its_own_text_alone(model: EmbeddingModel) -> None:
     assert np.array_equal(together, model.encode(texts))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(st.lists(st.text(), max_size=4))
 def test_no_text_makes_the_simulated_model_fail(texts: list[str]) -> None:
     lengths = np.linalg.norm(SimulatedEmbeddings().encode(texts), axis=1)

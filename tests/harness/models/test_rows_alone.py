@@ -21,6 +21,7 @@ from dpicl.harness.models.base import Prefix
 from dpicl.harness.models.key_values import KeyValues
 from dpicl.harness.models.reading import PIECE, SHAPES, Reading, row_of
 from dpicl.harness.models.transformers import TransformersLM
+from tests.examples import examples
 from tests.harness.models.tiny import save_tiny_llama, with_passes
 
 TEXTS = [
@@ -107,7 +108,7 @@ def assert_alone(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("prefixed", [False, True])
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_other_rows_change_no_bit(
     lm: TransformersLM, way: Callable[..., Any], prefixed: bool, data: st.DataObject

@@ -24,6 +24,7 @@ from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEv
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.release_hooks import Permit
 from dpicl.harness.privacy.sampled_composites import composed
+from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, seeded
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(24)
@@ -55,7 +56,7 @@ QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
 
 
 @given(QUERIES, st.sampled_from([0.1, 3.0]))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_chance_that_all_are_below_is_what_is_left_of_a_round(queries, scale):
     distances = [scale * query for query in queries]
     assert chance_of_below(distances, scale) == pytest.approx(exact(queries)[-1], abs=1e-12)
@@ -65,7 +66,7 @@ def test_the_chance_that_all_are_below_is_what_is_left_of_a_round(queries, scale
 
 
 @given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.05, 0.5, 2.0]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares, size):
     raised = [h + size * share for h, share in zip(queries, shares, strict=False)]
     present, absent = exact(raised), exact(queries)
@@ -76,7 +77,7 @@ def test_the_loss_of_a_round_lies_in_the_interval_of_the_theorem(queries, shares
 
 
 @given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.2, 1.0]), st.floats(-2, 2))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_no_divergence_of_a_round_is_above_that_of_its_two_outcomes(queries, shares, size, x):
     present, absent = exact([h + size * s for h, s in zip(queries, shares, strict=False)]), exact(queries)
     for found, bound in zip(delta(present, absent, x), delta(*round_pair(size), x), strict=True):
@@ -229,7 +230,7 @@ def test_a_round_ends_with_its_first_yes_and_with_its_sample():
 
 
 @given(st.lists(WILD, max_size=5), WILD)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_one_more_value_raises_the_query_by_at_most_its_bound_and_never_lowers_it(values, value):
     primitive, seen = AboveThreshold(0.5, 3, 1.0), []
 

@@ -20,6 +20,7 @@ from dpicl.harness.privacy.accountants import (
     rough_epsilon,
 )
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent, ParallelDpEvent, parallel
+from tests.examples import examples
 from tests.harness.privacy.makers import prism, sampled_gaussians
 
 Gaussian, Sampled, Repeated = dp.GaussianDpEvent, dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent
@@ -207,7 +208,7 @@ MAKERS: dict[str, Maker] = {
 
 
 @pytest.mark.parametrize("maker", MAKERS.values(), ids=MAKERS.keys())
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(
     noise=st.floats(0.7, 5.0),
     rate=st.floats(0.005, 0.2),

@@ -14,6 +14,7 @@ from scipy import stats
 from dpicl.harness.privacy.cluster_tree import SCORE_RANGE, ClusterTree, grid_positions, split_scores
 from dpicl.harness.privacy.events import BoundedRangeDpEvent, flatten
 from dpicl.harness.privacy.primitives import clip_norm
+from tests.examples import examples
 from tests.harness.privacy.makers import WILD, paid, seeded
 
 #: Coordinates that fall on grid positions and interval borders as often as beside them.
@@ -49,7 +50,7 @@ def test_scores_are_dpms_centreness_and_emptiness(inside, expected, intervals):
 
 
 @given(points(), hnp.arrays(np.float64, (1, 2), elements=COORDINATE), st.floats(0.5, 30), st.integers(1, 8))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_one_more_point_moves_every_score_of_a_box_inside_the_stated_interval(inside, record, expected, intervals):
     grid = grid_positions(1.0, intervals)
     with_it, without = (
@@ -74,7 +75,7 @@ def log_softmax(scores):
 
 
 @given(points(0, 8), points(0, 8), hnp.arrays(np.float64, (2, 1, 2), elements=COORDINATE), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_all_splits_of_a_level_together_are_one_bounded_range_choice(left, right, records, crosses):
     """The replaced point is in one box before, and in the same or another one after."""
     tree, grid, before, after = ClusterTree(0.7, 1.0), grid_positions(1.0, 8), records[0], records[1]
@@ -118,7 +119,7 @@ def known(size):
     hnp.arrays(np.float32, (1, 2), elements=st.one_of(COORDINATE.map(np.float32), WILD)),
     st.integers(0, 100),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(values, record, seed):
     tree = ClusterTree(1.0, RADIUS, levels=2)
 
@@ -141,7 +142,7 @@ def test_one_replaced_point_moves_counts_by_sqrt_two_and_sums_by_two_radii(value
     st.integers(0, 100),
     st.integers(0, 6),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_one_added_point_moves_counts_by_one_and_sums_by_one_radius(values, record, seed, number):
     """Where every record has a slot of its own; also from no point at all."""
     tree = ClusterTree(1.0, RADIUS, levels=2, expected=6.0)
@@ -161,7 +162,7 @@ def test_one_added_point_moves_counts_by_one_and_sums_by_one_radius(values, reco
 
 
 @given(points(0, 8), hnp.arrays(np.float64, (1, 2), elements=COORDINATE))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_the_splits_of_a_level_with_one_added_point_are_one_choice_of_the_same_range(box, record):
     """The point is in one box, at half the temperature of a replaced one."""
     tree, grid = ClusterTree(0.7, 1.0, expected=6.0), grid_positions(1.0, 8)

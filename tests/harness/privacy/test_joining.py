@@ -18,6 +18,7 @@ from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.sampling_schemes import JoiningScheme
 from dpicl.harness.privacy.secure_release import MOST_ROWS
+from tests.examples import examples
 
 SLOTS, USES, THRESHOLD = 3, 2, 0.5
 
@@ -62,7 +63,7 @@ def points(angles):
 
 
 @given(records=ANGLES, queries=ANGLES, at=st.integers(0, 4))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
     assert not breaks(Joining, points(records), np.array(points(queries)), at % len(records))

@@ -14,6 +14,7 @@ from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.privacy.primitives import NoisySum
 from dpicl.harness.privacy.private_set import Sample
 from dpicl.harness.privacy.release_hooks import observing
+from tests.examples import examples
 
 ANYTHING = st.floats(width=64) | st.sampled_from([np.inf, -np.inf, np.nan, 1e308, 5e-324, 0.1])
 
@@ -38,7 +39,7 @@ def summed(vectors, weights, noisy):
     return seen.release
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     arrays(np.float64, (4, 3), elements=ANYTHING),
     arrays(np.float64, (4, 2), elements=ANYTHING),

@@ -24,6 +24,7 @@ from dpicl.harness.privacy.primitives import (
     project_sub_simplex,
 )
 from dpicl.harness.privacy.private_set import Sample
+from tests.examples import examples
 from tests.harness.privacy.makers import WILD, Recorder, paid
 
 
@@ -107,7 +108,7 @@ def test_clipping_is_the_published_formula_and_ignores_a_shift():
 
 
 @given(rows(3, 5), hnp.arrays(np.float32, (1, 5), elements=WILD), hnp.arrays(np.float32, 5, elements=st.floats(-50, 0)))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_one_more_record_moves_scores_by_c_over_2s_and_their_range_by_c_over_s(values, record, public):
     clip, s = 10.0, 4
 

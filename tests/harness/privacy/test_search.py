@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.harness.privacy.search import meet, round_up
+from tests.examples import examples
 
 
 @given(
@@ -45,7 +46,7 @@ def test_the_search_ends_on_the_private_side_of_a_jump(edge: float) -> None:
     assert edge <= found.x <= edge * 1.001
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.floats(1e-6, 1e6))
 def test_noise_is_rounded_up(value: float) -> None:
     rounded = round_up(value)

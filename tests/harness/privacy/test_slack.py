@@ -36,6 +36,7 @@ from dpicl.harness.privacy.events import (
     parallel,
 )
 from dpicl.harness.privacy.slack import LARGEST, _epsilon, loose, lower_bound, slack
+from tests.examples import examples
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
 NOTHING = WorstPair(np.ones(1), np.ones(1))
@@ -113,7 +114,7 @@ PARTS = st.tuples(compositions(), st.sampled_from([1.0, 0.3, 0.02]), st.sampled_
 
 
 @given(st.lists(PARTS, min_size=1, max_size=2), st.sampled_from([1e-3, 1e-5]))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 def test_no_adversary_costs_more_than_what_is_proved(parts: list[tuple[dp.DpEvent, float, int]], delta: float) -> None:
     """Two computations that share nothing but the events: a wrong theorem on either side would cross."""
     event = compose([Repeated(Sampled(rate, inside), count) for inside, rate, count in parts])

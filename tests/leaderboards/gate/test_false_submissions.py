@@ -48,8 +48,11 @@ def test_texts_may_be_missing_only_where_the_task_withholds_them():
     "answer",
     [
         {"mechanisms": [{"mechanism": "vote", "checks": []}]},
-        {"mechanisms": []},
-        {"mechanisms": [{"mechanism": "other", "checks": [{"check": "budget", "status": "passed", "why": ""}]}]},
+        pytest.param({"mechanisms": []}, marks=pytest.mark.slow),
+        pytest.param(
+            {"mechanisms": [{"mechanism": "other", "checks": [{"check": "budget", "status": "passed", "why": ""}]}]},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_code_that_answers_for_the_conformance_kit_with_no_checks_fails(world: World, answer: dict):
