@@ -269,8 +269,8 @@ def _small_task(name: str, group: int, seed: int) -> Task:
     config = dict(task.config)
     if "generation_kwargs" in config:
         config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
-    own = {part: tuple(map(dataclasses.replace, getattr(task, part))) for part in ("train", "test", "public")}
-    return dataclasses.replace(task, config=config, **own)
+    train, test, public = (tuple(map(dataclasses.replace, part)) for part in (task.train, task.test, task.public))
+    return dataclasses.replace(task, config=config, train=train, test=test, public=public)
 
 
 @lru_cache(maxsize=32)
