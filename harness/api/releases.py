@@ -134,7 +134,7 @@ def release(
     size: declared private records of each class, one number or by label, which secure noise needs. text_field,
         label_field: of a row. text_is: what a text is, such as "support ticket". public: a file with records that
         everybody may know, for tasks that need some.
-    private_set, total_epsilon: the name of the set that is charged, and what all of its releases may cost together.
+    private_set, total_epsilon: the name of the set that is charged, and what all of its releases may add up to.
     noise: "seeded" is for trying on public records: not private, and nothing is charged.
     out: a file for what is released, with its card beside it. format: of that file: jsonl, prompt or chat.
     Raises UsageError for what does not fit, BudgetExceeded where the set's limit would be passed, UnsavedRelease where

@@ -252,7 +252,7 @@ def _rounded_down(mu: float) -> float:
     if mu <= 0:
         return 0.0
     step = 10.0 ** (math.floor(math.log10(mu)) - _DIGITS + 1)
-    return math.floor(mu / step) * step
+    return min(mu, math.floor(mu / step) * step)
 
 
 def _reach(pair: WorstPair) -> float:

@@ -293,7 +293,7 @@ _SHARED = {
     "--total-epsilon": _flag(
         type=positive,
         metavar="E",
-        help="private records: refuse what would bring all releases of one private set above this; stays in force",
+        help="private records: refuse what would bring the sum over releases of one set above this; stays in force",
     ),
     "--plugin": _several(
         type=Path,

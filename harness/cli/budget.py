@@ -24,9 +24,9 @@ def add(subparsers: Subparsers) -> None:
         "--total-epsilon",
         type=epsilon,
         metavar="E",
-        help="what all releases of the set may cost together from here on ('inf' lifts the limit)",
+        help="what the epsilons of all releases of the set may add up to from here on ('inf' lifts the limit)",
     )
-    parser.add_argument("--delta", type=delta, metavar="D", help="of that epsilon (default: the one that stands)")
+    parser.add_argument("--delta", type=delta, metavar="D", help="at which their composition is shown")
     parser.add_argument("--raise", dest="may_rise", action="store_true", help="the limit may be above the one before")
     parser.add_argument("--export", type=Path, metavar="FILE", help="write it as JSON, without anything from records")
 
@@ -54,7 +54,7 @@ def _show(found: list[dict[str, Any]], whole: bool) -> None:
     if not found:
         output.emit("Nothing was released with secure noise on this machine.")
         return
-    columns = ["private set", "releases", "epsilon together", "delta", "limit", "sum of epsilons", "sum of deltas"]
+    columns = ["private set", "releases", "sum of epsilons", "sum of deltas", "limit", "epsilon together", "delta"]
     output.emit_table(columns, [_row(each) for each in found])
     for each in found if whole else ():
         charges = [entry for entry in each["entries"] if entry["kind"] == "charge"]
@@ -72,8 +72,8 @@ def _show(found: list[dict[str, Any]], whole: bool) -> None:
             ],
         )
     output.emit(
-        "\nepsilon together: of releases whose settings were chosen beforehand. The sums hold also where a later one"
-        " was chosen after looking at an earlier one."
+        "\nThe sums hold also where a later release was chosen after looking at an earlier one, and the limit is of"
+        " theirs. epsilon together, by composition, holds where the settings of all were chosen beforehand."
     )
 
 
@@ -81,11 +81,11 @@ def _row(each: dict[str, Any]) -> list[str]:
     return [
         each["private_set"],
         str(each["releases"]),
-        _number(each["epsilon"]),
-        f"{each['delta']:g}",
-        "none" if each["total_epsilon"] is None else _number(each["total_epsilon"]),
         _number(each["sum_epsilon"]),
         f"{each['sum_delta']:g}",
+        "none" if each["total_epsilon"] is None else _number(each["total_epsilon"]),
+        _number(each["epsilon"]),
+        f"{each['delta']:g}",
     ]
 
 

@@ -113,6 +113,7 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
         output.emit(
-            f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, epsilon = {each.epsilon:.4g}"
-            f"{limit} together at delta = {each.delta:g}. See: dpicl budget --private-set {each.private_set}"
+            f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, which add up to epsilon ="
+            f" {each.sum_epsilon:.4g}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
+            f" {each.private_set}"
         )

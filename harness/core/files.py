@@ -41,7 +41,7 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
             temporary.unlink()
         else:
             os.replace(temporary, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError:
         with suppress(OSError):  # a parent that is no folder: there is nothing to remove
             temporary.unlink(missing_ok=True)
@@ -67,7 +67,8 @@ def unwritable(folder: Path, error: OSError) -> ResultError:
     )
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was made in a folder is there after a power cut. Raises OSError."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

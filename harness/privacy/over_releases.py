@@ -31,7 +31,7 @@ from dpicl.harness.core.seeds import SECURE_SHARE, accounted_delta
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.decomposition import groups, recompose
-from dpicl.harness.privacy.events import compose
+from dpicl.harness.privacy.events import ParallelDpEvent, compose
 from dpicl.harness.privacy.secure_release import floating_point_delta
 
 #: (events, delta) -> bounds. Raises UnsupportedEvent and AccountantsDisagree.
@@ -74,7 +74,7 @@ def total(events: Sequence[dp.DpEvent], delta: float) -> Bounds:
     if not found:
         raise UnsupportedEvent("No theorem covers these releases together, so nothing is known of what they cost.")
     best = min(found, key=lambda bounds: bounds.upper)
-    everything = compose(recompose(branch) for event in events for branch in groups(event).values())
+    everything = ParallelDpEvent(tuple((str(at), event) for at, event in enumerate(events)))  # its sums are added up
     if math.isfinite(best.upper) and floating_point_delta(everything, best.upper) > SECURE_SHARE:
         note = f"the share of delta of {SECURE_SHARE:g} does not pay for the floating point of all releases"
         return Bounds(math.inf, math.inf, math.inf, best.accountants, (*best.notes, note))

@@ -5,6 +5,11 @@ set that it names, and to **every set that has one of its records**: the same fi
 records more, pays where it paid before. What is charged is all that the release may cause at most, written and synced
 before a record is read or noise is drawn, and nothing is ever given back: a crash, a failure or a retry costs budget,
 and no noise is drawn that is on no ledger. One lock serialises what happens to all ledgers.
+
+A limit is of the **sum** of the epsilons of a set, which holds at the sum of their deltas for releases whose settings
+were chosen in any way (Rogers, Roth, Ullman & Vadhan 2016). What they cost by composition (`total`) is smaller and said
+beside it, and admits nothing: it is proved for settings that were chosen before anybody looked at an earlier release,
+and whether they were, a ledger cannot know.
 """
 
 from __future__ import annotations
@@ -37,7 +42,7 @@ class ChargeTo:
     """Whom a release is charged to, besides every set that has one of its records.
 
     name: a set that the user named. default: of a new set where none was named and none has one of the records.
-    total_epsilon: what all releases of a set may cost together; None: what was stated before, if anything was.
+    total_epsilon: what all releases of a set may add up to; None: what was stated before, if anything was.
     """
 
     name: str | None = None
@@ -66,7 +71,7 @@ class SetStanding:
     """What the releases of a private set cost.
 
     epsilon: of all of them together at delta, where their settings were chosen beforehand. sum_epsilon, sum_delta: the
-    sums, which hold whatever later settings were chosen for. limit: of epsilon; None where none was stated.
+    sums, which hold whatever later settings were chosen for. limit: of sum_epsilon; None where none was stated.
     """
 
     private_set: str
@@ -79,8 +84,8 @@ class SetStanding:
 
     @property
     def left(self) -> float | None:
-        """The limit less epsilon: an estimate of what may follow, since costs do not add up exactly."""
-        return None if self.limit is None else max(0.0, self.limit - self.epsilon)
+        """The epsilon of what may still follow; None where no limit was stated."""
+        return None if self.limit is None else max(0.0, self.limit - self.sum_epsilon)
 
 
 @dataclass(frozen=True)
@@ -96,8 +101,9 @@ class Prospect:
 def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tuple[str, ...]:
     """Puts a release on the ledger of every set that it concerns, and returns their names.
 
-    Raises BudgetExceeded where the releases of one of them would cost more than its limit, UsageError for a limit above
-    the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be released.
+    Raises BudgetExceeded where the releases of one of them would add up to more than its limit, UsageError for a limit
+    above the one that was stated, ResultError for a ledger that cannot be read or written; then nothing may be
+    released.
     """
     if release.free:
         return ()
@@ -106,8 +112,7 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
         ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
         entry = _entry(release)
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
-        limited = (standing(ledger) for ledger in charged if ledger.limit is not None)
-        if refused := next(filter(None, map(_refusal, limited)), ""):
+        if refused := next(filter(None, map(_refusal, charged)), ""):
             raise BudgetExceeded(refused)
         for ledger in charged:
             ledger.write()
@@ -132,15 +137,16 @@ def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], Ch
     found = []
     for name, ledger in now.items():
         if ledger is not before.get(name):
-            stands = standing(ledger)
-            found.append(Prospect(standing(before[name]) if name in before else None, stands, _refusal(stands)))
+            earlier = standing(before[name]) if name in before else None
+            found.append(Prospect(earlier, standing(ledger), _refusal(ledger)))
     return found
 
 
 def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bool = False) -> SetStanding:
-    """States what all releases of a known set may cost together, from here on; infinity lifts the limit.
+    """States what all releases of a known set may add up to, from here on; infinity lifts the limit.
 
-    delta: of that epsilon (None: the one that stands). may_rise: whether it may be above the one that was stated.
+    delta: at which their composition is said (None: the one that stands). may_rise: whether it may be above the one
+    that was stated.
     Raises UsageError for a set that is not known and for a limit that rises unasked.
     """
     with _alone():
@@ -161,19 +167,20 @@ def standings() -> list[tuple[PrivateLedger, SetStanding]]:
 
 
 def standing(ledger: PrivateLedger) -> SetStanding:
-    """What a ledger says: its total at the delta of its limit, or else at the smallest delta of its releases."""
+    """What a ledger says: its composition at the delta of its limit, or else at the smallest delta of its releases."""
     charges, limit = ledger.charges, ledger.limit
     deltas = [limit.delta] if limit else [charge.delta for charge in charges]
     delta = min(deltas, default=1e-5)
     bounds = total([charge.dp_event for charge in charges], delta)
+    sum_epsilon, sum_delta = _sums(ledger)
     return SetStanding(
         private_set=ledger.name,
         releases=len(charges),
         epsilon=bounds.upper,
         delta=delta,
-        sum_epsilon=math.fsum(charge.epsilon for charge in charges),
-        sum_delta=math.fsum(charge.delta for charge in charges),
-        limit=None if limit is None or math.isinf(limit.total_epsilon) else limit.total_epsilon,
+        sum_epsilon=sum_epsilon,
+        sum_delta=sum_delta,
+        limit=_limit(ledger),
     )
 
 
@@ -227,7 +234,7 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
         return ledger
     if stated is not None and total_epsilon > stated.total_epsilon:
         raise UsageError(
-            f"All releases of private set '{ledger.name}' may cost epsilon = {stated.total_epsilon:g} together, and"
+            f"All releases of private set '{ledger.name}' may add up to epsilon = {stated.total_epsilon:g}, and"
             f" --total-epsilon {total_epsilon:g} is more; to raise it, say so: dpicl budget --private-set {ledger.name}"
             f" --total-epsilon {total_epsilon:g} --raise"
         )
@@ -237,15 +244,29 @@ def _limited(ledger: PrivateLedger, total_epsilon: float | None, delta: float) -
     return ledger.limited(Limit(when=_now(), total_epsilon=total_epsilon, delta=min(deltas)))
 
 
-def _refusal(stands: SetStanding) -> str:
+def _sums(ledger: PrivateLedger) -> tuple[float, float]:
+    """Of the epsilons and of the deltas of all releases."""
+    return (
+        math.fsum(charge.epsilon for charge in ledger.charges),
+        math.fsum(charge.delta for charge in ledger.charges),
+    )
+
+
+def _limit(ledger: PrivateLedger) -> float | None:
+    """What its epsilons may add up to; None where nothing was stated, or the limit was lifted."""
+    stated = ledger.limit
+    return None if stated is None or math.isinf(stated.total_epsilon) else stated.total_epsilon
+
+
+def _refusal(ledger: PrivateLedger) -> str:
     """Why a set is not to stand so; '' where it may."""
-    if stands.limit is None or stands.epsilon <= stands.limit * _ROUNDING:
+    limit, (epsilon, delta) = _limit(ledger), _sums(ledger)
+    if limit is None or epsilon <= limit * _ROUNDING:
         return ""
     return (
-        f"With this, {stands.releases} releases of private set '{stands.private_set}' would cost epsilon ="
-        f" {stands.epsilon:.4g} together at delta = {stands.delta:g}, and its limit is {stands.limit:g}. Nothing was"
-        f" released or charged; ask for a smaller epsilon (dpicl budget --private-set {stands.private_set} shows what"
-        " is left)."
+        f"With this, {len(ledger.charges)} releases of private set '{ledger.name}' would add up to epsilon ="
+        f" {epsilon:.4g} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask for a"
+        f" smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left)."
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from dpicl.harness.core import seeds
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
-from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.files import put_whole, sync_folder
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import local, reading, tables, task
@@ -220,8 +220,10 @@ def _unusable(error: Exception) -> ResultError:
 
 
 def own_folder() -> Path:
-    """`private_folder`, there and its owner's alone. Raises OSError."""
+    """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
     folder = private_folder()
-    folder.mkdir(parents=True, exist_ok=True)
+    for missing in [each for each in (folder, *folder.parents) if not each.exists()][::-1]:
+        missing.mkdir(exist_ok=True)
+        sync_folder(missing.parent)
     folder.chmod(0o700)
     return folder

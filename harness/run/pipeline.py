@@ -20,7 +20,7 @@ from dpicl.harness.core.cell import Cell, ReleaseConfig
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.seeds import SECURE_SHARE, streams
 from dpicl.harness.core.together import clock, current_account
-from dpicl.harness.core.vocabulary import ReleasedPrompt, Report, silent
+from dpicl.harness.core.vocabulary import RECORD_CENTRAL, ReleasedPrompt, Report, silent
 from dpicl.harness.data.config import higher_is_better
 from dpicl.harness.data.task import Task
 from dpicl.harness.evaluation.statistics import bootstrap_interval
@@ -142,6 +142,8 @@ def _result(
     cost: Cost,
 ) -> Result:
     publishable = math.isfinite(made.bounds.upper) and not task.restricted
+    # Another notion protects labels alone: the texts are those of records.
+    publishable &= mechanism.notion == RECORD_CENTRAL or cell.source == "synthetic"
     answers = made.answers or {}
     shown = made.prompt if publishable else ReleasedPrompt(None)
     said = higher_is_better(task.config)

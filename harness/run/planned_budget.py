@@ -52,11 +52,14 @@ def said(found: Prospect) -> str:
     """A sentence about one private set."""
     after, before = found.after, found.before
     more = after.releases - (before.releases if before else 0)
-    spent = f"has spent epsilon = {before.epsilon:.4g} in {count(before.releases, 'release')}" if before else "is new"
+    spent = (
+        f"has spent epsilon = {before.sum_epsilon:.4g} in {count(before.releases, 'release')}" if before else "is new"
+    )
     limit = "no limit was stated (--total-epsilon)" if after.limit is None else f"the limit is {after.limit:g}"
     return (
-        f"Private set '{after.private_set}' {spent}; {more} more bring it to epsilon = {after.epsilon:.4g} together at"
-        f" delta = {after.delta:g} (the sum of them: {after.sum_epsilon:.4g}); {limit}."
+        f"Private set '{after.private_set}' {spent}; {more} more bring the sum to epsilon = {after.sum_epsilon:.4g}"
+        f" (delta = {after.sum_delta:g}); {limit}. If nobody looks at one before the settings of all are chosen, they"
+        f" cost epsilon = {after.epsilon:.4g} together at delta = {after.delta:g}."
     )
 
 

@@ -74,7 +74,8 @@ class Charge(_Line):
 
 
 class Limit(_Line):
-    """From here on all releases together may cost this much at this delta; infinity: whatever they cost."""
+    """From here on the epsilons of all releases may add up to this much; infinity: to anything. delta: at which their
+    composition is said."""
 
     when: Moment
     total_epsilon: Epsilon

@@ -190,10 +190,12 @@ def release(
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
         raise PluginError(f"The events of {mechanism.name} are of another notion of privacy than it states.")
     charged_to: tuple[str, ...] = ()
+    admitted = config.epsilon
     if config.secure:
+        admitted = calibration.bounds.upper  # finite: nothing but what its private set is charged for
         spent = new_release(mechanism, task, model.identity.name, config, calibration, sizes)
         charged_to = charge(task.train, spent, charge_to or ChargeTo(default=task.name))
-    ledger = Ledger(calibration.event, config.epsilon)
+    ledger = Ledger(calibration.event, admitted)
     sampling, noise = _sampling(mechanism, randomness), randomness.source("noise")
     kept = cache(lambda: OutputCache(None) if config.secure else outputs())
 

@@ -350,6 +350,8 @@ class Result(Part):
             raise ValueError("it says that any number of queries is covered, and how many")
         if math.isinf(privacy.epsilon_proved) and self.texts:
             raise ValueError("it holds texts that were released without privacy")
+        if privacy.notion != RECORD_CENTRAL.name and cell.source != "synthetic" and self.texts:
+            raise ValueError("it holds texts of records, which its notion of privacy does not protect")
 
     def _check_texts(self) -> None:
         stored = len(self.texts)

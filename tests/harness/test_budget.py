@@ -7,6 +7,7 @@ import math
 import os
 import threading
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,16 +15,22 @@ from dp_accounting import dp_event as dp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dpicl.harness import models
 from dpicl.harness.core import files
+from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError, ResultError, UsageError
 from dpicl.harness.core.vocabulary import Record
-from dpicl.harness.privacy import accountants
+from dpicl.harness.data.task import Task
+from dpicl.harness.privacy import accountants, over_releases, secure_release
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.harness.privacy.over_releases import joined, total
-from dpicl.harness.run import budget
+from dpicl.harness.run import budget, fingerprints
 from dpicl.harness.run.budget import ChargeTo, NewRelease
 from dpicl.harness.run.private_ledger import read_all
+from dpicl.harness.run.releasing import release
 from tests.examples import examples
+from tests.harness.parrot import Parrot
+from tests.harness.secure_suite import LABELS
 
 DELTA = 1e-5
 ONE = NewRelease(gaussian(4.0), 1.0, DELTA, {"mechanism": "test"})
@@ -104,6 +111,27 @@ def test_events_of_several_kinds_have_a_total():
     assert math.isinf(total([*events, dp.NonPrivateDpEvent()], DELTA).upper)
 
 
+def test_proofs_that_are_added_up_share_delta():
+    each = accountants.epsilon(gaussian(4.0), DELTA / 2).upper
+    assert over_releases._added([gaussian(4.0)] * 2, DELTA).upper == pytest.approx(2 * each, rel=1e-9)
+
+
+def test_the_share_of_delta_for_floating_point_pays_for_every_sum(monkeypatch):
+    """Several sums of one sample are one Gaussian to the accountants, and as many to the floating point."""
+    counted = []
+
+    def seen(event, epsilon):
+        counted.append(secure_release.floating_point_delta(event, epsilon))
+        return counted[-1]
+
+    monkeypatch.setattr(over_releases, "floating_point_delta", seen)
+    whole = dp.PoissonSampledDpEvent(0.1, dp.SelfComposedDpEvent(gaussian(20.0), 30))
+    events = [whole, parallel({"a": whole, "b": whole})]
+    upper = total(events, DELTA).upper
+    flat = dp.SelfComposedDpEvent(gaussian(20.0), 90)
+    assert counted == [pytest.approx(secure_release.floating_point_delta(flat, upper), rel=1e-9, abs=0)]
+
+
 # --- who pays --------------------------------------------------------------------------------------------------------
 
 
@@ -122,16 +150,41 @@ def test_a_named_set_pays_whatever_its_records_are(private):
     assert spent("tickets") == 2
 
 
+@dataclass(frozen=True)
+class SaysNothing(Parrot):
+    """States that it reads nothing, and reads all."""
+
+    name = "says_nothing"
+    knob = None
+
+    def events(self, knob, sizes):
+        return dp.NoOpDpEvent()
+
+    def answer(self, query, sample, context):
+        return "World"
+
+    def release(self, knob):
+        return dp.NonPrivateDpEvent()
+
+
+def test_without_noise_a_release_is_charged_for_all_that_it_reads(private):
+    """At epsilon = infinity the ledger of a run admits anything, but with secure noise what was charged."""
+    task = Task.load("agnews", "synthetic", limit_train=20, limit_test=2, sizes=dict.fromkeys(LABELS, 20))
+    config = ReleaseConfig(epsilon=math.inf, delta=DELTA, noise="secure")
+    with pytest.raises(DpiclError):
+        release(SaysNothing(slots=4, examples_per_slot=2), task, models.load("sim"), config, reveal=True)
+    assert read_all() == []
+
+
 def test_what_reads_no_record_costs_nothing(private):
     assert budget.charge(records(0, 5), NewRelease(dp.NoOpDpEvent(), 0.0, DELTA, {}), ChargeTo("tickets")) == ()
     assert read_all() == []
 
 
 def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
-    one = total([ONE.event], DELTA).upper
-    budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=1.2 * one))
+    budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=1.2))
     before = (private / "budget-tickets.jsonl").read_bytes()
-    for asked in (None, 1.2 * one):
+    for asked in (None, 1.2):
         with pytest.raises(BudgetExceeded, match="tickets"):
             budget.charge(records(0, 9), ONE, ChargeTo("other", total_epsilon=asked))
     with pytest.raises(UsageError, match="--raise"):
@@ -141,6 +194,21 @@ def test_beyond_the_limit_nothing_is_charged_and_the_limit_stays(private):
     budget.set_limit("tickets", 5.0, None, may_rise=True)
     assert budget.charge(records(0, 9), ONE, ChargeTo("tickets")) == ("tickets",)
     assert budget.set_limit("tickets", 2.0, None).limit == 2.0
+
+
+def test_the_limit_is_of_the_sum_which_holds_for_settings_chosen_after_looking(private):
+    """Composition is proved for settings that were fixed beforehand, and so admits nothing."""
+    limit = total([ONE.event] * 3, DELTA).upper
+    assert 1.5 < limit < 2.5
+    for _ in range(int(limit)):
+        budget.charge(records(0, 9), ONE, ChargeTo("tickets", total_epsilon=limit))
+    planned = [(records(0, 9), [ONE], ChargeTo("tickets"))]
+    assert budget.prospects(planned)[0].refused and budget.prospects(planned)[0].after.epsilon <= limit + 1e-9
+    with pytest.raises(BudgetExceeded, match="add up"):
+        budget.charge(records(0, 9), ONE, ChargeTo("tickets"))
+    (_, stands), *_ = budget.standings()
+    assert stands.left == pytest.approx(limit - int(limit)) and stands.sum_delta == int(limit) * DELTA
+    assert budget.charge(records(0, 9), NewRelease(ONE.event, stands.left, DELTA, {}), ChargeTo("tickets"))
 
 
 def test_the_ledger_is_beside_the_key_and_its_owners_alone_and_holds_no_text(private):
@@ -281,6 +349,14 @@ def test_a_full_disk_is_one_sentence_and_charges_nothing(private, monkeypatch):
     assert spent("tickets") == 1
 
 
+def test_the_first_charge_is_there_after_a_power_cut(private, monkeypatch):
+    """Every folder that was made for it is synced in the one above it."""
+    synced = []
+    monkeypatch.setattr(fingerprints, "sync_folder", lambda folder: synced.append(folder))
+    budget.charge(records(0, 3), ONE, ChargeTo("tickets"))
+    assert synced == [private.parent.parent, private.parent]
+
+
 def test_releases_at_the_same_time_are_all_on_the_ledger(private):
     threads = [
         threading.Thread(target=budget.charge, args=(records(0, 3), ONE, ChargeTo("tickets"))) for _ in range(12)
@@ -293,7 +369,7 @@ def test_releases_at_the_same_time_are_all_on_the_ledger(private):
 
 
 def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
-    limit = total([ONE.event] * 3, DELTA).upper
+    limit = 3.0
     admitted: list[tuple[str, ...]] = []
 
     def release() -> None:

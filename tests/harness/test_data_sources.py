@@ -316,3 +316,20 @@ def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no
     lines[0] = lines[0][:-1] + b', "id": 123456789012345678901, "weight": NaN}'
     path.write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
     assert Task.load("agnews", "local").fingerprint == before
+
+
+def test_texts_of_real_records_are_in_no_result_of_another_notion(dpicl, tmp_path, monkeypatch):
+    rows = [{"text": f"planted word {i}", "label": label} for i in range(6) for label in ("World", "Sports")]
+    folder = tmp_path / "data" / "agnews"
+    folder.mkdir(parents=True)
+    for part, own in (("train", rows[:8]), ("test", rows[8:])):
+        (folder / f"{part}.jsonl").write_text("\n".join(json.dumps(row) for row in own))
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
+    suite = tmp_path / "local.yaml"
+    text = "name: local\nversion: 1\nmodel: sim\nseeds: [0]\nepsilons: [1]\nshots: 2\ntasks: [agnews]\n"
+    suite.write_text(text + "mechanisms:\n  - name: ldp_labels\n")
+    assert dpicl("run", suite, "--source", "local", "--results", tmp_path / "results").code == 0
+    (found,) = (tmp_path / "results").rglob("*.json")
+    document = json.loads(found.read_text())
+    assert (document["released"], document["released_count"]) == ([], 2)
+    assert "planted" not in found.read_text()

@@ -8,9 +8,12 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.special import ndtr, softmax
 
+from dpicl.harness.attacks import exact_pairs
 from dpicl.harness.attacks.exact_pairs import (
     SampleLoss,
     distance,
@@ -192,3 +195,15 @@ def test_the_label_only_ceiling_of_ten_ballots(sd, even) -> None:
     assert split == pytest.approx(even, abs=0.006)
     assert split < most
     assert label_only_ceiling(sd, 10, 4, True, DELTA)[0] < split
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.3])
+def test_sums_beside_a_choice_on_one_sample_count_in_full(rate) -> None:
+    choice = sample_loss(rate, [(release("choice", 0.0, 0.01), release("choice", 0.0, 0.0))]).pairs
+    alone = exact_epsilon([SampleLoss(rate, 2.0)], DELTA, 8.0)
+    assert exact_epsilon([SampleLoss(rate, 2.0, choice)], DELTA, 8.0) > 0.9 * alone > 0
+
+
+@given(st.floats(1e-5, 1e3))
+def test_multipliers_are_never_rounded_up(mu) -> None:
+    assert mu * (1 - 1e-4) <= exact_pairs._rounded_down(mu) <= mu
