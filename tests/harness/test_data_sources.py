@@ -13,6 +13,7 @@ from dpicl.harness.data.splits import normalised
 from dpicl.harness.data.tables import LONGEST_LINE
 from dpicl.harness.data.task import Task, load_config
 from tests.harness.helpers import assert_shown_nowhere, write
+from tests.harness.secure_suite import LABELS
 
 pytestmark = pytest.mark.usefixtures("new_corpora")
 
@@ -319,10 +320,10 @@ def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no
 
 
 def test_texts_of_real_records_are_in_no_result_of_another_notion(dpicl, tmp_path, monkeypatch):
-    rows = [{"text": f"planted word {i}", "label": label} for i in range(6) for label in ("World", "Sports")]
+    rows = [{"text": f"planted word {i}", "label": label} for i in range(6) for label in LABELS]
     folder = tmp_path / "data" / "agnews"
     folder.mkdir(parents=True)
-    for part, own in (("train", rows[:8]), ("test", rows[8:])):
+    for part, own in (("train", rows[:16]), ("test", rows[16:])):
         (folder / f"{part}.jsonl").write_text("\n".join(json.dumps(row) for row in own))
     monkeypatch.setenv("DPICL_DATA", str(tmp_path / "data"))
     suite = tmp_path / "local.yaml"
