@@ -314,9 +314,16 @@ def _labels(given: Any) -> dict[str, str]:
 
 
 def _places(out: Path) -> list[Path]:
-    """The file, and the two of its card. Raises UsageError for one that is there: a release is not made twice."""
+    """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
+    release is not made twice."""
+    if not out.name or "\0" in str(out):
+        raise UsageError(f"'{out}' is no name of a file; give another --out.")
     paths = [out, out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")]
-    if there := next((path for path in paths if path.exists() or path.is_symlink()), None):
+    try:
+        there = next((path for path in paths if path.exists() or path.is_symlink()), None)
+    except OSError as error:  # too long a name, a folder that may not be entered
+        raise UsageError(f"{out} cannot be written ({error.strerror}); give another --out.") from error
+    if there is not None:
         raise UsageError(f"{there} is there already and stays as it is; give another --out.")
     return paths
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from dpicl.harness.core.printable import printable
 if TYPE_CHECKING:
     from dpicl.harness.run.store import Damaged
 
-#: Width of tables where stdout is no terminal.
-_WIDTH = 140
+#: Columns of tables where stdout is no terminal and $COLUMNS does not say it, as of boards.
+_WIDTH = 80
 
 
 def emit(text: str, styled: bool = False) -> None:
@@ -45,15 +46,15 @@ def answer(arguments: argparse.Namespace, document: Any, show: Callable[[], None
 
 
 def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str = "") -> None:
-    """A plain table; columns are cut to the terminal's width, never elsewhere."""
-    table = Table(
-        *columns, title=printable(title) or None, title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
+    """A plain table as wide as the terminal (or $COLUMNS) at most; what is longer in a column goes on below."""
+    title = printable(title)
+    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for name in columns:
+        table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))
-    Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDTH, soft_wrap=not sys.stdout.isatty()).print(
-        table, markup=False, highlight=False
-    )
+    columns = shutil.get_terminal_size((_WIDTH, 24)).columns
+    Console(file=sys.stdout, width=columns).print(table, markup=False, highlight=False)
 
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:

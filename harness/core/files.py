@@ -26,8 +26,13 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
     """Writes a file by a temporary one in the same folder, ``.NAME.tmp``, fsync and rename; makes the folder.
 
     tag: stands before ``.tmp`` where several processes may write the file at once. new: one that is there stays
-    (FileExistsError). private: its owner alone may read it. Raises OSError, and leaves nothing.
+    (FileExistsError). private: its owner alone may read it. Raises OSError, also for what is no file's name or no plain
+    file (a device would be replaced), and leaves nothing.
     """
+    if not path.name or "\0" in str(path):
+        raise OSError(errno.EINVAL, "it is no name of a file", str(path))
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no plain file", str(path))
     temporary = path.with_name(f".{path.name}{tag}.tmp")
     rights = partial(os.open, mode=0o600 if private else 0o666)
     try:

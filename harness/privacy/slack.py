@@ -43,6 +43,8 @@ from dpicl.harness.privacy.events import BoundedRangeDpEvent
 
 #: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
 LARGEST = 1.05
+#: Beyond it, floating point takes the ratio of two probabilities for infinite.
+MOST = 600.0
 #: Moments of the likelihood ratio that adversaries of repeated choices aim at first, by way; then they improve.
 STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 #: How often an adversary is worked out, each time against the last one.
@@ -69,12 +71,12 @@ class Samples:
 
 
 def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
-    """``upper``, a bound on the event's epsilon at delta, over the best lower bound; None where epsilon is 0 or
-    infinite, or nothing is known from below.
+    """``upper``, a bound on the event's epsilon at delta, over the best lower bound; None where epsilon is 0 or above
+    `MOST`, or nothing is known from below.
 
     Raises AccountantsDisagree when the lower bound is above the upper one: then one of them is wrong.
     """
-    if not 0 < upper < math.inf:
+    if not 0 < upper <= MOST:
         return None
     lower = lower_bound(event, delta, upper)
     if lower > upper:

@@ -9,12 +9,13 @@ from typing import Any
 
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell, Options, refusal
-from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.errors import PluginError, UsageError, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.strict_yaml import Place
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
+from dpicl.harness.mechanism.outputs import named_failure
 from dpicl.harness.run.suite import MechanismEntry, OptionChange, Suite
 
 
@@ -106,7 +107,7 @@ def _cells_of(
     given = {**entry.options, **entry.per_task.get(task, {}), **wanted}
     try:
         options = resolve_options(registered.cls, task, given)
-        own_epsilon = fixed_epsilon(build(registered.cls, options))
+        own_epsilon = _own_epsilon(build(registered.cls, options))
         if suite.noise == "secure" and options.get("sampling_seed") is not None:
             raise UsageError(
                 "Option sampling_seed makes the sampling randomness public; leave it out with noise: secure."
@@ -140,6 +141,15 @@ def _cells_of(
                 queries=suite.queries if registered.cls.kind == "answers" else None,
                 sizes=sizes,
             )
+
+
+def _own_epsilon(mechanism: Mechanism) -> float | None:
+    """`fixed_epsilon`; 0 where the mechanism's `events` fail, so that its cells end with that error, one by one. (If
+    they do not fail then, what costs more than 0 is refused.)"""
+    try:
+        return named_failure(mechanism, lambda: fixed_epsilon(mechanism))
+    except PluginError:
+        return 0.0
 
 
 def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) -> bool:

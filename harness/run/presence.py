@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import DpiclError
+from dpicl.harness.core.errors import DpiclError, PluginError
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import check_there
@@ -59,14 +59,20 @@ def presence(cells: Sequence[Cell], results: Iterable[Result], records: Fingerpr
 
 
 def skipped(cells: Iterable[Cell], mechanisms: Mapping[str, Registered]) -> dict[str, str]:
-    """Cell id -> why its mechanism does not do its task, which is asked without records. Raises PluginError."""
+    """Cell id -> why its mechanism does not do its task, which is asked without records.
+
+    A cell whose mechanism fails when it is asked is left in: it ends with that error, and the others go on.
+    """
     asked: dict[tuple[str, str, str], str | None] = {}
     found = {}
     for cell in cells:
         key = (cell.mechanism, repr(cell.options), cell.task)
         if key not in asked:
             mechanism, task = build(mechanisms[cell.mechanism].cls, cell.options), Task.without_records(cell.task)
-            asked[key] = named_failure(mechanism, partial(skip_reason, mechanism, task))
+            try:
+                asked[key] = named_failure(mechanism, partial(skip_reason, mechanism, task))
+            except PluginError:
+                asked[key] = None
         if reason := asked[key]:
             found[cell.id] = reason
     return found
@@ -84,7 +90,8 @@ def completeness(suite: str, cells: Sequence[Cell], results: Iterable[Result], l
         return None
     all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
     split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
-    return f"Incomplete: {len(done):,} of {len(wanted):,} cells of {suite} have a result ({split})."
+    by_epsilon = f" ({split})" if split else ""
+    return f"Incomplete: {len(done):,} of {len(wanted):,} cells of {suite} have a result{by_epsilon}."
 
 
 def _which(cell: Cell) -> Hashable:

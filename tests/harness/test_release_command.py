@@ -93,6 +93,12 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
+@pytest.mark.parametrize("out", [".", "", "a\0b", "x" * 300])
+def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
+    refuse(release(dpicl, out=out), "--out")
+    assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
     from dpicl.harness.api import releases
 

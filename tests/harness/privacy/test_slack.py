@@ -35,7 +35,7 @@ from dpicl.harness.privacy.events import (
     gaussian,
     parallel,
 )
-from dpicl.harness.privacy.slack import LARGEST, _epsilon, loose, lower_bound, slack
+from dpicl.harness.privacy.slack import LARGEST, loose, lower_bound, pairs_epsilon, slack
 from tests.examples import examples
 
 Sampled, Repeated, Choice = dp.PoissonSampledDpEvent, dp.SelfComposedDpEvent, BoundedRangeDpEvent
@@ -305,7 +305,7 @@ def test_a_released_list_of_words_costs_almost_as_much_as_its_draws_one_by_one()
     upper = epsilon(Repeated(Sampled(rate, Repeated(Choice(size), 10)), queries), DELTA).upper
     pair = list_pair(950, 4000, size, 10).sampled(rate)
     assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
-    assert 0.9 * upper < _epsilon([(pair, queries)], DELTA, upper) < upper
+    assert 0.9 * upper < pairs_epsilon([(pair, queries)], DELTA, upper) < upper
 
 
 @pytest.mark.parametrize("way", [1, -1])
@@ -329,3 +329,9 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
     upper = sampled_choices_delta(size, rate, count, 0.001, removed=way == 1, cells=64)
     reached = divergence(pair.present, pair.absent)
     assert 0.99 * max(fixed) <= reached <= upper[len(upper) // 2 + 250] + 1e-9
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01])
+@pytest.mark.parametrize("upper", [1e3, 1e300])
+def test_hardly_any_noise_has_no_slack_that_floating_point_could_tell(noise, upper):
+    assert slack(Repeated(Sampled(0.5, dp.GaussianDpEvent(noise)), 4), 1e-6, upper) is None
