@@ -53,8 +53,8 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
         table.add_column(name, overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))
-    columns = shutil.get_terminal_size((_WIDTH, 24)).columns
-    Console(file=sys.stdout, width=columns).print(table, markup=False, highlight=False)
+    width = shutil.get_terminal_size((_WIDTH, 24)).columns
+    Console(file=sys.stdout, width=width).print(table, markup=False, highlight=False)
 
 
 def report_damaged(damaged: list[Damaged], moved: bool) -> None:

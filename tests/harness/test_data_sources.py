@@ -320,7 +320,7 @@ def test_what_stands_beside_a_record_may_be_anything_and_a_byte_order_mark_is_no
 
 
 def test_texts_of_real_records_are_in_no_result_of_another_notion(dpicl, tmp_path, monkeypatch):
-    rows = [{"text": f"planted word {i}", "label": label} for i in range(6) for label in LABELS]
+    rows = [{"text": f"planted word {i} of {label}", "label": label} for i in range(6) for label in LABELS]
     folder = tmp_path / "data" / "agnews"
     folder.mkdir(parents=True)
     for part, own in (("train", rows[:16]), ("test", rows[16:])):
