@@ -306,6 +306,8 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
         and result.suite.hash == selection.suite.hash
         and (cell.task, cell.model, cell.source, cell.label, cell.epsilon) in wanted
     ]
+    if results and not own:
+        output.message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
     found = sizing.tables(own, arguments.detect, power)
     if arguments.json:
         output.emit_json(
@@ -330,7 +332,7 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
                 str(table.rows),
                 *(f"{max(0.0, variance) ** 0.5:.3f}" for variance in deviations),
                 f"{now.seeds} × {now.documents}",
-                f"{now.detects:.3f}",
+                f"{now.detects:.3f}" if now.detects < 1 else "none",
                 f"{needed.seeds} × {needed.documents}" if needed else "more than 100 seeds",
                 output.duration(needed.seconds) if needed else "",
             ]
@@ -352,7 +354,8 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
     output.emit(
         f"\nSizes are seeds × test records. They find a difference of {arguments.detect:g} between any two rows of a"
         f" table with probability {power:g}, at a family-wise error of {sizing.LEVEL:g}. Costs are of one process, all"
-        " rows."
+        " rows. now finds: what the results at hand find as often. sd: of the difference of two rows, by seed, by test"
+        " record, and what is left."
     )
     return 0
 

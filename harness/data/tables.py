@@ -127,8 +127,8 @@ def lacks(path: Path, wanted: Sequence[str], found: Sequence[str], shown: bool =
     else:
         have = f"its first line has {len(found)} fields and should name them"
     return DataError(
-        f"{path} has no column '{missing}': {have}.{hint} Say which columns hold text and label (`local` in task.yaml,"
-        " --text-field and --label-field on the command line)."
+        f"{path} has no column '{missing}': {have}.{hint} Say which columns hold text and label, with --text-field and"
+        " --label-field (a task: `local` in its task.yaml)."
     )
 
 
@@ -219,7 +219,7 @@ def _row_of(number: int, line: bytes) -> FileRow:
     try:
         value = json_text.loads(line, LONGEST_LINE, plain=False)
     except ValueError as error:
-        hint = " (Latin-1? `iconv -f LATIN1 -t UTF-8` converts it)" if "UTF-8" in str(error) else ""
+        hint = " (Latin-1? `iconv -f WINDOWS-1252 -t UTF-8` converts it)" if "UTF-8" in str(error) else ""
         return FileRow(number, {}, f"is not a JSON object: {error}{hint}")
     return _object(number, value)
 
@@ -307,8 +307,9 @@ def _text_lines(file: TextIO, path: Path) -> Iterator[str]:
         if len(line) >= LONGEST_LINE:
             raise DataError(f"{path} line {number} has more than {LONGEST_LINE:,} characters; divide or remove it.")
         if not line.isascii() and any("\udc80" <= character <= "\udcff" for character in line):
-            raise DataError(f"{path} line {number} is not text in UTF-8; save the file as UTF-8, for example"
-                            f" `iconv -f LATIN1 -t UTF-8 {path}` where it is Latin-1.")  # fmt: skip
+            raise DataError(f"{path} line {number} is not text in UTF-8; save the file as UTF-8 (in Excel: CSV UTF-8),"
+                            f" for example `iconv -f WINDOWS-1252 -t UTF-8 {path} > new{path.suffix}` where it is"
+                            " Latin-1.")  # fmt: skip
         yield line
 
 

@@ -8,8 +8,10 @@ have records in common with this one.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from dpicl.harness.core.cell import ReleaseConfig
@@ -81,18 +83,18 @@ def card_markdown(content: Mapping[str, Any]) -> str:
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
     rows = [
         ("mechanism", f"{content['mechanism']} ({content['source']})" if content["source"] else content["mechanism"]),
-        ("options", json.dumps(content["options"])),
+        ("options", _json(content["options"])),
         ("task", f"{content['task']['name']}, {content['task']['kind']}"),
         ("labels", ", ".join(content["task"]["labels"][:50])),
         ("model", f"{manifest['model']['name']}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}"),
-        ("epsilon", f"{_number(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),
+        ("epsilon", f"{_upper(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),
         ("delta", _number(privacy["delta"])),
         ("neighbours", privacy["neighbours"]),
         ("notion", privacy["notion"]),
         ("queries covered", "any number" if privacy["queries"] is None else str(privacy["queries"])),
         ("noise", content["noise"] + knob),
-        ("declared sizes", json.dumps(manifest["data"]["sizes"])),
-        ("dpicl", f"commit {version}, {json.dumps(manifest['packages'])}"),
+        ("declared sizes", _json(manifest["data"]["sizes"])),
+        ("dpicl", f"commit {version}, {_json(manifest['packages'])}"),
         ("created", content["created"]),
     ]
     parts = [
@@ -102,10 +104,10 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         "## What was charged",
         _table(
             ("group of records", "times", "event"),
-            [(row["partition"] or "all", str(row["count"]), json.dumps(row["event"])) for row in privacy["ledger"]],
+            [(row["partition"] or "all", str(row["count"]), _json(row["event"])) for row in privacy["ledger"]],
         )
         or "Nothing: no private record was read.",
-        f"Accountants: {_code(json.dumps(privacy['accountants']))}",
+        f"Accountants: {_code(_json(privacy['accountants']))}",
         *(f"- {_safe(note)}" for note in privacy["notes"]),
         "## What is not covered",
         "\n".join(f"- {_safe(each)}" for each in content["not_covered"]),
@@ -115,7 +117,7 @@ def card_markdown(content: Mapping[str, Any]) -> str:
 
 def _promise(privacy: Mapping[str, Any]) -> str:
     return (
-        f"This release is ({_number(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially private:"
+        f"This release is ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially private:"
         f" for two data sets that differ as *{_safe(privacy['neighbours'])}* says, every outcome has probabilities"
         " within a factor e^epsilon, up to delta."
     )
@@ -142,6 +144,20 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _number(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, int | float) else str(value)
+
+
+def _upper(value: Any) -> str:
+    """A bound that holds as it stands here: rounded up at the sixth digit."""
+    if not isinstance(value, int | float) or not 0 < value < math.inf:
+        return _number(value)
+    exact = Decimal(repr(float(value)))
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - 5), ROUND_CEILING).normalize():f}"
+
+
+def _json(value: Any) -> str:
+    """As people read it: letters of any language as they are, what cannot be seen escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def _code(text: str) -> str:

@@ -2,8 +2,8 @@
 
 From results that are there: the variance components of the paired differences between rows
 (dpicl.harness.evaluation.components), and what a seed and a document cost. A difference is found when it passes
-Student's critical value for all pairs of the rows at once (Sidak 1967; degrees of freedom by Satterthwaite 1946): a few
-percent above that of the board's rank sets, which know how the pairs hang together.
+Student's critical value for all pairs of the rows at once (Sidak 1967; degrees of freedom by Satterthwaite 1946). The
+note under a board's table is that of its rank sets, for the median pair; with three seeds the two may differ much.
 """
 
 from __future__ import annotations

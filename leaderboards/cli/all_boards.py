@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
@@ -66,7 +65,9 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
         return 0
-    output.emit_table(_COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), _best(line)] for line in lines])
+    output.emit_table(
+        _COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), "; ".join(line["levels"])] for line in lines]
+    )
     output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
     return 0
 
@@ -87,11 +88,6 @@ def _results(
         cells += expand(chosen, mechanisms, facts, reveal=True)  # whether the records are here or not
     selection = Selection(suite.name, suite, dict(mechanisms), cells, store)
     return *standing(results, selection, output.message), selection
-
-
-def _best(line: Mapping[str, Any]) -> str:
-    best = [f"ε = {one['epsilon']}: {one['label']} {one['recovery']} ({one['of']})" for one in line["best"]]
-    return "; ".join([*best, *line["nobody"]])
 
 
 def show_attacks(arguments: argparse.Namespace) -> int:

@@ -63,9 +63,7 @@ class BoardAnswer:
         """'tang (0.650), pta (0.640) and 3 more'; "" where all are tied."""
         if 1 < self.of == len(self.first):
             return ""
-        more = len(self.first) - _NAMED
-        named = [f"{one.label} ({one.number})" for one in self.first[:_NAMED]]
-        return names_text([*named, f"{more} more"] if more > 0 else named)
+        return named([f"{one.label} ({one.number})" for one in self.first])
 
     @property
     def controls(self) -> str:
@@ -104,6 +102,18 @@ def answers(tables: Sequence[TaskTable], rankings: Sequence[Ranking]) -> tuple[B
     return tuple(answer for answer in found if answer is not None)
 
 
+def named(rows: Sequence[str]) -> str:
+    """'tang, pta and 3 more': the first ones by name."""
+    more = len(rows) - _NAMED
+    return names_text([*rows[:_NAMED], f"{more} more"] if more > 0 else rows)
+
+
+def overall(answers: Sequence[BoardAnswer]) -> list[BoardAnswer]:
+    """What a board says in one breath, at its first ε: over several tasks where it can, else on every task."""
+    first = [one for one in answers if one.epsilon == answers[0].epsilon]
+    return [one for one in first if len(one.tasks) > 1] or first
+
+
 def levels(tables: Sequence[TaskTable]) -> list[float]:
     """Every ε with ranked rows: 1, or the one nearest to it, first; then the others, rising."""
     found = sorted({epsilon for table in tables for epsilon in ranked(table)})
@@ -131,7 +141,10 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> BoardAnswer | None:
         and one.recovery >= (own[0].recovery or 0)
     ]
     untold = tuple(one.label for one in own if one not in told)
-    return BoardAnswer(epsilon, where, first, len(own), ranking.tasks, tuple(above), untold=untold)
+    names = {one.label for one in first}
+    embeddings = tuple(one.label for one in told if one.label in names and BY_EMBEDDINGS.sign in one.signs)
+    embeddings = embeddings if len(first) < len(own) else ()
+    return BoardAnswer(epsilon, where, first, len(own), ranking.tasks, tuple(above), embeddings, untold=untold)
 
 
 def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:

@@ -79,7 +79,7 @@ def over_tasks(
     if all(dot.baseline or dot.epsilon == 0 for dot in dots):
         return None
     title = f"{ranking.title}: mean recovery at ε = {epsilon_text(epsilon)}, with 95% intervals"
-    chart = _plot(title, "mean recovery (0: zero-shot, 1: real records)", dots, [epsilon], styles, False)
+    chart = _plot(title, "mean recovery (0: zero-shot, 1: real)", dots, [epsilon], styles, False)
     return on_page(chart.markup)()
 
 

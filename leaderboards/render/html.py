@@ -13,12 +13,13 @@ from markupsafe import Markup
 
 from dpicl.harness.core.plugins import Registered
 from dpicl.leaderboards.compare.track import Track, build_tracks
+from dpicl.leaderboards.model.answers import named, overall
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.pairs import Pairs
 from dpicl.leaderboards.model.standings import Ranking
-from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text
+from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery_text, visible
 from dpicl.leaderboards.render import board_charts, page, track
 from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import fixed_looks, key
@@ -145,7 +146,7 @@ def suites_page(boards: Mapping[str, Board], links: list[tuple[str, str]]) -> st
 
 
 def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
-    """A line a section: suite, version, model, source, tasks, rows, and the best at each ε in words."""
+    """A line a section: suite, version, model, source, tasks, rows, the best at each ε, and the answer in words."""
     return [
         {
             "suite": name,
@@ -158,7 +159,10 @@ def suites_json(boards: Mapping[str, Board]) -> list[dict[str, Any]]:
 
 
 def _summary(section: Section) -> dict[str, Any]:
-    """best: the rows that may be first at an ε; nobody: where none is, in words. One of them says something."""
+    """best: the rows that may be first at an ε; nobody: where none is, in words. One of them says something.
+
+    levels: both, a line for each ε. answers: what the board says first: at the first ε, over all tasks where it can.
+    """
     best = [
         {
             "epsilon": epsilon_text(one.epsilon),
@@ -178,7 +182,25 @@ def _summary(section: Section) -> dict[str, Any]:
         "rows": len(list(section.rows)),
         "best": best,
         "nobody": nobody if best or nobody else ["no row has a rank"],
+        "levels": _levels(best, nobody),
+        "answers": [answer.says for answer in overall(section.answers)],
     }
+
+
+def _levels(best: Sequence[Mapping[str, Any]], nobody: Sequence[str]) -> list[str]:
+    """'ε = 1: voting (107%) and tang (89%) are tied; 2 of 3 tasks: agnews and dbpedia': a line an ε."""
+    places: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for one in best:
+        places.setdefault((one["epsilon"], one["of"]), []).append(one)
+    said = [
+        f"ε = {epsilon}: {named([_named(one) for one in own])}{' are tied' if len(own) > 1 else ''}; {of}"
+        for (epsilon, of), own in places.items()
+    ]
+    return [*said, *(nobody if best or nobody else ["no row has a rank"])]
+
+
+def _named(one: Mapping[str, Any]) -> str:
+    return f"{visible(one['label'])}{one['signs']} ({one['recovery']})"
 
 
 def _nobody(ranking: Ranking) -> Iterator[str]:

@@ -45,6 +45,8 @@ from dpicl.leaderboards.render.console import LABEL_WIDTH, plain_console, print_
 
 _KEPT = 2  # columns that begin every part of a table of rows: the mechanism and its ε
 _LONGEST_ANSWER = 2_000
+#: A metric in words; longer than a name, since heads fold.
+_LONGEST_METRIC = 80
 
 
 def render_terminal(
@@ -155,7 +157,7 @@ def _other_metrics(console: Console, table: TaskTable) -> None:
 
 
 def _heading(table: TaskTable, metric: str) -> str:
-    return visible(metric_name(metric), LABEL_WIDTH) + (" ↓" if table.lower_is_better(metric) else "")
+    return visible(metric_name(metric), _LONGEST_METRIC) + (" ↓" if table.lower_is_better(metric) else "")
 
 
 def _ranking(console: Console, ranking: Ranking) -> None:

@@ -10,7 +10,7 @@ import pytest
 import dpicl as package
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.harness.data.task import Task
-from dpicl.harness.run import formats
+from dpicl.harness.run import card, formats
 from dpicl.harness.run.card import card_markdown
 from dpicl.harness.run.own import written_config
 from tests.harness.helpers import refuse
@@ -284,3 +284,14 @@ def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(d
 def test_a_limit_is_about_private_records(dpicl, board, desk, sim_suite):
     answer = dpicl("plan", sim_suite, "--results", desk / "results", "--total-epsilon", 3)
     refuse(answer, "--total-epsilon")
+
+
+@pytest.mark.parametrize(
+    ("bound", "shown"), [(0.9998970641658642, "0.999898"), (1.0, "1"), (7.99, "7.99"), (12.34567, "12.3457")]
+)
+def test_a_card_never_shows_less_than_was_proved(bound, shown):
+    assert card._upper(bound) == shown
+
+
+def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
+    assert card._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'

@@ -88,3 +88,16 @@ def test_the_command_says_it_for_committed_results(dpicl) -> None:
     assert all(table["now"]["seeds"] == 3 for table in said["tables"])
     shown = dpicl("plan", "classification", "--results", RESULTS, *words)
     assert shown.code == 0 and "3 × 150" in shown.out
+
+
+def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -> None:
+    words = ("--detect", "0.1", "--task", "agnews_codes", "--epsilon", "1")
+    (table,) = dpicl("plan", "field", "--results", RESULTS, *words, "--json").json["tables"]
+    assert table["now"]["detects"] > 1
+    shown = dpicl("plan", "field", "--results", RESULTS, *words).out
+    assert "3 × 100  none" in shown and "now finds: what the results at hand find" in shown
+
+
+def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:
+    run = dpicl("plan", "field", "--results", RESULTS, "--model", "sim", "--detect", "0.1")
+    assert run.code == 2 and "results with other suite settings, model or options left out." in run.err

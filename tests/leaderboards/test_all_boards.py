@@ -11,6 +11,8 @@ from dpicl.harness.mechanism.options import resolve_options
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.html import suites_json
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 
@@ -45,6 +47,26 @@ def test_all_suites_with_results_are_listed_without_any_data_set(dpicl, results_
     assert (best["epsilon"], best["label"], best["recovery"], best["of"]) == ("1", "tang", "50%", "all tasks")
     assert lines[0]["nobody"] == []
     assert "2 results with other suite settings" in answer.err
+
+
+def test_the_list_of_suites_gives_the_answer_first_and_every_epsilon_once(dpicl, results_folder, tmp_path):
+    site = tmp_path / "site"
+    flags = ["board", "all", "--results", results_folder, "--no-submissions"]
+    (line, _) = dpicl(*flags, "--json").json["suites"]
+    assert line["levels"] == ["ε = 1: tang≈ (50%); all tasks"]
+    (answer,) = line["answers"]
+    assert answer.startswith("At ε = 1, agnews: tang (")
+    assert dpicl(*flags, "--html", site).code == 0
+    words = Page((site / "index.html").read_text("utf-8")).words
+    assert words.index(answer) < words.index("All suites", words.index("In brief"))
+
+
+def test_tied_rows_are_one_line_an_epsilon():
+    results = [*ends(), *(make_result(f"row{n}", 0.6) for n in range(9))]
+    (line,) = suites_json({"quick": build_board(results)})
+    (level,) = line["levels"]
+    assert level.startswith("ε = 1: row0≈ (50%), row1≈ (50%),") and level.endswith(" and 3 more are tied; all tasks")
+    assert level.count("all tasks") == 1
 
 
 def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_path):
