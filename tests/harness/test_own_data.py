@@ -96,7 +96,7 @@ GOOD = f'{{"text": "{SECRET} one", "label": "a"}}\n'
 FILES = {
     "UTF-16": ("a.jsonl", GOOD.encode("utf-16"), "UTF-16", "iconv"),
     "UTF-16 without its mark": ("a.csv", f"text,label\n{SECRET},a\n".encode("utf-16-le"), "UTF-8"),
-    "Latin-1 lines": ("a.jsonl", GOOD.encode() + '{"text": "é"}'.encode("latin-1"), "line 2", "Latin-1", "WINDOWS-1252"),
+    "Latin-1 lines": ("a.jsonl", GOOD.encode() + '{"text": "é"}'.encode("latin-1"), "line 2", "Latin-1", "WINDOWS"),
     "Latin-1 table": ("a.csv", f"text,label\n{SECRET},a\né,b\n".encode("latin-1"), "line 3", "Latin-1", "WINDOWS-1252"),
     "CSV named .jsonl": ("a.jsonl", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
     "CSV named .json": ("a.json", f"text,label\n{SECRET},a\n", "CSV", "a.csv"),
