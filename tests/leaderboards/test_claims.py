@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from dpicl.harness.evaluation import statistics
 from dpicl.harness.run.results import Result
-from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
@@ -36,7 +36,7 @@ def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("seeds_documents_interval", "ratio_interval"):
-            patch.setattr(f"dpicl.leaderboards.model.rows.{name}", partial(getattr(rows, name), draws=50))
+            patch.setattr(f"dpicl.leaderboards.model.rows.{name}", partial(getattr(statistics, name), draws=50))
         patch.setattr("dpicl.leaderboards.model.ranks._DRAWS", 50)
         yield
 

@@ -134,9 +134,9 @@ def test_what_a_release_states_is_half_or_a_root_less_where_every_record_has_a_s
         for method in ("noisy_sum", "_choices"):
             original = getattr(release_hooks.Permit, method)
 
-            def spy(permit, clean, bound, *more, original=original, seen=seen):
+            def spy(permit, clean, bound, *more, original=original, seen=seen, **settings):
                 seen.append(bound)
-                return original(permit, clean, bound, *more)
+                return original(permit, clean, bound, *more, **settings)
 
             monkeypatch.setattr(release_hooks.Permit, method, spy)
         run_one(name, way=way, examples_per_slot=shown)

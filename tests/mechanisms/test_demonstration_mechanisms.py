@@ -91,9 +91,9 @@ def test_one_more_record_moves_a_sum_of_distributions_by_at_most_what_is_stated(
 def test_the_noise_is_that_of_a_row_that_is_added_only_where_every_record_has_a_slot(name, monkeypatch):
     scales, noisy_sum = [], release_hooks.Permit.noisy_sum
 
-    def spy(permit, clean, bound):
+    def spy(permit, clean, bound, **settings):
         scales.append(bound)
-        return noisy_sum(permit, clean, bound)
+        return noisy_sum(permit, clean, bound, **settings)
 
     monkeypatch.setattr(release_hooks.Permit, "noisy_sum", spy)
     run(ANSWERS[name], RECORDS)
