@@ -102,6 +102,12 @@ def fresh_cache(own_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables stand in lines that no width breaks; tests of the width set their own."""
+    monkeypatch.setenv("COLUMNS", "220")
+
+
+@pytest.fixture(autouse=True)
 def warnings_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
     """The library's warnings reach caplog, or the stderr of this test's first command: `main` sets its log up once."""
     log = logging.getLogger("dpicl")

@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from dpicl.harness.attacks.results import AttackResult, External
 from dpicl.leaderboards.compare.track import Point as Release
 from dpicl.leaderboards.compare.track import Track
+from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, Row
 from dpicl.leaderboards.model.standings import TaskTable
@@ -234,7 +235,8 @@ def row_points(rows: Iterable[Row]) -> Iterator[tuple[str, ChartPoint]]:
 def _bound(
     label: str, one: AttackResult | External, task: str, audited: float, confidence: float, proved: float, by: str = ""
 ) -> tuple[str, ChartPoint]:
-    words = f"{label} on {task}, {one.access} {one.attack}{by}, {confidence_text(confidence)}:"
+    name = attack_name(one) if isinstance(one, AttackResult) else f"{one.access} {one.attack}"
+    words = f"{label} on {task}, {name}{by}, {confidence_text(confidence)}:"
     words += f" audited ε {bound_text(audited)}, proved ε {epsilon_text(proved)}"
     return label, ChartPoint(proved, audited, None, None, words, hollow=one.access != "white-box")
 

@@ -88,8 +88,7 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     wanted |= {"zero_shot": [], "real_demonstrations": []}
     board = build_board(results)
     text, files = render_terminal(board, color=False), pages(board)
-    lines = {line.split()[0]: line for line in text.splitlines() if line.split()[-3:-2] in (["any"], ["20"])}
-    assert lines["mine"].endswith("≈‡")
+    assert any(line.split()[:1] == ["mine"] and "≈‡" in line for line in text.splitlines())
     table = board_json(board)["sections"][0]["tasks"][0]
     assert {row["label"]: row["marks"] for row in table["rows"]} == wanted
     from_csv = csv.DictReader(io.StringIO(files["board.csv"]))

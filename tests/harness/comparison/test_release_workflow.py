@@ -29,10 +29,10 @@ def test_every_dpicl_command_parses():
     found = [parse(parser, words, names) for words in commands()]
     assert [words[0] for words in commands()] == ["run", "run", "compare"]
     previous, run, compare = found
-    assert previous.model == ["$PREVIOUS"] and Path(previous.results) / previous.suite == compare.base
+    assert previous.model == ["$PREVIOUS"] and Path(previous.results) / previous.suite == Path(compare.base)
     assert compare.fail_on_regression
     assert compare.markdown == "comparison.md"
-    assert Path(run.results) / run.suite == compare.candidate
+    assert Path(run.results) / run.suite == Path(compare.candidate)
 
 
 def test_actions_are_pinned_and_rights_are_few():
