@@ -17,13 +17,13 @@ _LOCK = "lock"
 
 
 @contextmanager
-def held(path: Path, wait: bool = False) -> Iterator[bool]:
+def held(path: Path, wait: bool = False, private: bool = False) -> Iterator[bool]:
     """Holds a lock file; yields False, without it, when another process has it and ``wait`` is off.
 
     The holder may remove the file before it lets go: another one of that name is another lock.
-    Raises OSError.
+    private: a new one is its owner's alone to read. Raises OSError.
     """
-    lock = FileLock(path)
+    lock = FileLock(path, mode=0o600) if private else FileLock(path)
     with suppress(Timeout):
         lock.acquire(blocking=wait)
     try:

@@ -209,6 +209,9 @@ def together(calls: Sequence[Callable[[], T]], most: int | None = None) -> list[
             job.cancel()
         if parent is None:
             _local.scheduler = outer
+            for job in jobs:
+                _local.account.seconds += job.account.seconds
+                _local.account.tokens += job.account.tokens
     return [job.result for job in jobs]
 
 

@@ -134,7 +134,7 @@ class LanguageModel(ABC):
         self, prompts: Sequence[Tokens], text: Tokens, prefix: Prefix | None = None
     ) -> list[torch.Tensor]:
         """T Tensors[B, V]: what `next_token_log_probs` gives for the B prompts with the first 0 to T - 1 tokens of a
-        text behind them."""
+        text behind them, as a decoder gives it: for an empty prompt after the start token and these."""
         decoder, steps = self.decoder(prompts, prefix), []
         for at in range(len(text)):
             if at:

@@ -282,7 +282,7 @@ def _alone() -> Iterator[None]:
     """Nobody else reads or writes a ledger to charge it meanwhile. Raises ResultError."""
     try:
         lock = own_folder() / "budget.lock"
-        with held(lock, wait=True):
+        with held(lock, wait=True, private=True):
             yield
     except OSError as error:
         raise ResultError(

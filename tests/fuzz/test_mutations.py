@@ -121,7 +121,10 @@ def use_records(path: Path) -> None:
 
 @dataclass(frozen=True)
 class Kind:
-    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other."""
+    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
+
+    name: of the file; its ending may say what it is.
+    """
 
     files: Callable[[], list[bytes]]
     mutate: Mutator
@@ -153,7 +156,7 @@ KINDS = {
     "external": Kind(lambda: [make_external().model_dump_json().encode()], json_mutated, use_external),
     "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], yaml_mutated, use_suite, (UsageError,)),
     "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], yaml_mutated, use_task),
-    "records": Kind(lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,)),
+    "records": Kind(lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,), "file.jsonl"),
     "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,)),
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
 }
@@ -162,15 +165,17 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_sound_file_is_read(kind: str, tmp_path: Path):
     for content in KINDS[kind].files():
-        (tmp_path / "file").write_bytes(content)
-        KINDS[kind].use(tmp_path / "file")
+        path = tmp_path / KINDS[kind].name
+        path.write_bytes(content)
+        KINDS[kind].use(path)
 
 
 @pytest.mark.parametrize(("count", "seed"), [(FEW, 0), pytest.param(MANY, 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_only_our_own_errors_come_out(kind: str, tmp_path: Path, count: int, seed: int):
     rng, longest = random.Random(f"{kind} {seed}"), 0
-    one, path = KINDS[kind], tmp_path / "file"
+    one = KINDS[kind]
+    path = tmp_path / one.name
     files = one.files()
     for _ in range(count):
         content = one.mutate(rng.choice(files), rng)

@@ -47,7 +47,7 @@ def test_a_folder_of_tasks_may_be_given_too(dpicl, meals):
         ("  name: meals", "  name: dinners", "must say"),
         ("  kind: classification", "  kind: clasification", "Did you mean 'classification'"),
         ("  main_metric: acc_calibrated", "", "lacks main_metric under `metadata`"),
-        ("    hub: {", "    hubs: {", "lacks hub under `metadata.data`"),
+        ("    hub: {", "    hubs: {", "lacks hub under `metadata, data`"),
         ("doc_to_text:", "doc_text:", "lacks doc_to_text"),
         ("task: dpicl_meals", "task: [", "cannot be read"),
     ],

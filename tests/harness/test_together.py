@@ -319,6 +319,8 @@ def test_tokens_are_accounted_to_who_asked_and_to_who_started_the_asking() -> No
     before = current_account().tokens
     service.of(1)
     assert current_account().tokens == before + 1
+    together([partial(service.of, number) for number in range(3)])
+    assert current_account().tokens == before + 1 + 3
 
 
 def test_seconds_of_the_service_are_shared_and_waiting_costs_nothing() -> None:

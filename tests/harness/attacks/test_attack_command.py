@@ -108,7 +108,8 @@ def test_other_settings_are_other_results(dpicl, results):
     assert len(ids) == 6
 
 
-def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl, results):
+def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl, results, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no line goes on below
     words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 2, "--results", results)
     table = dpicl(*words).out
     for heading in ("mechanism", "epsilon", "proved", "AUC", "TPR@1%", "TPR@0.1%", "advantage", "audited epsilon"):

@@ -50,7 +50,7 @@ def test_demonstrations_are_released_once_however_often_they_are_used(agnews, mo
     first = own.demonstrations()
     own.label_log_probs(lambda task: task, ["some text"])
     own.answers(yes_or_no, [Query("0", "some text")])
-    assert own.demonstrations() is first
+    assert own.demonstrations() == first
     assert len(own.releases) == 1
     assert not own.answers_queries
 

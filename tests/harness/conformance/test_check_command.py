@@ -11,7 +11,8 @@ from dpicl.harness.conformance.kit import CHECKS
 BROKEN = Path(__file__).parent / "broken"
 
 
-def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capfd):
+def test_a_sound_mechanism_exits_with_0_and_shows_every_check(capfd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # no line goes on below
     assert main(["check", "public_demonstrations", "--task", "agnews"]) == 0
     out, _ = capfd.readouterr()
     assert [line.split()[0] for line in out.splitlines()[2 : 2 + len(CHECKS)]] == list(CHECKS)
