@@ -117,6 +117,7 @@ def test_results_are_those_of_the_same_model_in_this_process(run, fake: FakeServ
     assert "server" in may_run(Contents(), run_code=True)  # type: ignore[arg-type]  # no submitted address is asked
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: FakeServer) -> None:
     expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
     requests = len(fake.seen)
@@ -129,6 +130,7 @@ def test_a_run_that_fails_half_way_goes_on_with_the_same_release(run, fake: Fake
     assert found.privacy.ledger == expected.privacy.ledger
 
 
+@pytest.mark.slow
 def test_faults_on_the_way_change_neither_release_nor_ledger(run, fake: FakeServer) -> None:
     expected = run(entry(fake), "--mechanism", "tang", results="unbroken")["tang"]
     for _ in range(12):
