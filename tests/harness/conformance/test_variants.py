@@ -63,5 +63,5 @@ def test_a_setting_that_the_mechanism_refuses_is_no_failure_and_one_that_breaks_
     fixed = option_types(Fragile).keys() - {"refused", "broken"}
     options = {name: value for name, value in small_options(Fragile, "agnews", {}).items() if name in fixed}
     found = {f.check: f.why for f in check_mechanism(Fragile, "agnews", options) if f.status == "failed"}
-    assert "With option broken=True: On ordinary records" in found["no-crash"], found
-    assert not found.keys() - {"no-crash", "side-effects"}, found  # others' threads in this process may have effects
+    assert list(found) == ["no-crash"], found
+    assert "With option broken=True: On ordinary records" in found["no-crash"]
