@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import random
 import sys
 import warnings
 from collections.abc import Collection, Iterator
@@ -19,6 +20,7 @@ from types import FrameType
 
 import numpy as np
 
+from dpicl.harness.core.background import is_background
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.paths import cache_folder
 from dpicl.harness.data.local import data_folder
@@ -59,11 +61,12 @@ _FRAMES = ("gi_frame", "cr_frame", "ag_frame", "tb_frame")
 @dataclass
 class Footprint:
     """acts: effects on the outside, each a violation. reaching: reads of records past the sampler. said: what was
-    printed and logged, in order."""
+    printed and logged, in order. drew: the global generators that gave random numbers."""
 
     acts: list[str] = field(default_factory=list)
     reaching: list[str] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
+    drew: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -96,17 +99,28 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
+        states = _global_generators()
         _current = _Observe(footprint, plugin, task)
         try:
             yield footprint
         finally:
             _current = before
+            footprint.drew = [name for name, state in _global_generators().items() if states.get(name, state) != state]
             for name, stream in (("standard output", out), ("standard error", err)):
                 if text := stream.buffer.getvalue().decode("utf-8", "replace"):
                     footprint.said.append(f"{name}: {text}")
             # Python shows a warning once for each place, so its count does not matter.
             shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in caught)
             footprint.said += shown
+
+
+def _global_generators() -> dict[str, object]:
+    """Name -> state, of each generator that a process has one of."""
+    numpy = np.random.get_state(legacy=False)["state"]
+    states: dict[str, object] = {"random": random.getstate(), "numpy.random": (numpy["key"].tobytes(), numpy["pos"])}
+    if torch := sys.modules.get("torch"):  # many runs never import it
+        states["torch"] = torch.get_rng_state().numpy().tobytes()
+    return states
 
 
 class _Text(io.TextIOWrapper):
@@ -122,6 +136,8 @@ class _Log(logging.Handler):
         self._footprint = footprint
 
     def emit(self, record: logging.LogRecord) -> None:
+        if is_background():
+            return
         try:
             self._footprint.said.append(f"log line: {self.format(record)}")
         except Exception:  # arguments that do not fit the message
@@ -150,7 +166,7 @@ def _logs(footprint: Footprint) -> Iterator[None]:
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
     global _current
     watch = _current
-    if watch is None:
+    if watch is None or is_background():
         return
     _current = None  # the hook's own events are not the run's
     try:

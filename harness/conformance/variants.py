@@ -48,8 +48,9 @@ def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[
 
     given: options that stay as they are.
     """
-    now = small_options(cls, task, given)
     hints = {name: hint for name, hint in option_types(cls).items() if name not in (*given, *_OF_HARNESS)}
+    now: dict[str, Any] = dict.fromkeys(hints)
+    now |= small_options(cls, task, given)  # an option that is None may be left out there
     flags = {name: not now[name] for name in hints if isinstance(now[name], bool)}
     found = [Variant({name: value}) for name, value in flags.items()]
     if len(flags) > 1:

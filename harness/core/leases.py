@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dpicl.harness.core.background import in_background
 from dpicl.harness.core.files import link
 
 #: A holder shows so often that it is alive, and is taken for dead when it has not for so long. Clients of network file
@@ -157,7 +157,7 @@ class _Beating:
     def add(self, path: Path) -> None:
         if self._process != os.getpid():  # also when forked: the claims of a parent are not ours
             self._process, self._paths = os.getpid(), set()
-            threading.Thread(target=self._beat, daemon=True).start()
+            in_background(self._beat, "leases")
         self._paths.add(path)
 
     def discard(self, path: Path) -> None:

@@ -11,8 +11,8 @@ import asyncio
 import json
 import os
 import random
-import threading
 import time
+import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import httpx
 import orjson
 
+from dpicl.harness.core.background import in_background
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.models.server_settings import ServerSettings
 
@@ -79,6 +80,7 @@ class Connection:
         self._secret = settings.secret()
         self._loop = _Loop.of_this_process()
         self._client = self.wait(self._opened())
+        weakref.finalize(self, self._loop.close, self._client).atexit = False
         self._jitter = random.Random()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
@@ -176,13 +178,13 @@ class Connection:
 
 
 class _Loop:
-    """An event loop in a daemon thread: nothing waits for it when the process ends."""
+    """An event loop in a thread of its own."""
 
     _made: dict[int, _Loop] = {}
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="model server", daemon=True).start()
+        in_background(self.loop.run_forever, "model server")
 
     @classmethod
     def of_this_process(cls) -> _Loop:
@@ -190,6 +192,11 @@ class _Loop:
         if os.getpid() not in cls._made:
             cls._made[os.getpid()] = cls()
         return cls._made[os.getpid()]
+
+    def close(self, client: httpx.AsyncClient) -> None:
+        """Closes what a connection that is no more has left open."""
+        if os.getpid() in self._made and self._made[os.getpid()] is self:
+            asyncio.run_coroutine_threadsafe(client.aclose(), self.loop)
 
 
 def _seconds(text: str) -> float:

@@ -14,6 +14,12 @@ def seeds(evidence: CheckEvidence) -> Verdict:
     bench, plain = evidence.bench, evidence.plain
     bench.run(Run(records=evidence.other_records, sampling=5))  # it must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
+    for run in (plain, again, other):
+        if run.footprint.drew:
+            return failed(
+                f"A run draws from the global generator of {run.footprint.drew[0]}, which its seeds do not set; release"
+                " through the primitives, and take public randomness from `context.streams`."
+            )
     if not _same(plain, again):
         return failed(
             "Two runs with the same seeds differ; release through the primitives, take public randomness from"

@@ -3,18 +3,22 @@
 import importlib
 import logging
 import os
+import random
 import socket
 import sqlite3
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from dpicl.harness.conformance.footprint import observed
+from dpicl.harness.core.background import in_background
 from dpicl.harness.core.paths import cache_folder
 from dpicl.harness.data.sources import SourceSpec, read_local
 from dpicl.harness.data.task import Task
@@ -48,6 +52,36 @@ def test_an_act_on_the_world_outside_is_noted(said, act, folder):
     with observed([__name__], "agnews") as footprint:
         act(folder)
     assert any(said in each for each in footprint.acts)
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_the_harness_itself_does_beside_a_run_is_no_act_of_the_run(ours, folder):
+    ended = threading.Event()
+
+    def work():
+        (folder / "a").write_text("x", encoding="utf-8")
+        logging.getLogger("anything").info("said")
+        ended.set()
+
+    with observed([__name__], "agnews") as footprint:
+        in_background(work, "test") if ours else threading.Thread(target=work).start()
+        assert ended.wait(60)
+    assert bool(footprint.acts) == bool(footprint.said) == (not ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "draw"),
+    [
+        ("random", random.random),
+        ("numpy.random", np.random.random),
+        ("torch", lambda: torch.rand(1)),
+        (None, lambda: np.random.default_rng(0).random()),
+    ],
+)
+def test_a_draw_from_a_global_generator_is_noted(name, draw):
+    with observed([__name__], "agnews") as footprint:
+        draw()
+    assert footprint.drew == ([name] if name else [])
 
 
 def test_reading_memory_imports_and_the_null_device_are_no_acts(folder, monkeypatch):

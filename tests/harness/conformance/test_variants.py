@@ -8,6 +8,7 @@ from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.conformance.variants import variants
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.options import option_types
+from dpicl.mechanisms.private_evolution import PrivateEvolution
 from tests.harness.conformance.sound import SoundVoting
 
 
@@ -37,6 +38,11 @@ def test_flags_choices_numbers_and_what_is_off_are_tried():
     assert any(change.get("power") == 0.5 and change.get("most") == 8 for change in tried)
     assert {"most": None} in tried
     assert not any("sampling_seed" in change for change in tried)
+
+
+def test_an_option_that_is_left_out_where_it_is_none_is_turned_on():
+    tried = [dict(variant.changes) for variant in variants(PrivateEvolution, "agnews", {})]
+    assert {"texts": 3} in tried
 
 
 def test_options_that_are_given_stay():

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import math
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 
@@ -94,6 +97,23 @@ def test_it_reads_as_the_same_model_does_in_this_process(llama: FakeServer, sim:
     few = decoder.likeliest(70)
     assert (few > -torch.inf).sum(dim=1).tolist() == [70] * 4
     assert model.usage.tokens_read > 0
+
+
+def test_a_model_that_is_no_more_leaves_no_connection_open(llama: FakeServer) -> None:
+    model = loaded(llama)
+    client = model._connection._client
+    assert not client.is_closed
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        del model
+        gc.collect()
+        end = time.monotonic() + 30
+        while not client.is_closed and time.monotonic() < end:
+            time.sleep(0.01)
+        assert client.is_closed
+        del client
+        gc.collect()
+    assert not caught
 
 
 def test_a_prompt_that_does_not_fit_is_not_sent(llama: FakeServer) -> None:
