@@ -3,6 +3,9 @@
 transformers hands every layer's queries, keys and values to the function that is registered here. It cuts them into
 the pieces of the pass, and computes each piece by itself, in the shapes that its own row has: nothing is padded, so the
 bits of a row cannot depend on what stands beside it.
+
+In bfloat16 on a CPU that multiplies it fast, scores are products of oneDNN, and rounded to bfloat16 as transformers'
+own eager attention does: torch's flash kernel asks MKL, which takes three times as long there.
 """
 
 from __future__ import annotations
@@ -10,15 +13,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from typing import Any, Protocol, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
+from dpicl.harness.models.weights import preferred_dtype
+
 #: What transformers calls this way to attend.
 NAME = "dpicl_packed_rows"
+#: So many scores of a row are one product for all groups of heads, and up to the second number one for each group:
+#: larger results cost more memory than time is saved.
+SMALL, LARGE = 2**19, 2**23
 
 
 class Packed(Protocol):
@@ -33,17 +42,25 @@ class Packed(Protocol):
         """What each token sees of the last keys, None for all that come before it; and how many keys those are."""
 
 
-_PIECES: ContextVar[Sequence[Packed]] = ContextVar("pieces")
+@dataclass(frozen=True)
+class _Pass:
+    """pieces: what is read. added: (piece, window) -> what its scores get in every layer."""
+
+    pieces: Sequence[Packed]
+    added: dict[tuple[int, int | None], torch.Tensor] = field(default_factory=dict)
+
+
+_PASS: ContextVar[_Pass] = ContextVar("pass")
 
 
 @contextmanager
 def reading(pieces: Sequence[Packed]) -> Iterator[None]:
     """Inside this block the model reads these pieces, one after the other, and then padding."""
-    token = _PIECES.set(pieces)
+    token = _PASS.set(_Pass(pieces))
     try:
         yield
     finally:
-        _PIECES.reset(token)
+        _PASS.reset(token)
 
 
 def attend(
@@ -62,16 +79,63 @@ def attend(
     query: [1, heads, T, d]. key, value: [1, groups, T, d], where heads is a multiple of groups.
     """
     result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
-    end, layer = 0, int(cast("int", module.layer_idx))
-    for piece in _PIECES.get():
+    end, layer, now = 0, int(cast("int", module.layer_idx)), _PASS.get()
+    for at, piece in enumerate(now.pieces):
         begin, end = end, end + len(piece.tokens)
         keys, values = piece.seen(layer, key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
         if width < keys.shape[2]:
             keys, values = keys[:, :, -width:], values[:, :, -width:]
-        row = _attention(query[:, :, begin:end], keys, values, mask, scaling, softcap)
+        own = query[:, :, begin:end]
+        if softcap is None and _by_products(own, keys):
+            added = now.added.get((at, sliding_window))
+            if added is None:
+                added = now.added[at, sliding_window] = _added(own, keys, mask)
+            row = _products(own, keys, values, added, scaling)
+        else:
+            row = _attention(own, keys, values, mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
+
+
+@cache
+def _multiplies_bfloat16() -> bool:
+    return preferred_dtype("cpu") == torch.bfloat16
+
+
+def _by_products(query: torch.Tensor, keys: torch.Tensor) -> bool:
+    """Whether the attention of a piece is `_products`: by what all rows share, and the piece's own numbers of tokens."""
+    if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _multiplies_bfloat16():
+        return False
+    (heads, count), (groups, length) = query.shape[1:3], keys.shape[1:3]
+    return count > 1 and heads // groups * count * length <= LARGE
+
+
+def _added(query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+    """What the scores of a group get, [heads of a group * n, m]: 0 where a token sees a key, -infinity elsewhere."""
+    if mask is None:
+        mask = causal(query.shape[2], keys.shape[2], query.device)
+    hidden = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
+    return hidden.repeat(query.shape[1] // keys.shape[1], 1)
+
+
+def _products(
+    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, added: torch.Tensor, scaling: float | None
+) -> torch.Tensor:
+    """[1, heads, n, d] of n tokens that see m: the heads of a group are the rows of one product.
+
+    Where the numbers lie in memory depends on n and m alone, whatever tensor they are a part of.
+    """
+    heads, count, size = query.shape[1:]
+    groups, length = keys.shape[1:3]
+    rows, keys, values = query.reshape(groups, -1, size), keys[0].contiguous(), values[0].contiguous()
+    scale, result = size**-0.5 if scaling is None else scaling, rows.new_empty(*rows.shape[:2], values.shape[2])
+    step = groups if heads * count * length <= SMALL else 1
+    for begin in range(0, groups, step):
+        part = slice(begin, begin + step)
+        scores = torch.baddbmm(added, rows[part], keys[part].transpose(1, 2), alpha=scale)
+        torch.bmm(scores.softmax(dim=-1), values[part], out=result[part])
+    return result.view(1, heads, count, -1)
 
 
 def _attention(
