@@ -44,10 +44,10 @@ class Packed(Protocol):
 
 @dataclass(frozen=True)
 class _Pass:
-    """pieces: what is read. added: (piece, window) -> what its scores get in every layer."""
+    """pieces: what is read. added: (piece, window, heads of a group) -> what scores get in all layers that are alike."""
 
     pieces: Sequence[Packed]
-    added: dict[tuple[int, int | None], torch.Tensor] = field(default_factory=dict)
+    added: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
 
 
 _PASS: ContextVar[_Pass] = ContextVar("pass")
@@ -88,10 +88,10 @@ def attend(
             keys, values = keys[:, :, -width:], values[:, :, -width:]
         own = query[:, :, begin:end]
         if softcap is None and _by_products(own, keys):
-            added = now.added.get((at, sliding_window))
-            if added is None:
-                added = now.added[at, sliding_window] = _added(own, keys, mask)
-            row = _products(own, keys, values, added, scaling)
+            alike = (at, sliding_window, own.shape[1] // keys.shape[1])
+            if alike not in now.added:
+                now.added[alike] = _added(own, keys, mask)
+            row = _products(own, keys, values, now.added[alike], scaling)
         else:
             row = _attention(own, keys, values, mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)

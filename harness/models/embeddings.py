@@ -126,15 +126,19 @@ def embedded_folder() -> Path:
 
 class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
+        from dpicl.harness.models.products import by_onednn, linear_layers
+
         with _quietly():
             from sentence_transformers import SentenceTransformer
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
+        self._products = functools.partial(by_onednn, linear_layers(self._model))
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
-        return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+        with self._products():
+            return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

@@ -39,7 +39,7 @@ from dpicl.harness.models.rereading import RereadingModel
 from dpicl.harness.models.tree import EndingScores, ScoredEnding, Tree
 
 #: The most tokens of a pass: more would not multiply faster.
-PASS_TOKENS = 512
+PASS_TOKENS = 1024
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
 DECODED = 64
 

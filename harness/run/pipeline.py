@@ -96,6 +96,8 @@ def run_cell(cell: Cell, suite: SuiteReference, bench: Workbench, report: Report
         reveal=bench.reveal,
         charge_to=payer_of(cell, bench.total_epsilon),
     )
+    with clock.phase("load"):
+        bench.load_scorers(cell, made.prompt, made.answers)
     with clock.phase("evaluate"):
         report(0, 1, "evaluation")
         evaluation = bench.evaluate(cell, made.prompt, made.answers)

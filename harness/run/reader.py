@@ -225,7 +225,7 @@ def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, ta
     from dpicl.harness.models.embeddings import load_embeddings
 
     embeddings = load_embeddings(name)
-    keys = {text: key_of("embedding", embeddings.name, embeddings.sha256, text) for text in texts}
+    keys = {text: key_of("embedding", READING_VERSION, embeddings.name, embeddings.sha256, text) for text in texts}
     found = cache.get(keys.values())
     missing = [text for text, key in keys.items() if key not in found]
     if missing:

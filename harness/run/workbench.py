@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +23,7 @@ from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
 from dpicl.harness.mechanism.registry import find_mechanism
 from dpicl.harness.models.base import LanguageModel
+from dpicl.harness.models.embeddings import load_embeddings
 from dpicl.harness.run.fingerprints import task_of
 from dpicl.harness.run.output_cache import OutputCache, outputs_folder
 from dpicl.harness.run.reader import embedded
@@ -93,6 +95,25 @@ class Workbench:
         """What slots answered before, in this process and in others."""
         return self._outputs
 
+    def load_scorers(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> None:
+        """Loads what `evaluate` needs besides the task and the model: lm-eval, and the embedding model of classifiers
+        that are made of demonstrations."""
+        from dpicl.harness.evaluation import lm_eval_bridge, nearest  # noqa: F401  it takes seconds
+
+        if answers is None and self._classifies(cell, prompt):
+            with suppress(ModelError):  # `evaluate` says that it cannot be loaded
+                load_embeddings(self._embedding(cell))
+
+    def _classifies(self, cell: Cell, prompt: ReleasedPrompt) -> bool:
+        """Whether classifiers are made of what was released."""
+        task = self.task(cell)
+        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric == NEAREST)
+
+    def _embedding(self, cell: Cell) -> str:
+        """The embedding model of `acc_nearest` and `acc_logistic`."""
+        name = self.model(cell.model, cell.secure).identity.name
+        return SIMULATED if name.partition(":")[0] == SIMULATED else EMBEDDED
+
     def evaluate(self, cell: Cell, prompt: ReleasedPrompt, answers: Mapping[str, str] | None) -> Evaluation:
         """Scores what was released on the cell's task, through lm-eval.
 
@@ -118,23 +139,23 @@ class Workbench:
         from dpicl.harness.evaluation import lm_eval_bridge, nearest
 
         task, model = self.task(cell), self.model(cell.model, cell.secure)
-        shown, wanted = prompt.demonstrations, task.main_metric == NEAREST
+        wanted = task.main_metric == NEAREST
         try:
             found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
         except PromptTooLong as error:
             if not wanted:
                 raise
             found = nearest.without_model(task, str(error))
-        if task.kind != "classification" or not (shown or wanted):
+        if not self._classifies(cell, prompt):
             return found
-        name = SIMULATED if model.identity.name.partition(":")[0] == SIMULATED else EMBEDDED
+        name = self._embedding(cell)
         cache = OutputCache(None) if cell.secure else self.outputs()
 
         def embed(texts: Sequence[str]) -> np.ndarray:
             return embedded(texts, name, cache, model.identity.name, task.name)
 
         try:
-            said = nearest.classified(task, shown, embed)
+            said = nearest.classified(task, prompt.demonstrations, embed)
         except ModelError as error:
             if wanted:
                 raise
