@@ -44,7 +44,7 @@ class Packed(Protocol):
 
 @dataclass(frozen=True)
 class _Pass:
-    """pieces: what is read. added: (piece, window, heads of a group) -> what scores get in all layers that are alike."""
+    """pieces: what is read. added: (piece, window, heads of a group) -> what scores get in such layers."""
 
     pieces: Sequence[Packed]
     added: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
@@ -104,7 +104,7 @@ def _multiplies_bfloat16() -> bool:
 
 
 def _by_products(query: torch.Tensor, keys: torch.Tensor) -> bool:
-    """Whether the attention of a piece is `_products`: by what all rows share, and the piece's own numbers of tokens."""
+    """Whether the attention of a piece is `_products`: by what all rows share and its own numbers of tokens."""
     if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _multiplies_bfloat16():
         return False
     (heads, count), (groups, length) = query.shape[1:3], keys.shape[1:3]
