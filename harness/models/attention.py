@@ -5,7 +5,7 @@ the pieces of the pass, and computes each piece by itself, in the shapes that it
 bits of a row cannot depend on what stands beside it.
 
 In bfloat16 on a CPU that multiplies it fast, scores are products of oneDNN, and rounded to bfloat16 as transformers'
-own eager attention does: torch's flash kernel asks MKL, which takes three times as long there.
+own eager attention does: torch's flash kernel takes two to three times as long there.
 """
 
 from __future__ import annotations
