@@ -8,7 +8,19 @@ from dpicl.harness.api.tables import failure
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
 
-_COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "deal")
+_COLUMNS = (
+    "mechanism",
+    "task",
+    "target ε",
+    "Q",
+    "proved",
+    "audited",
+    "share",
+    "of the bound",
+    "label only",
+    "deal",
+    "asked",
+)
 
 
 def emit(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
@@ -45,4 +57,5 @@ def _row(result: AttackResult) -> list[str]:
         f"{share['root_mean_square']:.3f}",
         "-" if winner is None else f"{winner:.4g}",
         str(result.settings["deal"]),
+        str(result.settings.get("asked", "own")),
     ]
