@@ -19,7 +19,6 @@ _COLUMNS = (
     "of the bound",
     "label only",
     "deal",
-    "asked",
 )
 
 
@@ -57,5 +56,4 @@ def _row(result: AttackResult) -> list[str]:
         f"{share['root_mean_square']:.3f}",
         "-" if winner is None else f"{winner:.4g}",
         str(result.settings["deal"]),
-        str(result.settings.get("asked", "own")),
     ]
