@@ -8,18 +8,7 @@ from dpicl.harness.api.tables import failure
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
 
-_COLUMNS = (
-    "mechanism",
-    "task",
-    "target ε",
-    "Q",
-    "proved",
-    "audited",
-    "share",
-    "of the bound",
-    "label only",
-    "deal",
-)
+_COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "deal")
 
 
 def emit(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
