@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import sys
+from decimal import ROUND_CEILING, Decimal
 
 from dpicl.harness.core.printable import printable
 
@@ -20,6 +22,14 @@ def duration(seconds: float | None) -> str:
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """A bound that holds as it is shown: rounded up at that digit."""
+    if not 0 < bound < math.inf:
+        return "infinity" if bound > 0 else f"{bound:g}"
+    exact = Decimal(repr(float(bound)))
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_CEILING).normalize():f}"
 
 
 def count(number: int, noun: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
+from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.harness.data.task import Task
 from dpicl.harness.run import card, formats
@@ -100,9 +101,9 @@ def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
-    from dpicl.harness.api import releases
+    from dpicl.harness.api import release_job
 
-    monkeypatch.setattr(releases, "_try", lambda out: None)
+    monkeypatch.setattr(release_job, "try_places", lambda out: None)
     answer = release(dpicl, out="tickets.csv/demos.jsonl")
     assert answer.code == 2 and "not lost" in answer.err
     assert len([line for line in answer.out.splitlines() if line.startswith('{"text"')]) == 4
@@ -264,7 +265,7 @@ def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(d
     together = prospect["after"]["epsilon"]
     assert prospect["before"] is None and prospect["after"]["releases"] == 4
     assert 1 < together < 4 and prospect["after"]["sum_epsilon"] == pytest.approx(4, rel=0.02)
-    assert f"{together:.4g}" in planned.err
+    assert rounded_up(together) in planned.err
     limit = ("--total-epsilon", 3.9)
     refused = dpicl("plan", *flags, *limit, "--json")
     assert refused.code == 2 and not refused.json["budgets"][0]["admitted"]
