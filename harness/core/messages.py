@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
 
+from dpicl.harness.core.paths import DEFAULT_RESULTS
 from dpicl.harness.core.printable import printable
 
 
@@ -30,6 +34,26 @@ def rounded_up(bound: float, digits: int = 4) -> str:
         return "infinity" if bound > 0 else f"{bound:g}"
     exact = Decimal(repr(float(bound)))
     return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_CEILING).normalize():f}"
+
+
+def suite_command(
+    command: str,
+    suite: str,
+    *,
+    source: str | None = None,
+    limit: int | None = None,
+    models: Sequence[str] = (),
+    plugins: Sequence[Path | str] = (),
+    results: Path | str = DEFAULT_RESULTS,
+) -> str:
+    """`dpicl board SUITE` (or another command, with words before the suite) and the flags that say what was asked for."""
+    words = ["dpicl", *command.split(), suite]
+    words += [] if source is None else ["--source", source]
+    words += [] if limit is None else ["--limit", str(limit)]
+    words += [word for model in models for word in ("--model", model)]
+    words += [word for plugin in plugins for word in ("--plugin", str(plugin))]
+    words += [] if Path(results) == DEFAULT_RESULTS else ["--results", str(results)]
+    return shlex.join(words)
 
 
 def count(number: int, noun: str) -> str:

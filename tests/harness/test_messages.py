@@ -57,6 +57,11 @@ WRONG = {
     "a truth value": ("tasks: [agnews]", "tasks: [yes]", 10, "quotes"),
     "a version that is a list": ("version: 1", "version: [1]", 2, "'version'"),
     "another source": ("source: synthetic", "source: disk", 3, "'hub'"),
+    "a list for keys": (LAST, f"{LAST}\ntask_seeds: [1, 2]", 12, "not a list"),
+    "keys for a list": (LAST, "mechanisms: {tang: 1}", 11, "not keys with values"),
+    "keys that are empty": (LAST, f"{LAST}\ntask_seeds:", 12, "is empty"),
+    "a list for a number": (LAST, f"{LAST}\ntask_seeds: {{agnews: [1]}}", 12, "not a list"),
+    "a key that is no number": (LAST, f"{LAST}\nepsilon_seeds: {{one: 1}}", 12, "'epsilon_seeds, one' must be"),
 }
 
 
@@ -96,6 +101,10 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
         (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
         (("run", "quick", "-o", "x"), "Did you mean '--results'"),
+        (("--noise", "3"), "dpicl COMMAND --help"),
+        (("audit", "nope", "--exact"), "Unknown mechanism 'nope'"),
+        (("audit", "tang", "--exact", "--task", "agnews"), "--epsilon E"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--suite", "quick"), "--exact"),
     ],
 )
 def test_what_is_meant_is_suggested(dpicl, words, hint):
