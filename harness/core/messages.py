@@ -46,7 +46,7 @@ def suite_command(
     plugins: Sequence[Path | str] = (),
     results: Path | str = DEFAULT_RESULTS,
 ) -> str:
-    """`dpicl board SUITE` (or another command, with words before the suite) and the flags that say what was asked for."""
+    """`dpicl board SUITE` (or another command) with the flags that say what was asked for."""
     words = ["dpicl", *command.split(), suite]
     words += [] if source is None else ["--source", source]
     words += [] if limit is None else ["--limit", str(limit)]

@@ -94,6 +94,14 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "text,label\n"), ("a.jsonl", "\n"), ("a.json", "[]")])
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+def test_a_file_without_a_record_costs_nothing(dpicl, desk, name, content, noise):
+    (desk / name).write_text(content)
+    refuse(release(dpicl, "--noise", noise, data=name), name, "no record")
+    assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("demos*"))
+
+
 @pytest.mark.parametrize("out", [".", "", "a\0b", "x" * 300])
 def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
     refuse(release(dpicl, out=out), "--out")
