@@ -210,13 +210,12 @@ def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache):
     assert done.stderr.startswith(b"dpicl: ") and done.stderr.count(b"\n") == 1
 
 
-def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache):
-    done = subprocess.run(
-        [sys.executable, "-m", "dpicl", "compare", "--help"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )
-    assert done.returncode == 0 and b"usage: dpicl compare" in done.stdout and not done.stderr
+@pytest.mark.parametrize("how", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
+    how = {"PYTHONCOERCECLOCALE": "0", **how}
+    script = "import sys; from dpicl import cli; cli._write_what_can_be(); print(chr(949), '= 1')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env={**os.environ, **how})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
 
 
 @pytest.mark.parametrize("columns", ["60", None])
