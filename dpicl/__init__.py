@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
     from dpicl.harness.api.functions import account, audit, calibrate, check, evaluate
     from dpicl.harness.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
-    from dpicl.harness.api.releases import PrivateRelease, UnsavedRelease, answer, budget, release
+    from dpicl.harness.api.released import PrivateRelease, UnsavedRelease
+    from dpicl.harness.api.releases import answer, answer_from, budget, release
     from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
     from dpicl.harness.attacks.membership import membership_finding, scored, shown_finding, shows_records
     from dpicl.harness.attacks.targets import Target
@@ -72,7 +73,8 @@ _PLACES = {
     "dpicl.harness.api.exact": "audit_exactly audit_rows_exactly",
     "dpicl.harness.api.functions": "account audit calibrate check evaluate",
     "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",
-    "dpicl.harness.api.releases": "PrivateRelease UnsavedRelease answer budget release",
+    "dpicl.harness.api.released": "PrivateRelease UnsavedRelease",
+    "dpicl.harness.api.releases": "answer answer_from budget release",
     "dpicl.harness.attacks.base": "Attack AttackFinding AttackSetup",
     "dpicl.harness.attacks.membership": "membership_finding scored shown_finding shows_records",
     "dpicl.harness.attacks.targets": "Target",

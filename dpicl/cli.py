@@ -21,6 +21,11 @@ from dpicl.harness.core.printable import printable
 BAD_USE = 2
 INTERRUPTED = 130
 
+#: What is to be known when a command is stopped by Ctrl-C.
+_AFTER_STOP = {
+    "run": "; finished cells are kept, and the same command goes on from there",
+    **dict.fromkeys(("release", "answer"), "; if the budget had been charged, it stays so (`dpicl budget` shows it)"),
+}
 _HARNESS, _BOARDS = "dpicl.harness.cli", "dpicl.leaderboards.cli"
 #: Command -> its module, where that has another name or place than dpicl.harness.cli.COMMAND.
 _MODULES = {
@@ -81,8 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         output.message(f"dpicl: {told(error)}")
         return BAD_USE
     except KeyboardInterrupt:
-        goes_on = "; finished cells are kept, and the same command goes on from there" if argv[:1] == ["run"] else ""
-        output.message(f"dpicl: stopped{goes_on}.")
+        output.message(f"dpicl: stopped{_AFTER_STOP.get(argv[0], '') if argv else ''}.")
         return INTERRUPTED
     except BrokenPipeError:
         _drop_output()
@@ -101,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _write_what_can_be() -> None:
     """A terminal or file whose encoding lacks a character gets a question mark, and the rest of the answer."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):  # the locale C
             stream.reconfigure(errors="replace")
 
 

@@ -193,7 +193,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     if not kept and not (no_longer and retired):
         raise ResultError(
             f"There is no result of suite {suite.name} with these settings under {store.folder.parent};"
-            f" run `dpicl run {selection.asked}`, or name the folder that has them with --results."
+            f" run `{selection.command('run')}`, or name the folder that has them with --results."
         )
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)

@@ -28,7 +28,7 @@ from what was released and from the query: any number of queries is covered.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -89,11 +89,18 @@ class EmbeddingCentroids(PreparedMechanism):
         samples = {group: self._all_records(private, group, knob) for group in private.groups}
         if self.head == "logistic":
             weights = self._logistic(samples[None], private.size(None), context)
-            return Linear(weights, context.task.labels, reader, self.embedding)
+            return Linear(weights, context.task.labels, context, self.embedding)
         sums = [self._noisy_sum(knob).release(self._embedded(each, reader), each)[0] for each in samples.values()]
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
         centroids = np.divide(sums, lengths, out=np.zeros_like(sums), where=lengths > 0)
-        return Linear(centroids, [str(group) for group in samples], reader, self.embedding)
+        return Linear(centroids, [str(group) for group in samples], context, self.embedding)
+
+    def restore(self, state: Mapping[str, np.ndarray], context: PreparedContext) -> Linear:
+        vectors, known = state["vectors"], dict(enumerate(context.task.labels))
+        (dimension,) = context.reader.embed([""], self.embedding)[0].shape
+        if vectors.shape != (len(state["classes"]), dimension) or not len(vectors):
+            raise ValueError(f"its vectors are not {dimension} numbers for each class")
+        return Linear(vectors, [known[number] for number in state["classes"].tolist()], context, self.embedding)
 
     def _releases(self, knob: float) -> dp.DpEvent:
         """Everything that is released from the one sample of a group."""
@@ -137,9 +144,13 @@ class Linear:
 
     vectors: np.ndarray
     labels: Sequence[str]
-    reader: Reader
+    context: PreparedContext
     embedding: str
 
     def answer(self, query: Query) -> str:
-        scores = self.vectors @ self.reader.embed([query.text], self.embedding)[0]
+        scores = self.vectors @ self.context.reader.embed([query.text], self.embedding)[0]
         return self.labels[int(scores.argmax())]
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        """float64[L, d], and the number of each vector's class among the labels of the task."""
+        return {"vectors": self.vectors, "classes": np.array([*map(self.context.task.labels.index, self.labels)])}

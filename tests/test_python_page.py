@@ -32,7 +32,7 @@ def run_cell(source: str, names: dict[str, object]) -> object:
 @pytest.mark.slow
 def test_the_page_runs_as_a_notebook(monkeypatch, tmp_path, request):
     request.getfixturevalue("own_cache")
-    for name in ("evaluate", "audit", "check", "diagnose", "release", "answer"):
+    for name in ("evaluate", "audit", "check", "diagnose", "release", "answer", "answer_from"):
         function = getattr(dpicl, name)
         small = {key: SMALL[key] for key in SMALL.keys() & inspect.signature(function).parameters}
         monkeypatch.setattr(dpicl, name, partial(function, **small))

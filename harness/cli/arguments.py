@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import inspect
 import math
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -15,6 +14,7 @@ from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.messages import suite_command
 from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
@@ -118,7 +118,10 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
     if argv and not argv[0].startswith("-") and argv[0] not in commands:
         raise _meant("command", argv[0], commands, meanings.COMMANDS)
     if argv and argv[0].startswith("--") and argv[0].partition("=")[0] not in parser.flags():
-        raise unknown("flag", argv[0], parser.flags())
+        raise UsageError(
+            f"'{argv[0]}' is no flag of dpicl itself (--help and --version are); those of a command follow it, as in"
+            " `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
+        )
     arguments, extra = parser.parse_known_args(argv)
     if getattr(arguments, "passes_on", False):
         arguments.rest = extra
@@ -335,16 +338,15 @@ def add_selection_flags(parser: Parser) -> None:
 
 def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
     """`dpicl board` (or another command) of the same suite, source, limit, models, plugins and folder."""
-    words = ["dpicl", command, arguments.suite]
-    for flag, value in (("--source", arguments.source), ("--limit", arguments.limit)):
-        words += [flag, str(value)] if value is not None else []
-    for model in arguments.model:
-        words += ["--model", model]
-    for plugin in arguments.plugin:
-        words += ["--plugin", str(plugin)]
-    if arguments.results != DEFAULT_RESULTS:
-        words += ["--results", str(arguments.results)]
-    return shlex.join(words)
+    return suite_command(
+        command,
+        arguments.suite,
+        source=arguments.source,
+        limit=arguments.limit,
+        models=arguments.model,
+        plugins=arguments.plugin,
+        results=arguments.results,
+    )
 
 
 def passed(function: Callable[..., Any], arguments: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
 from dpicl.harness.api.functions import audit
+from dpicl.harness.api.given import given_mechanism
 from dpicl.harness.api.tables import Audits, failure
 from dpicl.harness.attacks.exact_runs import ASKED, DEALS
 from dpicl.harness.attacks.results import AttackResult
@@ -57,12 +58,22 @@ def add(subparsers: Subparsers) -> None:
 def _audit(arguments: argparse.Namespace) -> int:
     if arguments.exact:
         return _exact(arguments)
-    if arguments.suite or not (arguments.mechanism and arguments.task and arguments.epsilon):
-        raise UsageError("Name a mechanism, --task and --epsilon; rows of a suite are audited by --suite with --exact.")
+    if arguments.suite:
+        raise UsageError("--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out.")
+    _require_row(arguments, "or --exact --suite SUITE, for the rows of a suite")
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
     documents = [result.model_dump(mode="json") for result in results]
     return output.answer(arguments, documents, lambda: _show(results.items), results.ok)
+
+
+def _require_row(arguments: argparse.Namespace, otherwise: str) -> None:
+    """Raises UsageError where what is audited is not named, and for a mechanism that there is not."""
+    if arguments.mechanism:
+        given_mechanism(arguments.mechanism, arguments.plugin)
+    wanted = {"MECHANISM": arguments.mechanism, "--task T": arguments.task, "--epsilon E": arguments.epsilon}
+    if missing := [name for name, given in wanted.items() if not given]:
+        raise UsageError(f"An audit needs {' and '.join(missing)}; {otherwise}.")
 
 
 def _exact(arguments: argparse.Namespace) -> int:
@@ -93,8 +104,7 @@ def _exact_rows(arguments: argparse.Namespace) -> Audits:
 
 
 def _exact_one(arguments: argparse.Namespace) -> Audits:
-    if not (arguments.mechanism and arguments.task and arguments.epsilon):
-        raise UsageError("Name a mechanism, --task and --epsilon, or the rows of a suite by --suite.")
+    _require_row(arguments, "or --suite SUITE, for the rows of a suite")
     options = options_of(arguments.mechanism, arguments.option)
     given = {**passed(audit_exactly, arguments), "test_records": arguments.limit}
     return audit_exactly(**given, options=options, plugins=arguments.plugin)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from dpicl.harness.cli.arguments import Subparsers, add_command, delta, epsilon
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.json_text import plain
+from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.run.budget import set_limit
 
 
@@ -65,7 +65,7 @@ def _show(found: list[dict[str, Any]], whole: bool) -> None:
                 [
                     entry["when"],
                     *(str(entry["what"].get(key, "")) for key in ("mechanism", "task", "model")),
-                    _number(entry["epsilon"]),
+                    rounded_up(entry["epsilon"]),
                     f"{entry['delta']:g}",
                 ]
                 for entry in charges
@@ -81,13 +81,9 @@ def _row(each: dict[str, Any]) -> list[str]:
     return [
         each["private_set"],
         str(each["releases"]),
-        _number(each["sum_epsilon"]),
+        rounded_up(each["sum_epsilon"]),
         f"{each['sum_delta']:g}",
-        "none" if each["total_epsilon"] is None else _number(each["total_epsilon"]),
-        _number(each["epsilon"]),
+        "none" if each["total_epsilon"] is None else f"{each['total_epsilon']:g}",
+        rounded_up(each["epsilon"]),
         f"{each['delta']:g}",
     ]
-
-
-def _number(value: float) -> str:
-    return "infinity" if math.isinf(value) else f"{value:.4g}"

@@ -1,17 +1,20 @@
-"""`dpicl release`: one release of demonstrations from private records, with its privacy card."""
+"""`dpicl release`: one release of demonstrations, or of a prepared mechanism's state, with its privacy card."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import shlex
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpicl.harness.api.releases import PrivateRelease, UnsavedRelease, release
+from dpicl.harness.api.released import PrivateRelease, UnsavedRelease
+from dpicl.harness.api.releases import release
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, options_of, passed, whole
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.run.budget import SetStanding, standings
 from dpicl.harness.run.formats import FORMATS
 
@@ -27,17 +30,20 @@ def add(subparsers: Subparsers) -> None:
     add_flags(parser)
     parser.share("--shots")
     parser.choice(
-        "--format", FORMATS, "of the file: JSONL of texts and labels (default), a prompt, or a chat's messages"
+        "--format",
+        FORMATS,
+        "of the file: JSONL of texts and labels (default), a prompt, or a chat's messages; what a prepared mechanism"
+        " releases has a format of its own",
     )
 
 
-def add_flags(parser: Parser) -> None:
-    """What a release and answers have in common."""
+def add_flags(parser: Parser, required: bool = True) -> None:
+    """What a release and answers have in common. required: whether records must be given."""
     parser.add_argument("mechanism", metavar="MECHANISM", help="see `dpicl list mechanisms`")
     parser.add_argument(
         "--data",
         type=Path,
-        required=True,
+        required=required,
         metavar="FILE",
         help="CSV, JSON Lines, JSON or Parquet; all of it is private",
     )
@@ -48,17 +54,20 @@ def add_flags(parser: Parser) -> None:
     parser.add_argument(
         "--public", type=Path, metavar="FILE", help="records that everybody may know, where a task needs some"
     )
-    parser.add_argument("--epsilon", type=epsilon, required=True, metavar="E", help="proved epsilon of this release")
-    parser.share("--delta", default=1e-6, help="delta (default: 1e-6)")
+    parser.add_argument(
+        "--epsilon", type=epsilon, required=required, metavar="E", help="proved epsilon of this release"
+    )
+    parser.share("--delta", default=None, help="delta (default: 1e-6)")
     parser.repeated(
         "--size", "N", "declared private records of each class, or LABEL=N for one class; a public number", size
     )
-    parser.share("--model", "--option", "--plugin", "--seed", "--total-epsilon")
+    parser.share("--model", "--option", "--plugin", "--total-epsilon")
+    parser.share("--seed", default=None)
     parser.add_argument(
         "--private-set", metavar="NAME", help="name of the set that is charged (default: that of --data)"
     )
     parser.share(
-        "--noise", default="secure", help="secure (default); seeded is for trying on public records, and not private"
+        "--noise", default=None, help="secure (default); seeded is for trying on public records, and not private"
     )
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="the released file; its card goes beside it"
@@ -76,25 +85,31 @@ def common(arguments: argparse.Namespace, function: Any) -> dict[str, Any]:
     sizes = arguments.size
     if len(sizes) > 1 and (len({label for label, _ in sizes}) < len(sizes) or None in dict(sizes)):
         raise UsageError("Give --size N once, for all classes, or --size LABEL=N once for each label.")
-    given = passed(function, arguments)
-    given["size"] = None if not sizes else sizes[0][1] if sizes[0][0] is None else dict(sizes)
-    given["options"] = options_of(Path(arguments.mechanism).stem, arguments.option)
-    return {**given, "plugins": arguments.plugin}
+    size = None if not sizes else sizes[0][1] if sizes[0][0] is None else dict(sizes)
+    return {**passed(function, arguments), "size": size, **code(arguments)}
+
+
+def code(arguments: argparse.Namespace) -> dict[str, Any]:
+    """The options of the mechanism, and the plug-ins."""
+    return {
+        "options": options_of(Path(arguments.mechanism).stem, arguments.option),
+        "plugins": arguments.plugin,
+    }
 
 
 def _release(arguments: argparse.Namespace) -> int:
-    return answered(arguments, release, arguments.format or "jsonl")
+    return released(arguments, lambda: release(**common(arguments, release)), arguments.format or "jsonl")
 
 
-def answered(arguments: argparse.Namespace, function: Any, form: str) -> int:
+def released(arguments: argparse.Namespace, make: Callable[[], PrivateRelease], form: str) -> int:
     """Makes the release and says what it cost. One that cannot be written is put on stdout: it was paid for."""
     try:
-        made: PrivateRelease = function(**common(arguments, function))
+        made = make()
     except UnsavedRelease as error:
         output.emit(error.release.text(form))
         output.emit_json(error.release.card)
         raise
-    budgets = [stands for _, stands in standings() if stands.private_set in made.made.charged_to]
+    budgets = [stands for _, stands in standings() if stands.private_set in made.charged_to]
     document = {"out": arguments.out, "card": made.card, "budgets": [asdict(each) for each in budgets]}
     return output.answer(arguments, document, lambda: _show(arguments, made, budgets))
 
@@ -103,17 +118,23 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     privacy, card = made.card["privacy"], arguments.out.with_name(f"{arguments.out.stem}.card.md")
     if not made.card["private"]:
         output.message(f"dpicl: {made.card['warning']}")
-    count = (
-        output.count(len(made.answers), "answer") if made.answers else output.count(len(made.made.prompt.texts), "text")
-    )
+    count = output.count(len(made.answers), "answer") if made.queries else output.count(len(made.prompt.texts), "text")
+    what = f"The state of {made.card['mechanism']}" if made.state is not None else count
     output.emit(
-        f"{count} in {arguments.out}; epsilon = {float(privacy['epsilon_proved']):.4g} proved at delta ="
+        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} proved at delta ="
         f" {privacy['delta']:g}; card: {card}"
     )
+    if made.state is not None:
+        words = ["dpicl", "answer", arguments.mechanism, "--state", str(arguments.out), "--queries", "FILE"]
+        words += [word for _, name, value in arguments.option for word in ("--option", f"{name}={value}")]
+        words += [word for plugin in arguments.plugin for word in ("--plugin", str(plugin))]
+        output.emit(f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}")
+    if "state_sha256" in made.card:
+        output.emit("Nothing was charged: the answers follow from what was released before.")
     for each in budgets:
         limit = "" if each.limit is None else f" of {each.limit:g}"
         output.emit(
             f"Private set '{each.private_set}': {output.count(each.releases, 'release')}, which add up to epsilon ="
-            f" {each.sum_epsilon:.4g}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
+            f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
             f" {each.private_set}"
         )

@@ -32,7 +32,7 @@ from dpicl.harness.conformance.observed import (
     UnseededNoise,
     Ward,
 )
-from dpicl.harness.conformance.transcript import INSTRUCTION, Item, Script, Transcript
+from dpicl.harness.conformance.transcript import INSTRUCTION, STATE, Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, ReleasedPrompt, Sizes
@@ -48,7 +48,7 @@ from dpicl.harness.mechanism.bases import (
     PreparedMechanism,
 )
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
-from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, plain_text
+from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, checked_state, plain_text
 from dpicl.harness.models.embeddings import embed_alone
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
@@ -198,7 +198,14 @@ class Bench:
             prepared = mechanism.prepare(private, PreparedContext(task, reader, knob, public))
             private.close()
             answering = checked_prepared(mechanism, prepared)
-            return tuple(answer_from(mechanism, answering, reader, queries, progress).items())
+            answers = answer_from(mechanism, answering, reader, queries, progress)
+            if (state := checked_state(mechanism, answering)) is None:
+                return tuple(answers.items())
+            restored = mechanism.restore(state, PreparedContext(task, reader, knob, public))
+            if answer_from(mechanism, restored, reader, queries) != answers:
+                transcript.refused = "What `restore` makes of its saved state gives other answers than it."
+            numbers = tuple(f"{array.shape} {array.tolist()}" for array in state.values())
+            return (*answers.items(), (STATE, *state, *numbers))
         if not isinstance(mechanism, DemonstrationMechanism):
             raise no_kind(mechanism)
         shots = self.shots[:1] if single else self.shots

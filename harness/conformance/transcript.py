@@ -79,6 +79,8 @@ class ObservedRelease:
 Item = tuple[str, ...]
 #: Stands where the label does, for an instruction that was released. No label has a line break.
 INSTRUCTION = "instruction\n"
+#: The name of the item that is a saved state.
+STATE = "state\n"
 
 
 @dataclass

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 import sys
+from collections.abc import Sequence
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
 
+from dpicl.harness.core.paths import DEFAULT_RESULTS
 from dpicl.harness.core.printable import printable
 
 
@@ -20,6 +26,34 @@ def duration(seconds: float | None) -> str:
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def rounded_up(bound: float, digits: int = 4) -> str:
+    """A bound that holds as it is shown: rounded up at that digit."""
+    if not 0 < bound < math.inf:
+        return "infinity" if bound > 0 else f"{bound:g}"
+    exact = Decimal(repr(float(bound)))
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_CEILING).normalize():f}"
+
+
+def suite_command(
+    command: str,
+    suite: str,
+    *,
+    source: str | None = None,
+    limit: int | None = None,
+    models: Sequence[str] = (),
+    plugins: Sequence[Path | str] = (),
+    results: Path | str = DEFAULT_RESULTS,
+) -> str:
+    """`dpicl board SUITE` (or another command) with the flags that say what was asked for."""
+    words = ["dpicl", *command.split(), suite]
+    words += [] if source is None else ["--source", source]
+    words += [] if limit is None else ["--limit", str(limit)]
+    words += [word for model in models for word in ("--model", model)]
+    words += [word for plugin in plugins for word in ("--plugin", str(plugin))]
+    words += [] if Path(results) == DEFAULT_RESULTS else ["--results", str(results)]
+    return shlex.join(words)
 
 
 def count(number: int, noun: str) -> str:

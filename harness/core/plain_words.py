@@ -16,7 +16,7 @@ _MUST = {
     "string_pattern_mismatch": "has characters that do not belong here; use letters, digits and . _ + = -",
 }
 #: What a schema adds to a place where a value may be of several types.
-_TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int")
+_TYPES = ("int", "str", "float", "bool", "constrained-str", "constrained-int", "[key]")
 
 
 def place_words(place: Sequence[str | int]) -> str:
@@ -31,6 +31,10 @@ def problem_words(problem: Mapping[str, Any]) -> str:
     kind, given, limits = problem["type"], problem.get("input"), problem.get("ctx") or {}
     if kind in _MUST:
         said = _MUST[kind]
+        if given is None:
+            return f"is empty; it {said}, or leave the key out"
+        if isinstance(given, list | tuple | Mapping) and kind.endswith("_type"):
+            return f"{said}, not {'keys with values' if isinstance(given, Mapping) else 'a list'}"
     elif kind == "literal_error":
         said = f"must be {limits.get('expected', 'another word')}"
     elif kind in ("too_short", "too_long"):

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -23,6 +24,8 @@ LONGEST_LINE = 10_000_000
 #: Bytes of a document that is read as a whole; of the columns of a Parquet file when they are unpacked.
 _LARGEST_DOCUMENT, _LARGEST_TABLE = 500_000_000, 4_000_000_000
 _ROWS_AT_ONCE = 1000
+#: Rows whose fields are looked at for those of text and label.
+_FIRST_ROWS = 20
 _BOM = b"\xef\xbb\xbf"
 #: How files begin that are none of ours, what they are, and what to do.
 _OTHERS = (
@@ -94,7 +97,8 @@ def fields_of(path: Path, text: str | None = None, label: str | None = None) -> 
     if text is not None and label is not None:
         return text, label
     table = open_table(path)
-    names = next((list(row.values) for row in table.rows if not row.fault), [])
+    sound = (row.values for row in table.rows if not row.fault)  # a record of JSON may lack a field that others have
+    names = list(dict.fromkeys(name for row in islice(sound, _FIRST_ROWS) for name in row))
     if not names:  # what is wrong with its rows, or that it has none, is said where they are read
         return text or _USUAL[0][0], label or _USUAL[1][0]
     folded = {name.strip().lower(): name for name in names}

@@ -261,7 +261,11 @@ class AnswerMechanism(Mechanism):
 
 
 class Prepared(Protocol):
-    """What was released, and how it answers."""
+    """What was released, and how it answers.
+
+    One that can be saved also has ``state() -> Mapping[str, np.ndarray]``: what was released, as named arrays of finite
+    numbers, and nothing else, since it is published. Its mechanism's `restore` makes it again.
+    """
 
     def answer(self, query: Query) -> str | FinalPrompt:
         """The answer to one query: a label, a phrase or a text; or the public prompt that the model will answer.
@@ -297,3 +301,10 @@ class PreparedMechanism(Mechanism):
     @abstractmethod
     def prepare(self, private: PrivateSet, context: PreparedContext) -> Prepared:
         """Releases, and returns what answers. The private set is closed before the first query is asked."""
+
+    def restore(self, state: Mapping[str, np.ndarray], context: PreparedContext) -> Prepared:
+        """What answers as that did whose ``state`` (float64) was saved. The file may come from anybody.
+
+        Raises KeyError or ValueError for a state that is none of this mechanism.
+        """
+        raise ValueError("its mechanism restores none")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
+
+import numpy as np
 
 from dpicl.harness.core.errors import DpiclError, PluginError, told
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, Demonstration, FinalPrompt, ReleasedPrompt
@@ -79,6 +81,24 @@ def checked_prepared(mechanism: Mechanism, given: Prepared) -> Prepared:
     if not callable(getattr(given, "answer", None)):
         raise _wrong(mechanism, f"prepares {type(given).__name__}", "return something with `answer(query)`")
     return given
+
+
+def checked_state(mechanism: Mechanism, made: Prepared) -> dict[str, np.ndarray] | None:
+    """What was prepared, as arrays that a file can hold: float64, finite. None where it cannot be saved.
+
+    Raises PluginError for a state of anything else.
+    """
+    if not callable(state := getattr(made, "state", None)):
+        return None
+    given: object = state()
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise _wrong(mechanism, f"says {type(given).__name__} for its state", "return names and arrays")
+    found = {}
+    for name, array in given.items():
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not np.isfinite(array).all():
+            raise _wrong(mechanism, f"has a state '{name:.40}' that is no array of finite numbers", "return arrays")
+        found[name] = array.astype(np.float64)
+    return found
 
 
 def plain_text(given: object, mechanism: Mechanism) -> str:

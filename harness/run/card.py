@@ -8,30 +8,34 @@ have records in common with this one.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Mapping, Sequence
-from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from typing import Any, Final, Literal
+
+from pydantic import Field
 
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.json_text import plain
+from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import NOTIONS
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
-from dpicl.harness.run.pipeline import now, privacy_of
+from dpicl.harness.run.pipeline import embedding_of, now, privacy_of
 from dpicl.harness.run.releasing import UP_TO_ROUNDING, Release
-from dpicl.harness.run.results import Manifest
+from dpicl.harness.run.results import Free, Manifest, Moment, Part, Privacy
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 SEEDED = (
     "NOT PRIVATE: the noise came from a seed, so whoever knows the seed can take it away. This release is for trying on"
     " public records; publish nothing of it that was made from private ones."
 )
 
 _NOT_COVERED = (
-    "The guarantee is for one record: somebody with k records in the set has one of about k times epsilon, and records"
-    " that tell about each other (families, repeated texts) are protected as single ones only.",
+    "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
+    " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
+    " single ones only.",
+    "The set is that of the file after texts that differ in case, blanks and punctuation alone were taken once: where"
+    " the file repeats texts, one line more or less may change the set by two records (k = 2).",
     "How long the release ran, how much memory it took and whether it failed: withheld, and not proved.",
     "What the model knew before: records that it was trained on are not protected by any of this.",
     "Every other release from the same records: what they cost adds up with this one. Whoever made this release keeps a"
@@ -44,6 +48,40 @@ _NOT_COVERED = (
 )
 
 
+class CardTask(Part):
+    """What the release was made for."""
+
+    name: str
+    kind: str
+    labels: list[str]
+
+
+class CardPrivacy(Privacy):
+    """As in a result, with the notion always said."""
+
+    notion: str
+
+
+class PrivacyCard(Part):
+    """A privacy card. state_sha256: of the file that answers follow from, where they were made from one and cost
+    nothing more (missing else)."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    private: bool
+    warning: str | None
+    mechanism: str
+    source: str
+    kind: str
+    options: Free
+    task: CardTask
+    noise: str
+    privacy: CardPrivacy
+    manifest: Manifest
+    not_covered: list[str]
+    created: Moment
+    state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+
 def card(
     mechanism: Mechanism,
     options: Mapping[str, Any],
@@ -51,24 +89,23 @@ def card(
     made: Release,
     manifest: Manifest,
     config: ReleaseConfig,
-) -> dict[str, Any]:
-    """The card as JSON. manifest: from before the release."""
+) -> PrivacyCard:
+    """manifest: from before the release."""
     privacy = privacy_of(mechanism, made, config)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "private": config.secure,
-        "warning": None if config.secure else SEEDED,
-        "mechanism": mechanism.name,
-        "source": mechanism.source,
-        "kind": mechanism.kind,
-        "options": plain(options),
-        "task": {"name": task.name, "kind": task.kind, "labels": list(task.labels)},
-        "noise": config.noise,
-        "privacy": {**privacy.model_dump(mode="json"), "notion": privacy.notion},
-        "manifest": manifest.model_dump(mode="json"),
-        "not_covered": [*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
-        "created": now(),
-    }
+    return PrivacyCard(
+        private=config.secure,
+        warning=None if config.secure else SEEDED,
+        mechanism=mechanism.name,
+        source=mechanism.source,
+        kind=str(mechanism.kind),
+        options=plain(options),
+        task=CardTask(name=task.name, kind=task.kind, labels=list(task.labels)),
+        noise=config.noise,
+        privacy=CardPrivacy(**{**privacy.model_dump(), "notion": privacy.notion}),
+        manifest=manifest.model_copy(update={"embedding": embedding_of(mechanism, None)}),
+        not_covered=[*_of_notion(mechanism), *_of_rounding(made), *_NOT_COVERED],
+        created=now(),
+    )
 
 
 def card_json(content: Mapping[str, Any]) -> str:
@@ -81,12 +118,15 @@ def card_markdown(content: Mapping[str, Any]) -> str:
     privacy, manifest = content["privacy"], content["manifest"]
     knob = "" if privacy["knob"] is None else f", {privacy['knob']['name']} = {privacy['knob']['value']:g}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
+    state = content.get("state_sha256")
     rows = [
         ("mechanism", f"{content['mechanism']} ({content['source']})" if content["source"] else content["mechanism"]),
         ("options", _json(content["options"])),
         ("task", f"{content['task']['name']}, {content['task']['kind']}"),
         ("labels", ", ".join(content["task"]["labels"][:50])),
         ("model", f"{manifest['model']['name']}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}"),
+        *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
+        *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         ("epsilon", f"{_upper(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),
         ("delta", _number(privacy["delta"])),
         ("neighbours", privacy["neighbours"]),
@@ -147,11 +187,8 @@ def _number(value: Any) -> str:
 
 
 def _upper(value: Any) -> str:
-    """A bound that holds as it stands here: rounded up at the sixth digit."""
-    if not isinstance(value, int | float) or not 0 < value < math.inf:
-        return _number(value)
-    exact = Decimal(repr(float(value)))
-    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - 5), ROUND_CEILING).normalize():f}"
+    """A bound that holds as it stands here; infinity is a text in JSON."""
+    return rounded_up(value, 6) if isinstance(value, int | float) else str(value)
 
 
 def _json(value: Any) -> str:

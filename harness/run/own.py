@@ -92,6 +92,8 @@ def load_own(
     known = read_records(public, own.spec(public)).checked() if public is not None else []
     spec = own.spec(data)
     records = concealed(secure, lambda: read_records(data, spec).checked(), _UNREADABLE)
+    if not records:
+        raise DataError(f"{data} holds no record, so there is nothing to release from; `dpicl data {data}` says more.")
     return Task.of_records(config, records, sizes, known)
 
 

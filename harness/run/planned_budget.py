@@ -8,7 +8,7 @@ from typing import Any
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError
-from dpicl.harness.core.messages import count
+from dpicl.harness.core.messages import count, rounded_up
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.run.budget import ChargeTo, NewRelease, Prospect, prospects
 from dpicl.harness.run.releasing import calibrated, declared, new_release
@@ -52,14 +52,15 @@ def said(found: Prospect) -> str:
     """A sentence about one private set."""
     after, before = found.after, found.before
     more = after.releases - (before.releases if before else 0)
-    spent = (
-        f"has spent epsilon = {before.sum_epsilon:.4g} in {count(before.releases, 'release')}" if before else "is new"
-    )
+    spent = "is new"
+    if before:
+        spent = f"has spent epsilon = {rounded_up(before.sum_epsilon)} in {count(before.releases, 'release')}"
     limit = "no limit was stated (--total-epsilon)" if after.limit is None else f"the limit is {after.limit:g}"
     return (
-        f"Private set '{after.private_set}' {spent}; {more} more bring the sum to epsilon = {after.sum_epsilon:.4g}"
-        f" (delta = {after.sum_delta:g}); {limit}. If nobody looks at one before the settings of all are chosen, they"
-        f" cost epsilon = {after.epsilon:.4g} together at delta = {after.delta:g}."
+        f"Private set '{after.private_set}' {spent}; {more} more bring the sum to epsilon ="
+        f" {rounded_up(after.sum_epsilon)} (delta = {after.sum_delta:g}); {limit}. If nobody looks at one before the"
+        f" settings of all are chosen, they cost epsilon = {rounded_up(after.epsilon)} together at delta ="
+        f" {after.delta:g}."
     )
 
 

@@ -48,6 +48,7 @@ from dpicl.harness.mechanism.outputs import (
     checked_claim,
     checked_prepared,
     checked_prompt,
+    checked_state,
     named_failure,
     require_noise,
 )
@@ -104,8 +105,9 @@ class Release:
     """What came out of a mechanism, and what it cost.
 
     prompt: of a demonstration mechanism; empty for answers. answers: query id -> answer; None for demonstrations.
-    more: answers to further queries at no cost, of a prepared mechanism; else None. charged_to: the names of
-    the private sets that paid (secure noise).
+    more: answers to further queries at no cost, of a prepared mechanism; else None. state: what it prepared, by which
+    they can be answered later; None where it cannot be saved. charged_to: the names of the private sets that paid
+    (secure noise).
     """
 
     calibration: Calibration
@@ -116,6 +118,7 @@ class Release:
     ledger: Ledger
     bounds: Bounds
     more: Answering | None = None
+    state: dict[str, np.ndarray] | None = None
     charged_to: tuple[str, ...] = ()
 
     @property
@@ -220,7 +223,7 @@ def release(
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
     with phase("account"):
         bounds = _proved(mechanism, config, ledger, model)
-    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, charged_to)
+    return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, out.state, charged_to)
 
 
 def declared(
@@ -270,6 +273,7 @@ class _Released:
     prompt: ReleasedPrompt = NOTHING
     answers: dict[str, str] | None = None
     more: Answering | None = None
+    state: dict[str, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -325,7 +329,7 @@ class _Work:
         made = checked_prepared(mechanism, mechanism.prepare(self.private, context))
         _close(mechanism, self.private, self.config, [mechanism.name])  # every answer follows from what was released
         more = partial(answer_from, mechanism, made, context.reader, report=self.report)
-        return _Released(answers=more(self.queries), more=more)
+        return _Released(answers=more(self.queries), more=more, state=checked_state(mechanism, made))
 
     def _reader(self, scheme: SlotScheme, record_tokens: int | None = None) -> Reader:
         return SlotReader(self.task, self.model, self.outputs(), scheme, self.queries, record_tokens)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
+from dpicl.harness.core.messages import suite_command
 from dpicl.harness.core.paths import find_suite
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import classes, source_spec
@@ -23,17 +24,33 @@ from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_
 
 @dataclass(frozen=True)
 class Selection:
-    """What a command works on. asked: the suite as the user wrote it, for messages that name a next command."""
+    """What a command works on. asked: the suite as the user wrote it, plugins and changes: what else they said; for
+    messages that name a next command."""
 
     asked: str
     suite: Suite
     mechanisms: dict[str, Registered]
     cells: list[Cell]
     store: Store
+    plugins: Sequence[Path] = ()
+    changes: Changes = field(default_factory=Changes)
 
     @property
     def reference(self) -> SuiteReference:
         return SuiteReference(name=self.suite.name, version=self.suite.version, hash=self.suite.hash)
+
+    def command(self, name: str) -> str:
+        """`dpicl NAME` on the same suite, source, limit, models, plug-ins and folder."""
+        said = self.changes
+        return suite_command(
+            name,
+            self.asked,
+            source=said.source,
+            limit=said.test_records,
+            models=said.models,
+            plugins=self.plugins,
+            results=self.store.results,
+        )
 
 
 def select(
@@ -50,7 +67,9 @@ def select(
     """
     mechanisms = load_mechanisms(plugins)
     read = load_suite(find_suite(suite))
-    return selection_of(changed(read, changes or Changes(), mechanisms), mechanisms, results, options, reveal, suite)
+    made = changed(read, changes or Changes(), mechanisms)
+    found = selection_of(made, mechanisms, results, options, reveal, suite)
+    return replace(found, plugins=tuple(plugins), changes=changes or Changes())
 
 
 def selection_of(

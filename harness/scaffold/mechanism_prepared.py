@@ -61,6 +61,13 @@ class MyMethod(PreparedMechanism):
             sums[str(label)] = noisy.release(vectors, sample)[0]
         return Directions(sums, context, self.embedding)
 
+    def restore(self, state: Mapping[str, np.ndarray], context: PreparedContext) -> Directions:
+        # What was saved by `Directions.state`, perhaps by somebody else: look at it.
+        (dimension,) = context.reader.embed([""], self.embedding)[0].shape
+        if set(state) - set(context.task.labels) or any(total.shape != (dimension,) for total in state.values()):
+            raise ValueError("its sums are not those of the labels")
+        return Directions(state, context, self.embedding)
+
 
 @dataclass(frozen=True)
 class Directions:
@@ -75,3 +82,7 @@ class Directions:
         vector = self.context.reader.embed([query.text], self.embedding)[0]
         nearness = {label: float(vector @ total) / (np.linalg.norm(total) or 1.0) for label, total in self.sums.items()}
         return max(nearness, key=lambda label: nearness[label])
+
+    def state(self) -> Mapping[str, np.ndarray]:
+        # What `dpicl release` saves, and publishes: only what was released.
+        return self.sums

@@ -113,7 +113,7 @@ def _board(arguments: argparse.Namespace) -> int:
         (f"{board_command(arguments)} --html site", "this board as a page, with plots and what was released"),
         (board_command(arguments, "plan"), "which cells are done, which are left, and what they cost"),
         (f"{board_command(arguments)} --attacks", "every attack on these rows"),
-        (f"dpicl compare ROW ROW --suite {arguments.suite}", "two rows: which is better, and how sure that is"),
+        (board_command(arguments, "compare ROW ROW --suite"), "two rows: which is better, and how sure that is"),
         ("dpicl list mechanisms", "what else can be compared; docs/reading-the-board.md says how to read the columns"),
     ):
         output.emit(f"  {command}\n      {what}")

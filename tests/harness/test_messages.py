@@ -57,6 +57,11 @@ WRONG = {
     "a truth value": ("tasks: [agnews]", "tasks: [yes]", 10, "quotes"),
     "a version that is a list": ("version: 1", "version: [1]", 2, "'version'"),
     "another source": ("source: synthetic", "source: disk", 3, "'hub'"),
+    "a list for keys": (LAST, f"{LAST}\ntask_seeds: [1, 2]", 12, "not a list"),
+    "keys for a list": (LAST, "mechanisms: {tang: 1}", 11, "not keys with values"),
+    "keys that are empty": (LAST, f"{LAST}\ntask_seeds:", 12, "is empty"),
+    "a list for a number": (LAST, f"{LAST}\ntask_seeds: {{agnews: [1]}}", 12, "not a list"),
+    "a key that is no number": (LAST, f"{LAST}\nepsilon_seeds: {{one: 1}}", 12, "'epsilon_seeds, one' must be"),
 }
 
 
@@ -96,6 +101,10 @@ def test_a_name_alone_is_a_mechanism_and_lists_take_commas(dpicl, suite):
         (("plan", "quick", "--method", "tang"), "Did you mean '--mechanism'"),
         (("plan", "quick", "--dataset", "agnews"), "Did you mean '--task'"),
         (("run", "quick", "-o", "x"), "Did you mean '--results'"),
+        (("--noise", "3"), "dpicl COMMAND --help"),
+        (("audit", "nope", "--exact"), "Unknown mechanism 'nope'"),
+        (("audit", "tang", "--exact", "--task", "agnews"), "--epsilon E"),
+        (("audit", "tang", "--task", "agnews", "--epsilon", "1", "--suite", "quick"), "--exact"),
     ],
 )
 def test_what_is_meant_is_suggested(dpicl, words, hint):
@@ -201,13 +210,12 @@ def test_an_answer_that_cannot_be_written_is_a_sentence(own_cache):
     assert done.stderr.startswith(b"dpicl: ") and done.stderr.count(b"\n") == 1
 
 
-def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache):
-    done = subprocess.run(
-        [sys.executable, "-m", "dpicl", "compare", "--help"],
-        capture_output=True,
-        env={**os.environ, "PYTHONIOENCODING": "ascii"},
-    )
-    assert done.returncode == 0 and b"usage: dpicl compare" in done.stdout and not done.stderr
+@pytest.mark.parametrize("how", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}])
+def test_a_terminal_of_ascii_gets_the_whole_answer(own_cache, how):
+    how = {"PYTHONCOERCECLOCALE": "0", **how}
+    script = "import sys; from dpicl import cli; cli._write_what_can_be(); print(chr(949), '= 1')"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, env={**os.environ, **how})
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"? = 1\n", b"")
 
 
 @pytest.mark.parametrize("columns", ["60", None])

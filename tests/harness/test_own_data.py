@@ -267,6 +267,12 @@ def test_labels_and_fields_by_flags(dpicl, desk):
     refuse(dpicl("new", "suite", "mine", "--labels", "a,b"), "--labels")
 
 
+def test_a_first_record_without_a_label_is_the_one_that_is_wrong(dpicl, tmp_path):
+    (tmp_path / "some.jsonl").write_text('{"text": "a"}\n{"text": "b", "label": "refund"}\n')
+    answer = dpicl("data", tmp_path / "some.jsonl", "--labels", "billing,refund")
+    assert answer.code == 1 and "line 1" in answer.out and "label" in answer.out
+
+
 def test_texts_are_never_taken_for_labels(dpicl, desk):
     refuse(dpicl("new", "task", "desk", "--from", "train.csv", "--text-field", "queue", "--label-field", "message"),
            "look like texts")  # fmt: skip

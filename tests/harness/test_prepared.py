@@ -71,7 +71,7 @@ class TwoForOne(Keeps):
 
 
 @pytest.mark.parametrize("noise", ["seeded", "secure"])
-def test_no_record_can_be_read_after_the_preparation(agnews, noise):
+def test_no_record_can_be_read_after_the_preparation(own_cache, agnews, noise):
     task = replace(agnews, declared=dict.fromkeys(agnews.labels, 30))
     with pytest.raises(PluginError if noise == "seeded" else Concealed) as caught:
         release(TwoForOne(), task, models.load("sim"), CONFIG.model_copy(update={"noise": noise}))

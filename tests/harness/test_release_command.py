@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 import dpicl as package
+from dpicl.harness.api import release_job
+from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.harness.data.task import Task
+from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.run import card, formats
 from dpicl.harness.run.card import card_markdown
 from dpicl.harness.run.own import written_config
@@ -93,6 +97,14 @@ def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):
     assert dpicl("budget", "--json").json == {"private_sets": []}
 
 
+@pytest.mark.parametrize(("name", "content"), [("a.csv", "text,label\n"), ("a.jsonl", "\n"), ("a.json", "[]")])
+@pytest.mark.parametrize("noise", ["secure", "seeded"])
+def test_a_file_without_a_record_costs_nothing(dpicl, desk, name, content, noise):
+    (desk / name).write_text(content)
+    refuse(release(dpicl, "--noise", noise, data=name), name, "no record")
+    assert dpicl("budget", "--json").json == {"private_sets": []} and not list(desk.glob("demos*"))
+
+
 @pytest.mark.parametrize("out", [".", "", "a\0b", "x" * 300])
 def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
     refuse(release(dpicl, out=out), "--out")
@@ -100,9 +112,9 @@ def test_what_is_no_name_of_a_file_costs_nothing(dpicl, desk, out):
 
 
 def test_a_release_that_cannot_be_saved_after_all_is_on_stdout(dpicl, desk, monkeypatch):
-    from dpicl.harness.api import releases
+    from dpicl.harness.api import release_job
 
-    monkeypatch.setattr(releases, "_try", lambda out: None)
+    monkeypatch.setattr(release_job, "try_places", lambda out: None)
     answer = release(dpicl, out="tickets.csv/demos.jsonl")
     assert answer.code == 2 and "not lost" in answer.err
     assert len([line for line in answer.out.splitlines() if line.startswith('{"text"')]) == 4
@@ -264,7 +276,7 @@ def test_plan_and_run_say_what_cells_cost_together_and_refuse_beyond_the_limit(d
     together = prospect["after"]["epsilon"]
     assert prospect["before"] is None and prospect["after"]["releases"] == 4
     assert 1 < together < 4 and prospect["after"]["sum_epsilon"] == pytest.approx(4, rel=0.02)
-    assert f"{together:.4g}" in planned.err
+    assert rounded_up(together) in planned.err
     limit = ("--total-epsilon", 3.9)
     refused = dpicl("plan", *flags, *limit, "--json")
     assert refused.code == 2 and not refused.json["budgets"][0]["admitted"]
@@ -295,3 +307,42 @@ def test_a_card_never_shows_less_than_was_proved(bound, shown):
 
 def test_a_card_shows_letters_as_they_are_and_escapes_what_nobody_sees():
     assert card._json({"Rückgabe": "a\u202eb"}) == '{"Rückgabe": "a\\u202eb"}'
+
+
+def test_a_release_that_is_stopped_says_that_its_charge_stays(dpicl, desk, monkeypatch):
+    def stopped(*given, **more):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(formats, "released_text", stopped)
+    monkeypatch.setattr("dpicl.harness.api.released.released_text", stopped)
+    answer = release(dpicl)
+    assert answer.code == 130 and "stays" in answer.err and not list(desk.glob("demos*"))
+
+
+# --- a model that changes
+
+
+class Changing(SimulatedLM):
+    """A server whose model is another one from its n-th look on."""
+
+    looks = 0
+
+    def settle(self):
+        type(self).looks += 1
+        if type(self).looks >= self.wrong_from:
+            raise ModelError("The model is another one than when it was loaded.")
+
+
+@pytest.mark.parametrize(("wrong_from", "charged"), [(1, 0), (3, 1)])
+def test_a_model_that_changes_costs_nothing_or_is_named_on_the_card(dpicl, desk, monkeypatch, wrong_from, charged):
+    monkeypatch.setattr(Changing, "looks", 0)
+    monkeypatch.setattr(Changing, "wrong_from", wrong_from, raising=False)
+    monkeypatch.setattr(release_job.models, "load", lambda *given, **more: Changing())
+    answer = release(dpicl, "--json")
+    assert len(dpicl("budget", "--json").json["private_sets"]) == charged
+    if charged:
+        notes = answer.json["card"]["privacy"]["notes"]
+        assert answer.code == 0 and any("another" in note for note in notes), answer.err
+    else:
+        refuse(answer, "another one")
+        assert not list(desk.glob("demos*"))

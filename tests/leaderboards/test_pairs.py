@@ -149,7 +149,13 @@ def test_flags_and_names_of_the_other_kind_are_refused_in_one_sentence(dpicl, tm
 
 def test_the_command_on_a_run(dpicl, sim_suite, tmp_path):
     place = ("--results", tmp_path / "results")
+    hint = dpicl("compare", "tang", "pta", "--suite", sim_suite, *place, "--limit", 3, "--model", "sim").err
+    assert f"`dpicl run {sim_suite} --limit 3 --model sim --results {tmp_path / 'results'}`" in hint
     assert dpicl("run", sim_suite, *place).code == 0
+    assert (
+        f"dpicl compare ROW ROW --suite {sim_suite} --results {tmp_path / 'results'}\n"
+        in dpicl("board", sim_suite, *place).out
+    )
     answer = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place)
     assert answer.code == 0 and "adjusted p" in answer.out.partition(" task ")[0]
     document = dpicl("compare", "tang@2", "prism_short@2", "--suite", sim_suite, *place, "--json").json

@@ -1,0 +1,194 @@
+"""What a prepared mechanism released, saved and used again: it costs nothing, says nothing else, and trusts no file."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+import dpicl as package
+from dpicl.harness.conformance.checking import QUICK, CheckEvidence
+from dpicl.harness.conformance.checks.replay import post_processing, public_labels
+from dpicl.harness.conformance.kit import set_up
+from dpicl.harness.core.errors import PluginError
+from dpicl.harness.mechanism.outputs import checked_state
+from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
+from tests.harness.helpers import refuse
+from tests.harness.test_release_command import LABELS, desk  # noqa: F401  the fixture
+
+SIM = ("--model", "sim", "--option", "embedding=sim")
+RELEASE = ("release", "embedding_centroids", "--data", "tickets.csv", "--labels", ",".join(LABELS), "--size", 20,
+           "--epsilon", 1, *SIM)  # fmt: skip
+ANSWER = ("answer", "embedding_centroids", "--queries", "new.txt", *SIM)
+QUERIES = ["where is my money", "number 3 on billing", "technical"]
+
+
+@pytest.fixture
+def state(desk, dpicl) -> Path:  # noqa: F811
+    """desk.json, the state of a secure release."""
+    (desk / "new.txt").write_text("\n".join(QUERIES))
+    answer = dpicl(*RELEASE, "--out", "desk.json")
+    assert answer.code == 0 and "--state desk.json" in answer.out, answer.err
+    return desk / "desk.json"
+
+
+def test_later_queries_cost_nothing(dpicl, desk, state):  # noqa: F811
+    spent = dpicl("budget", "--json").json
+    assert spent["private_sets"][0]["releases"] == 1
+    (desk / "tickets.csv").unlink()  # no record is needed any more
+    answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "answers.jsonl", "--json")
+    assert answer.code == 0, answer.err
+    rows = [json.loads(line) for line in (desk / "answers.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in rows] == QUERIES and {row["answer"] for row in rows} <= set(LABELS)
+    card, first = answer.json["card"], json.loads((desk / "desk.card.json").read_text())
+    assert card.pop("state_sha256") and card == first and card["privacy"]["queries"] is None
+    assert card["manifest"]["embedding"]["name"] == "sim" and answer.json["budgets"] == []
+    assert "no further cost" in (desk / "answers.card.md").read_text()
+    assert dpicl("budget", "--json").json == spent and "swordfish" not in state.read_text()
+
+
+@pytest.mark.parametrize("options", [{}, {"head": "logistic", "steps": 2}])
+def test_a_state_answers_as_the_release_did(desk, options):  # noqa: F811
+    given = {"data": "tickets.csv", "labels": LABELS, "model": "sim", "noise": "seeded"}
+    options = {"embedding": "sim", **options}
+    at_once = package.answer("embedding_centroids", queries=QUERIES, options=options, **given)
+    made = package.release("embedding_centroids", options=options, out="desk.json", **given)
+    assert made.state == Path("desk.json").read_text() and made.answers == {} and not made.demonstrations
+    later = package.answer_from("embedding_centroids", state="desk.json", queries=QUERIES, model="sim", options=options)
+    assert later.answers == at_once.answers and later.card["warning"] == made.card["warning"] is not None
+
+
+def test_a_state_is_used_as_it_was_made(dpicl, state):
+    used = (*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
+    refuse(dpicl(*used, "--data", "tickets.csv"), "--data", "--state")
+    refuse(dpicl(*used, "--epsilon", 1), "--epsilon")
+    refuse(dpicl(*used, "--size", 5), "--size")
+    refuse(dpicl(*ANSWER, "--out", "x.jsonl"), "--data", "--state")
+    refuse(dpicl(*used, "--option", "head=logistic"), "--option head=centroid")
+    refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "chat"), "--format")
+    refuse(dpicl("answer", "voting", *used[2:]), "prepares nothing")
+    refuse(dpicl(*ANSWER, "--state", "nothing.json", "--out", "x.jsonl"), "nothing.json")
+    refuse(dpicl(*ANSWER, "--state", ".", "--out", "x.jsonl"), "plain file")
+    assert not list(state.parent.glob("x.*")) and not list(state.parent.glob("y.*"))
+
+
+def changed(content: dict, *path: str | int, to: object) -> bytes:
+    *inner, last = path
+    place = content
+    for key in inner:
+        place = place[key]
+    place[last] = to
+    return json.dumps(content).encode()
+
+
+HOSTILE = {
+    "pickle": lambda it: pickle.dumps(it),
+    "cut": lambda it: json.dumps(it).encode()[:-20],
+    "a card": lambda it: json.dumps(it["card"]).encode(),
+    "a list": lambda it: b"[]",
+    "deep": lambda it: b"[" * 10_000,
+    "newer": lambda it: changed(it, "schema_version", to=2),
+    "another mechanism": lambda it: changed(it, "card", "mechanism", to="sga"),
+    "a model that would be loaded": lambda it: changed(it, "card", "options", "embedding", to="st:/evil"),
+    "an unknown task": lambda it: changed(it, "task", to="../../etc"),
+    "other labels": lambda it: changed(it, "task", to="agnews"),
+    "one label": lambda it: changed(it, "card", "task", "labels", to=["a"]),
+    "labels of two lines": lambda it: changed(it, "card", "task", "labels", to=["a\nb", "c", "d"]),
+    "no vectors": lambda it: changed(it, "state", to={}),
+    "no classes": lambda it: changed(it, "state", "classes", to={"shape": [], "values": [1.0]}),
+    "an unknown class": lambda it: changed(it, "state", "classes", "values", 0, to=7.0),
+    "half a class": lambda it: changed(it, "state", "classes", "values", 0, to=0.5),
+    "a number too few": lambda it: changed(it, "state", "vectors", "shape", to=[3, 63]),
+    "another dimension": lambda it: changed(it, "state", "vectors", to={"shape": [3, 1], "values": [1.0, 1.0, 1.0]}),
+    "an absurd shape": lambda it: changed(it, "state", "vectors", to={"shape": [0, 2**52, 2**52], "values": []}),
+    "no number": lambda it: changed(it, "state", "vectors", "values", 0, to=float("nan")),
+    "infinity": lambda it: changed(it, "state", "vectors", "values", 0, to="Infinity"),
+    "a truth value": lambda it: changed(it, "state", "vectors", "values", 0, to=True),
+    "epsilon as a text": lambda it: changed(it, "card", "privacy", "epsilon_proved", to="0.1"),
+    "more keys": lambda it: changed(it, "code", to="import os"),
+}
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_a_state_from_somebody_else_is_refused_in_a_sentence(dpicl, state, how):
+    state.write_bytes(HOSTILE[how](json.loads(state.read_text())))
+    answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
+    refuse(answer)
+    assert not list(state.parent.glob("x.*"))
+
+
+class Asks(EmbeddingCentroids):
+    """Prepares what cannot be saved."""
+
+    name = "asks"
+
+    def prepare(self, private, context):
+        made = super().prepare(private, context)
+
+        class Answers:
+            def answer(self, query):
+                return made.answer(query)
+
+        return Answers()
+
+
+def test_what_cannot_be_saved_is_said_before_it_is_paid(desk):  # noqa: F811
+    with pytest.raises(PluginError, match="state"):
+        package.release(Asks(embedding="sim"), data="tickets.csv", labels=LABELS, size=20, model="sim", out="x.json")
+    assert package.budget() == [] and not list(desk.glob("x.*"))
+
+
+class Forgets(EmbeddingCentroids):
+    """Restores something else."""
+
+    name = "forgets"
+
+    def restore(self, state, context):
+        return super().restore({**state, "vectors": -state["vectors"]}, context)
+
+
+class Tells(EmbeddingCentroids):
+    """Saves how many records it read."""
+
+    name = "tells"
+
+    def prepare(self, private, context):
+        made = super().prepare(private, context)
+        read = len(
+            private.poisson_slots(30, None, partition="World", releases=self._releases(context.knob)).draw().slots
+        )
+
+        @dataclass(frozen=True)
+        class Counted(Linear):
+            def state(self):
+                return {**super().state(), "records": np.array([read])}
+
+        return Counted(made.vectors, made.labels, made.context, made.embedding)
+
+
+@pytest.mark.parametrize(("cls", "check"), [(Forgets, public_labels), (Tells, post_processing)])
+def test_the_kit_looks_at_what_is_saved(cls, check):
+    def verdict(cls):
+        return check(CheckEvidence(set_up(cls, "agnews", MappingProxyType({}), 0), QUICK)).status
+
+    assert (verdict(EmbeddingCentroids), verdict(cls)) == ("passed", "failed")
+
+
+@pytest.mark.parametrize(
+    "state", [None, {"vectors": np.array([np.nan])}, {"vectors": np.array(["a"])}, {1: np.ones(1)}]
+)
+def test_a_state_that_no_file_can_hold_is_refused(state):
+    class Odd:
+        def answer(self, query):
+            return "a"
+
+        def state(self):
+            return state
+
+    with pytest.raises(PluginError):
+        checked_state(EmbeddingCentroids(), Odd())
