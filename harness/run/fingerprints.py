@@ -23,7 +23,7 @@ from typing import Any
 from dpicl.harness.core import json_text, seeds
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
-from dpicl.harness.core.files import put_whole, sync_folder
+from dpicl.harness.core.files import make_folder, put_whole, sync_folder
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import local, reading, tables, task
@@ -149,6 +149,7 @@ def noted(result: Result, fingerprint: str) -> Result:
         result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
     try:
         (own_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
+        sync_folder(private_folder())  # without the note, the result would be of unknown records
     except OSError as error:
         raise _unusable(error) from error
     return result
@@ -240,8 +241,6 @@ def _unusable(error: Exception) -> ResultError:
 def own_folder() -> Path:
     """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
     folder = private_folder()
-    for missing in [each for each in (folder, *folder.parents) if not each.exists()][::-1]:
-        missing.mkdir(exist_ok=True)
-        sync_folder(missing.parent)
+    make_folder(folder)
     folder.chmod(0o700)
     return folder

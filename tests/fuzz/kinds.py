@@ -20,6 +20,7 @@ from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.harness.core.json_text import plain
 from dpicl.harness.core.leases import claimed, owners
+from dpicl.harness.core.paths import private_folder
 from dpicl.harness.core.strict_yaml import Function
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import sources as data_sources
@@ -32,7 +33,6 @@ from dpicl.harness.privacy.bounds import Bounds
 from dpicl.harness.privacy.events import gaussian, to_json
 from dpicl.harness.run import budget
 from dpicl.harness.run.expand import expand
-from dpicl.harness.core.paths import private_folder
 from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
 from dpicl.harness.run.own import OwnRecords, queries_of
 from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger
@@ -320,7 +320,9 @@ KINDS = {
         lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], json_mutated, use_rows, (DataError,), "file.json"
     ),
     "records in CSV": Kind(_csv, bytes_mutated, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
-    "queries": Kind(lambda: [QUERIES], jsonl_mutated, use_queries, (DataError,), "file.jsonl", parse_lines, write_lines),
+    "queries": Kind(
+        lambda: [QUERIES], jsonl_mutated, use_queries, (DataError,), "file.jsonl", parse_lines, write_lines
+    ),
     "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,), parse=parse_yaml, write=write_yaml),
     "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
     "ledger": Kind(_ledgers, jsonl_mutated, use_ledger, parse=parse_lines, write=write_ledger),

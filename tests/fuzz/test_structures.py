@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,7 @@ def test_only_our_own_errors_come_out(kind: str, count: int, fresh_cache: Path, 
     @given(st.sampled_from(sound).flatmap(edited))
     def check(value: object) -> None:
         path.write_bytes(one.write(value))
-        try:
+        with suppress(*one.errors):
             one.use(path)
-        except one.errors as error:
-            assert len(str(error)) < 3000
 
     check()
