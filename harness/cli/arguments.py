@@ -220,7 +220,9 @@ def shard_of(text: str) -> tuple[int, int]:
     """'2/8' -> (2, 8): the second of eight parts."""
     number, slash, of = text.partition("/")
     if not slash or not (number.isdecimal() and of.isdecimal() and len(of) < 7) or not 1 <= int(number) <= int(of):
-        raise argparse.ArgumentTypeError(f"write I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{text[:40]}'")
+        raise argparse.ArgumentTypeError(
+            f"write I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{text[:40]}'"
+        )
     return int(number), int(of)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 #: Beside a file that is no result: it is moved there, and not read again.
 ASIDE = "set_aside"
 _LOCKS = ".locks"
-_UNFINISHED, _UNFINISHED_LEASE = ".*.json.tmp", ".*.lease.*.tmp"
+_UNFINISHED, _UNFINISHED_LEASE = ".*.json.tmp", "*.lease.*.tmp"
 _LEFT = (".lock", ".lease")
 T = TypeVar("T")
 
@@ -148,7 +147,8 @@ class Store:
         with held(lock, wait) as here, ExitStack() as stack:
             mine = here and stack.enter_context(claimed(folder, cell, here, wait, self.owner))
             if mine:
-                stack.callback(lock.unlink, missing_ok=True)
+                for left in (lock, *folder.glob(f".{cell}.{_UNFINISHED_LEASE}")):  # nobody else has the cell
+                    stack.callback(left.unlink, missing_ok=True)
             yield mine
 
     def locked(self) -> dict[str, str]:
@@ -182,14 +182,14 @@ class Store:
 
     def _remove_unfinished(self) -> None:
         """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
-        unfinished: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in (*self.folder.rglob(_UNFINISHED), *(self.folder / _LOCKS).glob(_UNFINISHED_LEASE)):
-            unfinished[path.name.split(".")[1]].append(path)
-        locks = {path.name.split(".")[0] for path in (self.folder / _LOCKS).glob("[!.]*") if path.suffix in _LEFT}
+        unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
+        folder = self.folder / _LOCKS
+        locks = {path.name.split(".")[0] for path in folder.glob("[!.]*") if path.suffix in _LEFT}
+        locks |= {path.name.split(".")[1] for path in folder.glob(f".*.{_UNFINISHED_LEASE}")}
         for cell in sorted(unfinished.keys() | locks):
             with self._held(cell) as mine:
-                for path in unfinished[cell] if mine else ():
-                    path.unlink(missing_ok=True)
+                if mine and cell in unfinished:
+                    unfinished[cell].unlink(missing_ok=True)
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

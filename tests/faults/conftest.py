@@ -17,19 +17,23 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plac
 
     def make(name: str) -> Place:
         made = Place(tmp_path / name)
-        monkeypatch.setenv("DPICL_CACHE", str(made.folder / "files" / "cache"))
-        monkeypatch.setenv("RELEASES", str(made.folder / "releases"))
+        made.use(monkeypatch)
         return made
 
     return make
 
 
-@pytest.fixture
-def undisturbed(place: Callable[..., Place]) -> Undisturbed:
-    calm = place("calm")
-    import dpicl.harness.evaluation.lm_eval_bridge  # noqa: F401  loaded before the fork, once for all children
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    # Loaded before the forks, once for all children.
+    import dpicl.harness.cli.run
+    import dpicl.harness.evaluation.lm_eval_bridge
+    import dpicl.leaderboards.cli.publish  # noqa: F401
 
-    code, points = run_forked(calm.words(), calm.folder)
+    calm = Place(tmp_path_factory.mktemp("undisturbed") / "calm")
+    with pytest.MonkeyPatch.context() as patch:
+        calm.use(patch)
+        code, points = run_forked(calm.words(), calm.folder)
     assert code == 0, (calm.folder / "said").read_text()
     assert calm.releases() == {"counted0": 1, "counted1": 1} and calm.left_over() == []
     return Undisturbed(calm.outcomes(), points)

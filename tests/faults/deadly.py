@@ -9,10 +9,12 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpicl.cli import main
+from dpicl.harness.core import leases
 from dpicl.harness.core.cache_file import CacheFile
 
 #: Calls that change a file, make or remove one, or take a lock.
@@ -124,6 +126,21 @@ def in_child(
 
     begin: called in the child before the command. The child's words go to ``folder/said``.
     """
+    return wait_for(start_child(words, folder, begin, end))
+
+
+@dataclass(frozen=True)
+class Child:
+    """pipe: on which it answers."""
+
+    pid: int
+    pipe: int
+
+
+def start_child(
+    words: Sequence[object], folder: Path, begin: Callable[[], object], end: Callable[[], bytes] = bytes
+) -> Child:
+    """As `in_child`, which `wait_for` waits for."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
@@ -146,7 +163,22 @@ def in_child(
             sys.stderr.flush()
             os._exit(code)
     os.close(there)
-    with os.fdopen(here, "rb") as file:
+    return Child(child, here)
+
+
+def wait_for(child: Child) -> tuple[int, bytes]:
+    """See `in_child`."""
+    with os.fdopen(child.pipe, "rb") as file:
         answered = file.read()
-    _, status = os.waitpid(child, 0)
+    _, status = os.waitpid(child.pid, 0)
     return os.waitstatus_to_exitcode(status), answered
+
+
+def on_machine(name: str) -> Callable[[], None]:
+    """What makes a process one of another machine, with leases that expire soon."""
+
+    def begin() -> None:
+        leases.this_machine = lambda: name  # type: ignore[assignment]
+        leases.BEAT_SECONDS, leases.EXPIRY_SECONDS = 0.2, 3.0
+
+    return begin

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from dpicl.harness.run.store import Store
 from tests.faults.deadly import MAY_DIFFER, run_forked
 
@@ -62,6 +64,11 @@ class Place:
     def __post_init__(self) -> None:
         (self.folder / "files").mkdir(parents=True)
         (self.folder / "deadly.py").write_text(PLUGIN)
+
+    def use(self, patch: pytest.MonkeyPatch) -> None:
+        """Commands of this process and of its children use it from now on."""
+        patch.setenv("DPICL_CACHE", str(self.folder / "files" / "cache"))
+        patch.setenv("RELEASES", str(self.folder / "releases"))
 
     @property
     def results(self) -> Path:

@@ -25,10 +25,10 @@ LOSSES = ("all", "contents", "some", "others")
 
 class Journal:
     """Writes down what this process does to the files under a folder, until it ends. steps: in order; a step 'said' is
-    a line that the process has written to stderr."""
+    a line that the process has written to stderr. without: a folder inside that does not matter."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = str(folder)
+    def __init__(self, folder: Path, without: Path | None = None) -> None:
+        self._folder, self._without = str(folder), f"{without}/"
         self.steps: list[Step] = []
 
     def install(self) -> None:
@@ -52,6 +52,8 @@ class Journal:
             except OSError:
                 return None
         text = os.fsdecode(path)
+        if f"{text}/".startswith(self._without):
+            return None
         return text if text == self._folder or text.startswith(self._folder + "/") else None
 
     def _noting(self, call: Callable[..., Any], name: str, paths: int) -> Callable[..., Any]:

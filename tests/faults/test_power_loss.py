@@ -21,7 +21,7 @@ from dpicl.harness.run import budget
 from dpicl.harness.run.budget import ChargeTo
 from dpicl.harness.run.private_ledger import read_all
 from dpicl.harness.run.store import Store
-from tests.faults.deadly import MAY_DIFFER, in_child
+from tests.faults.deadly import MAY_DIFFER, in_child, on_machine
 from tests.faults.places import Place
 from tests.faults.power import Journal, Step, cuts, put
 from tests.harness.secure_suite import rows_of, suite, write_records
@@ -48,7 +48,9 @@ class _Said:
 
 def journal_of(words: list[object], folder: Path) -> list[Step]:
     """What a command does to the files under ``folder/files``, and says."""
-    journal = Journal(folder / "files")
+    journal = Journal(folder / "files", folder / "files" / "cache" / "calibration")
+    there = [path for path in (folder / "files").iterdir() if path.is_dir()]
+    before: list[Step] = [step for path in there for step in (("mkdir", str(path)), ("sync", str(path.parent), None))]
 
     def begin() -> None:
         sys.stderr = _Said(sys.stderr, journal)
@@ -56,8 +58,7 @@ def journal_of(words: list[object], folder: Path) -> list[Step]:
 
     code, steps = in_child(words, folder, begin, lambda: pickle.dumps(journal.steps))
     assert code == 0, (folder / "said").read_text()
-    found: list[Step] = pickle.loads(steps)
-    return found
+    return [*before, *pickle.loads(steps)]
 
 
 def in_process(folder: Path, work: Callable[[Journal], None]) -> list[Step]:
@@ -134,8 +135,7 @@ def test_a_run_goes_on_after_a_power_cut_at_any_step(
 ) -> None:
     """Every disk is looked at; on some of them the same command runs to the end."""
     calm = Place(tmp_path / "calm")
-    monkeypatch.setenv("RELEASES", str(calm.folder / "releases"))
-    monkeypatch.setenv("DPICL_CACHE", str(calm.folder / "files" / "cache"))
+    calm.use(monkeypatch)
     steps = journal_of(calm.words(), calm.folder)
     chance, expected = random.Random(0), calm.outcomes()
     done = {}
@@ -149,13 +149,21 @@ def test_a_run_goes_on_after_a_power_cut_at_any_step(
         reported = {line.split()[1] for line in said(before).splitlines() if re.match(r"\[\d/3\]", line)}
         assert reported <= done.keys() <= expected.keys()
         if chance.random() < 0.1:
-            monkeypatch.setenv("RELEASES", str(here.folder / "releases"))
-            monkeypatch.setenv("DPICL_CACHE", str(here.folder / "files" / "cache"))
-            code, _ = in_child(here.words(), here.folder, lambda: None)
+            here.use(monkeypatch)
+            code, _ = in_child(here.words(), here.folder, on_machine("after the cut"))
             assert code == 0, (here.folder / "said").read_text()
             assert here.outcomes() == expected and here.left_over() == []
             assert not done.keys() & set(here.releases())
     assert done == expected
+
+
+def cache_of(folder: Path, shared: Path) -> Path:
+    """The cache of a run, with the calibrations of all tests."""
+    cache = folder / "files" / "cache"
+    cache.mkdir(parents=True, exist_ok=True)
+    (shared / "calibration").mkdir(exist_ok=True)
+    (cache / "calibration").symlink_to(shared / "calibration")
+    return cache
 
 
 @pytest.mark.slow
@@ -165,7 +173,7 @@ def test_no_private_run_is_charged_less_than_it_cost(
 ) -> None:
     """A cell with secure noise that was said to be done is there, on the ledger, and known to be of these records."""
     folder = tmp_path / "calm"
-    (folder / "files").mkdir(parents=True)
+    cache_of(folder, own_cache)
     path = suite(folder, "tang", "pta")
     monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", rows_of("train", 40))))
     monkeypatch.setenv("DPICL_CACHE", str(folder / "files" / "cache"))
@@ -175,14 +183,14 @@ def test_no_private_run_is_charged_less_than_it_cost(
     for number, (before, left) in enumerate(cuts(steps, folder / "files")):
         here = tmp_path / str(number)
         put(left, here / "files")
-        monkeypatch.setenv("DPICL_CACHE", str(here / "files" / "cache"))
+        monkeypatch.setenv("DPICL_CACHE", str(cache_of(here, own_cache)))
         found, damaged = Store(here / "files" / "results", "private").load_all()
         assert damaged == []
         reported = len(re.findall(r"^\[\d/2\]", said(before), flags=re.MULTILINE))
         charges = sum(len(ledger.charges) for ledger in read_all())
         assert reported <= len(found) <= charges <= 2
         if chance.random() < 0.06:
-            code, _ = in_child([*words, here / "files" / "results"], here, lambda: None)
+            code, _ = in_child([*words, here / "files" / "results"], here, on_machine("after the cut"))
             assert code == 0, (here / "said").read_text()
             after = sum(len(ledger.charges) for ledger in read_all())
             assert after == charges + 2 - len(found)  # what is there is not released again

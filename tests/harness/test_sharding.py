@@ -45,7 +45,18 @@ def test_every_cell_is_in_one_part_and_models_stay_together(of_models, parts):
 
 
 def test_what_is_done_already_changes_no_part(dpicl, sim_suite, tmp_path):
-    words = [sim_suite, "--results", tmp_path, "--mechanism", "zero_shot", "--seed", "0,1,2,3", "--shard", "2/3", "--json"]
+    words = [
+        sim_suite,
+        "--results",
+        tmp_path,
+        "--mechanism",
+        "zero_shot",
+        "--seed",
+        "0,1,2,3",
+        "--shard",
+        "2/3",
+        "--json",
+    ]
     planned = [cell["id"] for cell in dpicl("plan", *words).json["cells"]]
     assert dpicl("run", *words).json["counts"]["done"] == len(planned)
     again = dpicl("run", *words).json["counts"]
@@ -53,7 +64,9 @@ def test_what_is_done_already_changes_no_part(dpicl, sim_suite, tmp_path):
     assert [cell["id"] for cell in dpicl("plan", *words).json["cells"]] == planned
 
 
-@pytest.mark.parametrize("part", ["0/2", "3/2", "1/0", "1", "1/", "/2", "a/b", "-1/2", "1/2/3", "1/99999999", "²/3", ""])
+@pytest.mark.parametrize(
+    "part", ["0/2", "3/2", "1/0", "1", "1/", "/2", "a/b", "-1/2", "1/2/3", "1/99999999", "²/3", ""]
+)
 def test_a_part_that_there_is_not_is_refused(dpicl, sim_suite, tmp_path, part):
     refuse(dpicl("run", sim_suite, "--results", tmp_path, f"--shard={part}"), "--shard", "2/8")
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +95,9 @@ def test_parts_make_the_suite_in_one_folder_and_copied_together(dpicl, sim_suite
     whole = outcomes(tmp_path / "whole")
     assert len(whole) == 8
     assert outcomes(tmp_path / "one") == outcomes(tmp_path / "all") == whole
-    boards = [dpicl("board", sim_suite, "--results", tmp_path / name, "--json").json for name in ("whole", "one", "all")]
+    boards = [
+        dpicl("board", sim_suite, "--results", tmp_path / name, "--json").json for name in ("whole", "one", "all")
+    ]
     assert boards[0]["rows"] == boards[1]["rows"] == boards[2]["rows"]
     done = dpicl("run", sim_suite, "--results", tmp_path / "all", "--json").json["counts"]
     assert done == {"done": 0, "present": 8, "skipped": 0, "failed": 0}
