@@ -29,8 +29,6 @@ class _Template(Template):
     """With %{name}, since a script of the shell is full of $."""
 
     delimiter = "%"
-    idpattern = None
-    braceidpattern = "[a-z]+"
 
 
 def add(subparsers: Subparsers) -> None:

@@ -111,6 +111,19 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def stopped_by_term() -> Iterator[None]:
+    """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does: claims are given back at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def portable(error: Exception) -> Exception:
     """An exception that survives the way to the parent, with its traceback as a note where it is a bug."""
     if not isinstance(error, DpiclError):

@@ -28,7 +28,7 @@ DAMAGES = st.lists(
     min_size=1,
     max_size=3,
 )
-FEW, MANY = 8, 900
+FEW, MANY = 5, 150
 
 
 @pytest.fixture

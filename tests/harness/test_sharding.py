@@ -113,7 +113,8 @@ for SLURM_ARRAY_TASK_ID in $(seq "$range"); do
     : > "$STAND_IN/queue"
     bash "$1" >> "$STAND_IN/log-$SLURM_ARRAY_TASK_ID" 2>&1 &
     job=$!
-    if [ -n "${STOP_AFTER:-}" ]; then sleep "$STOP_AFTER"; kill -USR1 "$job" 2> /dev/null; fi
+    until [ -z "${STOP_AFTER:-}" ] || grep -q "$STOP_AFTER" "$STAND_IN/log-$SLURM_ARRAY_TASK_ID"; do sleep 0.1; done
+    if [ -n "${STOP_AFTER:-}" ]; then kill -USR1 "$job"; fi
     wait "$job"; echo $? >> "$STAND_IN/codes"
     while [ -s "$STAND_IN/queue" ]; do
         : > "$STAND_IN/queue"
@@ -194,15 +195,15 @@ def test_an_array_of_jobs_does_every_cell_once(dpicl, sim_suite, sbatch, tmp_pat
 def test_a_job_whose_time_is_short_stops_and_is_queued_again(dpicl, tmp_path, sbatch, monkeypatch):
     suite = tmp_path / "long.yaml"
     suite.write_text(
-        f"name: long\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: {list(range(400))}\nepsilons: [4]\n"
+        f"name: long\nversion: 1\nsource: synthetic\nmodel: sim\nseeds: {list(range(20))}\nepsilons: [4]\n"
         "tasks: [agnews]\ntest_records: 12\ntrain_records: 60\nmechanisms:\n  - {name: real_demonstrations}\n"
     )
     script = dpicl("slurm", suite, "--shards", 1, "--results", tmp_path / "results").out
-    monkeypatch.setenv("STOP_AFTER", "25")
+    monkeypatch.setenv("STOP_AFTER", "^.3/20")
     codes, logs = sbatch(script)
     assert codes == ["0", "0"], logs
     assert "dpicl: stopped" in logs and "Traceback" not in logs
     last = dpicl("run", suite, "--results", tmp_path / "results", "--json").json
-    assert last["counts"] == {"done": 0, "present": 400, "skipped": 0, "failed": 0}
-    assert len(re.findall(r"^\[\d+/\d+\] ", logs, flags=re.MULTILINE)) == 400
+    assert last["counts"] == {"done": 0, "present": 20, "skipped": 0, "failed": 0}
+    assert len(re.findall(r"^\[\d+/\d+\] ", logs, flags=re.MULTILINE)) == 20
     assert json.dumps(last)
