@@ -33,7 +33,7 @@ class _Template(Template):
 
 def add(subparsers: Subparsers) -> None:
     parser = add_command(
-        subparsers, "slurm", "dpicl slurm classification --shards 16 --workers 8 --minutes 120 > job.sh", _slurm
+        subparsers, "slurm", "dpicl slurm classification --shards 16 --workers 8 --minutes 120", _slurm
     )
     add_selection_flags(parser)
     parser.count("--shards", "N", f"parts of the suite, a job each ({_SHARDS})", default=_SHARDS)
