@@ -113,15 +113,17 @@ def undisturbed() -> Iterator[None]:
 
 @contextmanager
 def stopped_by_term() -> Iterator[None]:
-    """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does: claims are given back at once."""
-    if threading.current_thread() is not threading.main_thread():
+    """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does, where nobody else handles it: claims
+    are given back at once."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def portable(error: Exception) -> Exception:
