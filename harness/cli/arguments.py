@@ -6,6 +6,7 @@ import argparse
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -27,6 +28,7 @@ _NOISES = ("seeded", "secure")
 HELP = {
     "run": "run what is missing of a suite",
     "plan": "show what `run` would do: cells, what is there already, what the rest costs",
+    "slurm": "print a script for sbatch that runs a suite as a job array, a part of it (`run --shard`) in each job",
     "board": "show the leaderboard of a suite; SUITE 'all' lists all suites, 'attacks' shows every attack and audit",
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
     "compare": "two rows of a board: which is better and how sure; two result folders: a gate for regressions",
@@ -217,6 +219,16 @@ def option(text: str) -> tuple[str | None, str, Any]:
     return (target or None), short, parsed
 
 
+def shard_of(text: str) -> tuple[int, int]:
+    """'2/8' -> (2, 8): the second of eight parts."""
+    number, slash, of = text.partition("/")
+    if not slash or not (number.isdecimal() and of.isdecimal() and len(of) < 7) or not 1 <= int(number) <= int(of):
+        raise argparse.ArgumentTypeError(
+            f"write I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{text[:40]}'"
+        )
+    return int(number), int(of)
+
+
 def label_names(text: str) -> dict[str, str]:
     """'billing,refund' or '0=billing,1=refund' -> label as a file has it -> label word, with single spaces."""
     found: dict[str, str] = {}
@@ -306,6 +318,11 @@ _SHARED = {
     "--option": _several(
         type=option, metavar="K=V", help="option of the mechanisms that have it (or MECHANISM.K=V); may be repeated"
     ),
+    "--shard": _flag(
+        type=shard_of,
+        metavar="I/N",
+        help="only the I-th of N parts of the cells, always the same ones; results of all parts make the suite",
+    ),
     "--text-field": _flag(metavar="NAME", help="field of a file's text (default: text, or another usual name)"),
     "--label-field": _flag(metavar="NAME", help="field of a file's label (default: label, or another usual name)"),
     "--labels": _flag(
@@ -368,6 +385,7 @@ def selected(arguments: argparse.Namespace) -> Selection:
     Raises UsageError for anything that is not known or does not fit.
     """
     from dpicl.harness.run.selection import select
+    from dpicl.harness.run.sharding import shard
     from dpicl.harness.run.suite import Changes, OptionChange
 
     changes = Changes(
@@ -381,4 +399,6 @@ def selected(arguments: argparse.Namespace) -> Selection:
     )
     options = [OptionChange(*item) for item in getattr(arguments, "option", [])]
     reveal = getattr(arguments, "reveal_records", True)
-    return select(arguments.suite, arguments.results, arguments.plugin, changes, options, reveal)
+    found = select(arguments.suite, arguments.results, arguments.plugin, changes, options, reveal)
+    part = getattr(arguments, "shard", None)
+    return found if part is None else replace(found, cells=shard(found.cells, *part))

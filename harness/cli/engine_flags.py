@@ -25,6 +25,13 @@ def add_engine_flags(run: Parser) -> None:
     )
     run.count("--workers", "N", "workers of the engine (default: one for two cores; Slurm: 4 jobs at once)")
     run.add_argument("--address", metavar="HOST:PORT", help="Ray: the cluster's head (default: RAY_ADDRESS)")
+    add_job_flags(run)
+    run.choice("--scheduler", ("slurm", "local", "debug"), "Slurm: run its jobs on this machine instead (local, debug)")
+    run.add_argument("--dry-run", action="store_true", help="Slurm: show the jobs and submit none")
+
+
+def add_job_flags(run: Parser) -> None:
+    """What each worker, or job, is asked for."""
     run.count("--cpus", "N", "Ray, Slurm: cores of each worker (default: Ray shares a node's cores, Slurm 2)")
     run.count("--gpus", "N", "Ray, Slurm: GPUs of each worker (default: Ray 1 where there are any, else 0)", least=0)
     run.count("--minutes", "N", "Slurm: time limit of a job, which ends in time and leaves the rest to the next (60)")
@@ -36,8 +43,6 @@ def add_engine_flags(run: Parser) -> None:
         metavar="NAME=VALUE",
         help="Slurm: a further option of sbatch, such as partition=gpu; may be repeated",
     )
-    run.choice("--scheduler", ("slurm", "local", "debug"), "Slurm: run its jobs on this machine instead (local, debug)")
-    run.add_argument("--dry-run", action="store_true", help="Slurm: show the jobs and submit none")
 
 
 def _sbatch(text: str) -> tuple[str, str]:

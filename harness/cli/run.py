@@ -63,7 +63,7 @@ def add(
         action="store_true",
         help="run again what has results of other records; the old files are set aside and kept",
     )
-    run.share("--total-epsilon")
+    run.share("--total-epsilon", "--shard")
     add_engine_flags(run)
     run.set_defaults(follow=wandb, wandb=False)
     if wandb_flags is not None:
@@ -71,7 +71,7 @@ def add(
         wandb_flags(run, "wandb-")
     plan = add_command(subparsers, "plan", "dpicl plan quick --epsilon 1", _plan)
     add_selection_flags(plan)
-    plan.share("--total-epsilon")
+    plan.share("--total-epsilon", "--shard")
     plan.add_argument(
         "--detect",
         type=float,

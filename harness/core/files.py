@@ -36,7 +36,7 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
     temporary = path.with_name(f".{path.name}{tag}.tmp")
     rights = partial(os.open, mode=0o600 if private else 0o666)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         with open(temporary, "wb", opener=rights) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
@@ -63,6 +63,8 @@ def link(whole: Path, path: Path) -> None:
             raise
         with path.open("xb") as file:
             file.write(whole.read_bytes())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 def unwritable(folder: Path, error: OSError) -> ResultError:
@@ -70,6 +72,14 @@ def unwritable(folder: Path, error: OSError) -> ResultError:
     return ResultError(
         f"Cannot write results under {folder}: {error.strerror}; fix that, or choose another folder with --results."
     )
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it where they are missing; they are there after a power cut. Raises OSError."""
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        sync_folder(each.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -127,13 +127,15 @@ def _claims(folder: Path, name: str) -> list[_Claim]:
 
 
 def _made(path: Path, content: str) -> bool:
-    """Makes a file with its content in one step; False where it is there already."""
+    """Makes a file with its content in one step; False where it is there already, or another machine has just taken
+    the unfinished one for left over."""
     whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
         whole.write_text(content, encoding="utf-8")
-        link(whole, path)
-    except FileExistsError:
-        return False
+        try:
+            link(whole, path)
+        except (FileExistsError, FileNotFoundError):
+            return False
     finally:
         whole.unlink(missing_ok=True)
     return True

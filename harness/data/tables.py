@@ -350,7 +350,7 @@ def _parquet(path: Path, columns: Sequence[str], split: str) -> FileTable:
 def _class_names(about: bytes) -> dict[str, Sequence[str]]:
     """Column -> names of its classes, as `datasets` writes them into a Parquet file."""
     try:
-        features = json.loads(about)["info"]["features"]
+        features = json_text.loads(about, plain=False)["info"]["features"]
         return {name: kind["names"] for name, kind in features.items() if kind.get("_type") == "ClassLabel"}
     except (ValueError, LookupError, TypeError, AttributeError):  # a file that `datasets` has not written
         return {}

@@ -109,7 +109,7 @@ class _Crew:
             return
         worker = max(self.running.values(), key=lambda worker: resident(worker.process.pid or 0))
         self.size = len(self.running) - 1
-        _log.warning("Only %s; %s go on.", short, count(self.size, "worker"))
+        _log.warning("Only %s; the run goes on with %s.", short, count(self.size, "worker"))
         worker.kill()
         self._lose(worker, "was stopped for want of memory")
 

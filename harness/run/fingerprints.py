@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -19,10 +20,10 @@ from pathlib import Path
 from threading import get_ident
 from typing import Any
 
-from dpicl.harness.core import seeds
+from dpicl.harness.core import json_text, seeds
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
-from dpicl.harness.core.files import put_whole, sync_folder
+from dpicl.harness.core.files import make_folder, put_whole, sync_folder
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import local, reading, tables, task
@@ -35,6 +36,8 @@ from dpicl.harness.run.results import WITHHELD, Result
 
 #: The records that a limit keeps are the same for every cell of a suite, whatever its seed.
 _RECORDS_SEED = 0
+#: 64 hexadecimal digits.
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 #: What turns files into records; with other code the same files may be other records.
 _CODE = (data_sources, local, reading, record_sets, seeds, tables, task, task_config)
 
@@ -75,6 +78,18 @@ class AtHand:
     @classmethod
     def of(cls, task: Task) -> AtHand:
         return cls(task.fingerprint, _hash_of(sorted(query.id for query in task.queries())))
+
+    @classmethod
+    def kept(cls, path: Path) -> AtHand | None:
+        """What a file holds of records; None where there is none, or a damaged one."""
+        try:
+            found = json_text.read(path)
+        except (OSError, ValueError):
+            return None
+        fits = isinstance(found, dict) and found.keys() == {"fingerprint", "test"}
+        if not fits or not all(isinstance(value, str) and _SHA256.fullmatch(value) for value in found.values()):
+            return None
+        return cls(**found)
 
 
 @dataclass
@@ -134,6 +149,7 @@ def noted(result: Result, fingerprint: str) -> Result:
         result = result.model_copy(update={"created": later.isoformat(timespec="seconds")})
     try:
         (own_folder() / f"{_key_of(result)}.{keyed}").touch(mode=0o600)
+        sync_folder(private_folder())  # without the note, the result would be of unknown records
     except OSError as error:
         raise _unusable(error) from error
     return result
@@ -141,8 +157,8 @@ def noted(result: Result, fingerprint: str) -> Result:
 
 def _at_hand(cell: Cell, download: bool) -> AtHand:
     path = _kept_under(cell)
-    with suppress(OSError, ValueError, TypeError):  # nothing is kept yet, or it is damaged: it is computed again
-        return AtHand(**json.loads(path.read_text(encoding="utf-8") if path else ""))
+    if path is not None and (kept := AtHand.kept(path)) is not None:
+        return kept
     if cell.source == "hub" and not download:
         raise NotRead(f"The records of {cell.task} on the hub have not been read here.")
     return AtHand.of(task_of(cell))
@@ -207,7 +223,10 @@ def machine_key() -> bytes:
         if not path.exists():
             with suppress(FileExistsError):  # another one was faster: its key counts
                 put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True, private=True)
-        return bytes.fromhex(path.read_text(encoding="utf-8"))
+        key = path.read_text(encoding="utf-8")
+        if not _SHA256.fullmatch(key):  # a shorter one would be no secret
+            raise ValueError(f"{path.name} is damaged; put a copy of it back")
+        return bytes.fromhex(key)
     except (OSError, ValueError) as error:
         raise _unusable(error) from error
 
@@ -222,8 +241,6 @@ def _unusable(error: Exception) -> ResultError:
 def own_folder() -> Path:
     """`private_folder`, there and its owner's alone, also after a power cut. Raises OSError."""
     folder = private_folder()
-    for missing in [each for each in (folder, *folder.parents) if not each.exists()][::-1]:
-        missing.mkdir(exist_ok=True)
-        sync_folder(missing.parent)
+    make_folder(folder)
     folder.chmod(0o700)
     return folder

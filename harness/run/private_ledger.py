@@ -198,7 +198,7 @@ def _parsed(text: str) -> tuple[str, tuple[Charge | Limit, ...], str]:
     if (end.before, end.lines) != (_hash(body), len(lines)):
         raise ValueError("it was cut or changed, since its last line does not fit the others")
     head = _line(_Head, lines[0], "line 1")
-    if not hmac.compare_digest(head.key, _key_check()):
+    if not hmac.compare_digest(head.key.encode(), _key_check().encode()):
         raise ValueError(f"it was made with another key than {private_folder() / 'key'}; put that key back")
     entries, before = [], hashlib.sha256(lines[0].encode())
     for number, line in enumerate(lines[1:], start=2):

@@ -15,6 +15,7 @@ from dpicl.harness.run.progress import TimeLeft, shown
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.worker import CellProgress, Done, Job, Report
+from dpicl.harness.run.worker_process import stopped_by_term
 
 
 def run_missing(
@@ -49,7 +50,8 @@ def run_missing(
             show(event)
             follow(event)
 
-        return work(engine, ordered, job, report, waiting)
+        with stopped_by_term():
+            return work(engine, ordered, job, report, waiting)
 
 
 def require_there(cells: Sequence[Cell]) -> None:

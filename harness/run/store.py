@@ -19,7 +19,7 @@ from typing import TypeVar
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
-from dpicl.harness.core.files import put_whole, unwritable, write_whole
+from dpicl.harness.core.files import make_folder, put_whole, unwritable, write_whole
 from dpicl.harness.core.leases import claimed, owners, this_machine
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.memory import no_collection
@@ -30,7 +30,7 @@ from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 #: Beside a file that is no result: it is moved there, and not read again.
 ASIDE = "set_aside"
 _LOCKS = ".locks"
-_UNFINISHED = ".*.json.tmp"
+_UNFINISHED, _UNFINISHED_LEASE = ".*.json.tmp", "*.lease.*.tmp"
 _LEFT = (".lock", ".lease")
 T = TypeVar("T")
 
@@ -102,7 +102,7 @@ class Store:
     def prepare(self) -> None:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
         try:
-            (self.folder / _LOCKS).mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder / _LOCKS)
             (self.folder / _LOCKS / ".gitignore").write_text("*\n", encoding="utf-8")
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
@@ -147,7 +147,8 @@ class Store:
         with held(lock, wait) as here, ExitStack() as stack:
             mine = here and stack.enter_context(claimed(folder, cell, here, wait, self.owner))
             if mine:
-                stack.callback(lock.unlink, missing_ok=True)
+                for left in (lock, *folder.glob(f".{cell}.{_UNFINISHED_LEASE}")):  # nobody else has the cell
+                    stack.callback(left.unlink, missing_ok=True)
             yield mine
 
     def locked(self) -> dict[str, str]:
@@ -182,7 +183,9 @@ class Store:
     def _remove_unfinished(self) -> None:
         """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
         unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
-        locks = {path.name.split(".")[0] for path in (self.folder / _LOCKS).glob("[!.]*") if path.suffix in _LEFT}
+        folder = self.folder / _LOCKS
+        locks = {path.name.split(".")[0] for path in folder.glob("[!.]*") if path.suffix in _LEFT}
+        locks |= {path.name.split(".")[1] for path in folder.glob(f".*.{_UNFINISHED_LEASE}")}
         for cell in sorted(unfinished.keys() | locks):
             with self._held(cell) as mine:
                 if mine and cell in unfinished:

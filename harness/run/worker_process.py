@@ -111,6 +111,21 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
+@contextmanager
+def stopped_by_term() -> Iterator[None]:
+    """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does, where nobody else handles it: claims
+    are given back at once."""
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 def portable(error: Exception) -> Exception:
     """An exception that survives the way to the parent, with its traceback as a note where it is a bug."""
     if not isinstance(error, DpiclError):

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, Self
 from filelock import FileLock, Timeout
 from matplotlib.image import imread
 
+from dpicl.harness.core import json_text
 from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.paths import slug
 from dpicl.leaderboards.publish.payload import Published, PublishedBoard
@@ -125,7 +126,7 @@ class Sink:
     def _read_record(self) -> dict[str, str]:
         path = self.folder / RECORD
         try:
-            return {str(key): str(where) for key, where in json.loads(path.read_text("utf-8"))["runs"].items()}
+            return {str(key): str(where) for key, where in json_text.read(path)["runs"].items()}
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -6,164 +6,25 @@ prompts. A few hundred go through the command line, which exits with 0, 1 or 2 a
 
 from __future__ import annotations
 
-import contextlib
 import json
 import random
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from dpicl.harness.attacks.results import attack_from_text, external_from_text
-from dpicl.harness.core.errors import DataError, DpiclError, UsageError
 from dpicl.harness.data import config as task_config
-from dpicl.harness.data import sources as data_sources
-from dpicl.harness.data.config import TASKS, public_labels, source_spec
-from dpicl.harness.data.task import Task
-from dpicl.harness.data.task_file import read_task_file
-from dpicl.harness.mechanism.registry import load_mechanisms
-from dpicl.harness.run.expand import expand
 from dpicl.harness.run.results import from_text, to_text
-from dpicl.harness.run.selection import task_facts
-from dpicl.harness.run.suite import load_suite
 from dpicl.harness.scaffold.writing import TASK, write_example
-from dpicl.leaderboards.compare.sides import read_results
-from dpicl.leaderboards.gate.card import read_card, read_reproduced
-from dpicl.leaderboards.model.attacks import build_attacks
-from dpicl.leaderboards.model.board import build_board
-from dpicl.leaderboards.render.as_json import board_json
-from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from tests.fuzz.kinds import KINDS, RESULTS
 from tests.leaderboards.attack_factory import make_external
 from tests.leaderboards.factory import make_result
-from tests.leaderboards.gate.conftest import CARD
-from tests.mutations import AGAIN, Mutator, json_mutated, jsonl_mutated, yaml_mutated
+from tests.mutations import json_mutated, jsonl_mutated, yaml_mutated
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results"
-FEW, MANY = 60, 1250
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
-
-
-def use_result(path: Path) -> None:
-    with contextlib.suppress(ValueError):
-        result = from_text(_text(path))
-        board = build_board([result])
-        render_terminal(board, color=False)
-        json.dumps(board_json(board))
-        to_text(result)
-
-
-def use_side(path: Path) -> None:
-    with contextlib.suppress(UnicodeDecodeError):
-        read_results(path)
-
-
-def use_attack(path: Path) -> None:
-    with contextlib.suppress(ValueError):
-        render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
-
-
-def use_external(path: Path) -> None:
-    with contextlib.suppress(ValueError):
-        render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
-
-
-def use_suite(path: Path) -> None:
-    expand(load_suite(path), load_mechanisms(), task_facts())
-
-
-def use_card(path: Path) -> None:
-    read_card(path)
-
-
-def use_reproduced(path: Path) -> None:
-    read_reproduced(path)
-
-
-def use_task(path: Path) -> None:
-    """Everything that a run does with a task's file before it has a model."""
-    with contextlib.suppress(UnicodeDecodeError):
-        config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
-            _text(path), "task.yaml", "agnews", built_in=False
-        )
-        labels = public_labels(config)
-        records = tuple(data_sources.Record("a text", label) for label in labels)
-        kind = config["metadata"]["kind"]
-        task = Task(
-            name="agnews",
-            kind=kind,
-            labels=labels,
-            partitioned=True,
-            source="none",
-            test=records,
-            config=config,
-            fingerprint="",
-            dropped={},
-            train=records,
-        )
-        assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
-        assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
-        for style in ("completion", "chat"):
-            task.generation_prompt(labels[0], records[:1], style)
-            task.generation_prompt(labels[0], (), style)
-        assert task.icl_prefix(records) is not None and task.documents()
-
-
-def use_records(path: Path) -> None:
-    spec = source_spec(task_config.load_config("agnews"))
-    data_sources.read_records(path, spec).checked()
-
-
-@dataclass(frozen=True)
-class Kind:
-    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
-
-    name: of the file; its ending may say what it is.
-    """
-
-    files: Callable[[], list[bytes]]
-    mutate: Mutator
-    use: Callable[[Path], None]
-    errors: tuple[type[Exception], ...] = (DpiclError,)
-    name: str = "file"
-
-
-def _some(pattern: str, most: int) -> list[bytes]:
-    found = sorted(RESULTS.glob(pattern), key=lambda path: (path.stat().st_size, path.name))
-    return [path.read_bytes() for path in found[:: max(1, len(found) // most)]][:most]
-
-
-RECORDS = "".join(
-    json.dumps({"text": f"story {i}", "label": label, "id": i}) + "\n"
-    for i, label in enumerate(("World", "Sports", "Business", "Sci/Tech") * 2)
-)
-
-
-def _results() -> list[bytes]:
-    made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
-    return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
-
-
-KINDS = {
-    "result": Kind(_results, json_mutated, use_result),
-    "side of a comparison": Kind(_results, json_mutated, use_side),
-    "attack": Kind(lambda: _some("attacks/**/*.json", 8), json_mutated, use_attack),
-    "external": Kind(lambda: [make_external().model_dump_json().encode()], json_mutated, use_external),
-    "suite": Kind(lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()], yaml_mutated, use_suite, (UsageError,)),
-    "task": Kind(lambda: [(TASKS / "agnews/task.yaml").read_bytes()], yaml_mutated, use_task),
-    "records": Kind(lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,), "file.jsonl"),
-    "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,)),
-    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
-}
+FEW, MANY = 30, 1250
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_sound_file_is_read(kind: str, tmp_path: Path):
+def test_a_sound_file_is_read(kind: str, fresh_cache: Path, tmp_path: Path):
     for content in KINDS[kind].files():
         path = tmp_path / KINDS[kind].name
         path.write_bytes(content)
@@ -172,7 +33,7 @@ def test_a_sound_file_is_read(kind: str, tmp_path: Path):
 
 @pytest.mark.parametrize(("count", "seed"), [(FEW, 0), pytest.param(MANY, 1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_only_our_own_errors_come_out(kind: str, tmp_path: Path, count: int, seed: int):
+def test_only_our_own_errors_come_out(kind: str, fresh_cache: Path, tmp_path: Path, count: int, seed: int):
     rng, longest = random.Random(f"{kind} {seed}"), 0
     one = KINDS[kind]
     path = tmp_path / one.name

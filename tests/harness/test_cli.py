@@ -17,7 +17,7 @@ from tests.leaderboards.factory import make_result
 
 COMMANDS = (
     "run", "plan", "list", "calibrate", "account", "audit", "attack", "diagnose", "check", "board", "plot", "lm-eval",
-    "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit",
+    "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit", "slurm",
     "publish wandb",
     "publish trackio",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 import pytest
 
 from dpicl.harness.core.errors import DataError
-from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking
+from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking, stopped_by_term
 
 
 class Unportable(Exception):
@@ -98,6 +98,20 @@ def test_an_item_for_a_worker_that_is_dead_is_a_death_too(worker):
     worker.process.join()
     worker.take(2)
     assert answer(worker) is None
+
+
+def test_sigterm_stops_work_as_ctrl_c_does_unless_somebody_else_handles_it():
+    with pytest.raises(KeyboardInterrupt), stopped_by_term():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    heard: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    try:
+        with stopped_by_term():
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert heard == [signal.SIGTERM]
 
 
 def test_errors_come_as_they_are_and_bugs_with_their_place(worker):

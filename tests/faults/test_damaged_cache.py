@@ -17,7 +17,7 @@ from dpicl.harness.core import cache_file
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.run.output_cache import OutputCache, clear, collections, key_of
 from dpicl.harness.run.store import Store
-from tests.harness.deadly import MAY_DIFFER
+from tests.faults.deadly import MAY_DIFFER
 
 #: What a model says: the only right answers. Two kinds, several pages of the file.
 TRUTH = {key_of(i): [i / 7, -float(i), float("nan") if i % 11 == 0 else 0.5] for i in range(60)} | {

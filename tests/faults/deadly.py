@@ -7,11 +7,14 @@ import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpicl.cli import main
+from dpicl.harness.core import leases
 from dpicl.harness.core.cache_file import CacheFile
 
 #: Calls that change a file, make or remove one, or take a lock.
@@ -111,25 +114,71 @@ def run_forked(
 
     folder: whose files are watched; the child's words go to ``folder/said``.
     """
+    points = Points(folder / "files", deadly, group)
+    code, counted = in_child(words, folder, points.install, lambda: str(points.count).encode())
+    return code, int(counted or 0)
+
+
+def in_child(
+    words: Sequence[object], folder: Path, begin: Callable[[], object], end: Callable[[], bytes] = bytes
+) -> tuple[int, bytes]:
+    """(exit code, or minus the signal, of a `dpicl` command in a child of this process; what ``end`` gives there).
+
+    begin: called in the child before the command. The child's words go to ``folder/said``.
+    """
+    return wait_for(start_child(words, folder, begin, end))
+
+
+@dataclass(frozen=True)
+class Child:
+    """pipe: on which it answers."""
+
+    pid: int
+    pipe: int
+
+
+def start_child(
+    words: Sequence[object], folder: Path, begin: Callable[[], object], end: Callable[[], bytes] = bytes
+) -> Child:
+    """As `in_child`, which `wait_for` waits for."""
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
         code = 99
         try:
+            os.close(here)
             os.setpgid(0, 0)
             said = os.open(folder / "said", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(said, 1)
             os.dup2(said, 2)
             sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
-            points = Points(folder / "files", deadly, group)
-            points.install()
+            begin()
             code = main([str(word) for word in words])
-            os.write(there, str(points.count).encode())
+            with os.fdopen(there, "wb") as answer:
+                answer.write(end())
             sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     os.close(there)
-    _, status = os.waitpid(child, 0)
-    counted = os.read(here, 100)
-    os.close(here)
-    return os.waitstatus_to_exitcode(status), int(counted or 0)
+    return Child(child, here)
+
+
+def wait_for(child: Child) -> tuple[int, bytes]:
+    """See `in_child`."""
+    with os.fdopen(child.pipe, "rb") as file:
+        answered = file.read()
+    _, status = os.waitpid(child.pid, 0)
+    return os.waitstatus_to_exitcode(status), answered
+
+
+def on_machine(name: str) -> Callable[[], None]:
+    """What makes a process one of another machine, with leases that expire soon."""
+
+    def begin() -> None:
+        leases.this_machine = lambda: name  # type: ignore[assignment]
+        leases.BEAT_SECONDS, leases.EXPIRY_SECONDS = 0.2, 3.0
+
+    return begin

@@ -1,0 +1,150 @@
+"""A disk that is full, read-only or broken from some moment on: under the results, the cache, the ledger."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from dpicl.harness.run.private_ledger import read_all
+from dpicl.harness.run.store import Store
+from tests.faults.deadly import in_child
+from tests.faults.failing import Failing
+from tests.faults.places import Place, Undisturbed, check_resumed
+from tests.harness.secure_suite import rows_of, suite, write_records
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+
+ERRORS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT)
+
+
+def run_failing(words: list[object], folder: Path, under: Path, number: int, first: int | None) -> tuple[int, str, int]:
+    """(exit code, what was said, calls that would write) of a command whose disk fails from one call on."""
+    failing = Failing(under, number, first)
+    code, counted = in_child(words, folder, failing.install, lambda: str(failing.count).encode())
+    return code, (folder / "said").read_text(), int(counted or 0)
+
+
+def check_disk(place: Callable[..., Place], undisturbed: Undisturbed, first: int, number: int) -> None:
+    here = place(f"{first} {number}")
+    code, said, _ = run_failing(here.words(), here.folder, here.results, number, first)
+    assert code == 2, said
+    assert "Traceback" not in said
+    assert len(re.findall(r"^dpicl: ", said, flags=re.MULTILINE)) == 1, said
+    check_resumed(here, undisturbed, set())
+    shutil.rmtree(here.folder)
+
+
+def test_a_full_disk_under_the_results_ends_the_run_with_one_sentence(place, undisturbed):
+    check_disk(place, undisturbed, 19, errno.ENOSPC)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_disk_may_fail_at_any_call_that_writes_results(place, undisturbed):
+    calm = place("counted")
+    code, said, calls = run_failing(calm.words(), calm.folder, calm.results, 0, None)
+    assert code == 0 and calls > 30, said
+    for first in range(1, calls + 1):
+        check_disk(place, undisturbed, first, ERRORS[first % len(ERRORS)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_disk_that_fails_under_the_cache_costs_no_result(place, undisturbed):
+    calm = place("counted")
+    _, _, calls = run_failing(calm.words(), calm.folder, calm.folder / "files" / "cache", 0, None)
+    assert calls > 10
+    for first in range(1, calls + 1, 3):
+        here = place(str(first))
+        number = ERRORS[first % len(ERRORS)]
+        code, said, _ = run_failing(here.words(), here.folder, here.folder / "files" / "cache", number, first)
+        assert code == 0 and "Traceback" not in said, said
+        assert here.outcomes() == undisturbed.outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_a_disk_that_fails_under_the_ledger_costs_budget_and_never_hides_a_release(tmp_path, monkeypatch, own_cache):
+    monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", rows_of("train", 40))))
+    path, calls, first = suite(tmp_path, "tang", "pta"), 1, 0
+    while first < calls:
+        here = tmp_path / str(first)
+        cache, results = here / "files" / "cache", here / "files" / "results"
+        cache.mkdir(parents=True)
+        monkeypatch.setenv("DPICL_CACHE", str(cache))
+        words: list[object] = ["run", path, "--results", results]
+        number = ERRORS[first % len(ERRORS)]
+        code, said, counted = run_failing(words, here, cache / "private", number, first or None)
+        calls = calls if first else counted
+        found, damaged = Store(results, "private").load_all()
+        charges = sum(len(ledger.charges) for ledger in read_all())
+        assert damaged == [] and len(found) <= charges <= 2 and "Traceback" not in said, said
+        assert (code == 0) is (len(found) == 2), said
+        code, _ = in_child(words, here, lambda: None)
+        assert code == 0, (here / "said").read_text()
+        assert sum(len(ledger.charges) for ledger in read_all()) == charges + 2 - len(found)
+        first += 3
+    assert calls > 10
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """small('300k') -> a file system of that size; the same one, made larger, when it is called again."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = False
+
+    def sized(size: str) -> Path:
+        nonlocal mounted
+        options = f"size={size}" + (",remount" if mounted else "")
+        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
+            pytest.skip("no file system may be mounted here")
+        mounted = True
+        return folder
+
+    yield sized
+    if mounted:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("size", ["24k", "60k", "100k", "200k", "400k"])
+def test_a_run_on_a_file_system_that_is_full_goes_on_when_there_is_room(
+    small, size, tmp_path, monkeypatch, undisturbed
+):
+    """Results and cache are on it, SQLite's files too."""
+    here = Place(small(size) / "place")
+    monkeypatch.setenv("DPICL_CACHE", str(here.folder / "files" / "cache"))
+    monkeypatch.setenv("RELEASES", str(tmp_path / "releases"))
+    (tmp_path / "outside").mkdir()
+    words = here.words()
+    code, _ = in_child(words, tmp_path / "outside", lambda: None)
+    said = (tmp_path / "outside" / "said").read_text()
+    assert code in (0, 2) and "Traceback" not in said, said
+    before = here.finished()
+    small("200m")
+    code, _ = in_child(words, tmp_path / "outside", lambda: None)
+    assert code == 0, (tmp_path / "outside" / "said").read_text()
+    assert here.outcomes() == undisturbed.outcomes and here.left_over() == []
+    assert {path: here.finished()[path] for path in before} == before
+
+
+@pytest.mark.slow
+def test_a_results_folder_that_may_only_be_read_is_refused_and_shown(small, dpicl, tmp_path, sim_suite):
+    folder = small("20m")
+    words = [sim_suite, "--results", folder, "--mechanism", "zero_shot"]
+    assert dpicl("run", *words, "--seed", "0").code == 0
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+    refused = dpicl("run", *words, "--seed", "0,1")
+    assert refused.code == 2 and os.strerror(errno.EROFS) in refused.err and "Traceback" not in refused.err
+    assert dpicl("plan", *words).code == 0
+    assert dpicl("board", sim_suite, "--results", folder, "--no-submissions").code == 0

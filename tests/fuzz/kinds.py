@@ -1,0 +1,349 @@
+"""Every kind of file that comes from outside or may be damaged: sound ones, what reads them, and what may come out."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+from dpicl.harness.attacks.results import attack_from_text, external_from_text
+from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError
+from dpicl.harness.core.json_text import plain
+from dpicl.harness.core.leases import claimed, owners
+from dpicl.harness.core.paths import private_folder
+from dpicl.harness.core.strict_yaml import Function
+from dpicl.harness.data import config as task_config
+from dpicl.harness.data import sources as data_sources
+from dpicl.harness.data.config import TASKS, public_labels, source_spec
+from dpicl.harness.data.task import Task
+from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.privacy import calibration_cache
+from dpicl.harness.privacy.bounds import Bounds
+from dpicl.harness.privacy.events import gaussian, to_json
+from dpicl.harness.run import budget
+from dpicl.harness.run.expand import expand
+from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
+from dpicl.harness.run.own import OwnRecords, queries_of
+from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger
+from dpicl.harness.run.results import from_text, to_text
+from dpicl.harness.run.selection import task_facts
+from dpicl.harness.run.suite import load_suite
+from dpicl.leaderboards.compare.sides import read_results
+from dpicl.leaderboards.gate.card import read_card, read_reproduced
+from dpicl.leaderboards.model.attacks import build_attacks
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.terminal import render_attacks, render_terminal
+from tests.leaderboards.attack_factory import make_external
+from tests.leaderboards.factory import make_result
+from tests.leaderboards.gate.conftest import CARD
+from tests.mutations import AGAIN, Mutator, bytes_mutated, json_mutated, jsonl_mutated, yaml_mutated
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def use_result(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        result = from_text(_text(path))
+        board = build_board([result])
+        render_terminal(board, color=False)
+        json.dumps(board_json(board))
+        to_text(result)
+
+
+def use_side(path: Path) -> None:
+    with contextlib.suppress(UnicodeDecodeError):
+        read_results(path)
+
+
+def use_attack(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([attack_from_text(_text(path))], []), color=False)
+
+
+def use_external(path: Path) -> None:
+    with contextlib.suppress(ValueError):
+        render_attacks(build_attacks([], [external_from_text(_text(path))]), color=False)
+
+
+def use_suite(path: Path) -> None:
+    expand(load_suite(path), load_mechanisms(), task_facts())
+
+
+def use_card(path: Path) -> None:
+    read_card(path)
+
+
+def use_reproduced(path: Path) -> None:
+    read_reproduced(path)
+
+
+def use_task(path: Path) -> None:
+    """Everything that a run does with a task's file before it has a model."""
+    with contextlib.suppress(UnicodeDecodeError):
+        config = {"target_delimiter": " ", "fewshot_delimiter": "\n\n"} | read_task_file(
+            _text(path), "task.yaml", "agnews", built_in=False
+        )
+        labels = public_labels(config)
+        records = tuple(data_sources.Record("a text", label) for label in labels)
+        kind = config["metadata"]["kind"]
+        task = Task(
+            name="agnews",
+            kind=kind,
+            labels=labels,
+            partitioned=True,
+            source="none",
+            test=records,
+            config=config,
+            fingerprint="",
+            dropped={},
+            train=records,
+        )
+        assert source_spec(config) and task.prompts_hash and task.stop_strings and task.main_metric
+        assert len(task.plan_shots(3, np.random.default_rng(0))) == 3
+        for style in ("completion", "chat"):
+            task.generation_prompt(labels[0], records[:1], style)
+            task.generation_prompt(labels[0], (), style)
+        assert task.icl_prefix(records) is not None and task.documents()
+
+
+def use_records(path: Path) -> None:
+    spec = source_spec(task_config.load_config("agnews"))
+    data_sources.read_records(path, spec).checked()
+
+
+def use_rows(path: Path) -> None:
+    """A file that somebody gives to `dpicl release`: its fields are guessed, and every record is read."""
+    own = OwnRecords(labels={label: label for label in ("World", "Sports", "Business", "Sci/Tech")})
+    data_sources.read_records(path, own.spec(path)).checked()
+
+
+def use_queries(path: Path) -> None:
+    queries_of(path, OwnRecords(labels={"World": "World", "Sports": "Sports"}))
+
+
+def use_ledger(path: Path) -> None:
+    """What `dpicl budget` says of it, and what a release looks at."""
+    os.replace(path, private_folder() / "budget-tickets.jsonl")
+    for ledger, stands in budget.standings():
+        json.dumps(plain(budget.document(ledger, stands)))
+        assert stands.sum_epsilon >= 0 and ledger.hashes is not None
+
+
+def use_key(path: Path) -> None:
+    os.replace(path, own_folder() / "key")
+    assert len(machine_key()) == 32
+
+
+def use_calibration(path: Path) -> None:
+    found = calibration_cache.read(path.parent, path.stem)
+    assert found is None or isinstance(found[0], float)
+
+
+def use_noted_records(path: Path) -> None:
+    """What was noted of records: it is believed or worked out again."""
+    found = AtHand.kept(path)
+    assert found is None or (found.fingerprint.encode() and found.test.encode())
+
+
+def use_lease(path: Path) -> None:
+    """A file of that content in the folder of locks: the cell can be taken or is somebody's."""
+    folder = path.parent / "locks"
+    folder.mkdir(exist_ok=True)
+    os.replace(path, folder / "cell.1.lease")
+    owners(folder)
+    with claimed(folder, "cell", locked=True):
+        owners(folder)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """files: sound ones. use: reads one, and what follows. errors: what its docstring promises for any other.
+
+    mutate: damages bytes and values at random. parse, write: between a file and plain values, for damages that are
+    drawn value by value. name: of the file; its ending may say what it is.
+    """
+
+    files: Callable[[], list[bytes]]
+    mutate: Mutator
+    use: Callable[[Path], None]
+    errors: tuple[type[Exception], ...] = (DpiclError,)
+    name: str = "file"
+    parse: Callable[[bytes], Any] = json.loads
+    write: Callable[[Any], bytes] = lambda value: json.dumps(value).encode()
+
+
+class _Loader(yaml.SafeLoader):
+    """Knows what names a function, as `Function`."""
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes what `_Loader` reads, without aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+_Loader.add_constructor("!function", lambda loader, node: Function(node.value))
+_Dumper.add_representer(Function, lambda dumper, value: dumper.represent_scalar("!function", str(value)))
+
+
+def parse_yaml(content: bytes) -> Any:
+    return yaml.load(content, _Loader)
+
+
+def write_yaml(value: Any) -> bytes:
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False).encode("utf-8", "surrogatepass")
+
+
+def parse_lines(content: bytes) -> Any:
+    return [json.loads(line) for line in content.splitlines()]
+
+
+def write_lines(value: Any) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in (value if isinstance(value, list) else [value]))
+
+
+def parse_csv(content: bytes) -> Any:
+    return list(csv.reader(io.StringIO(content.decode())))
+
+
+def write_csv(value: Any) -> bytes:
+    file = io.StringIO()
+    writer = csv.writer(file, escapechar="\\")
+    for row in value if isinstance(value, list) else [value]:
+        writer.writerow(map(str, row) if isinstance(row, list) else [str(row)])
+    return file.getvalue().encode("utf-8", "surrogatepass")
+
+
+def write_ledger(value: Any) -> bytes:
+    """With hashes that fit the lines, as somebody writes them who wants to be believed."""
+    value = value if isinstance(value, list) else [value]
+    text = ""
+    for number, line in enumerate(value):
+        if isinstance(line, dict) and number and line.get("before") is not None:
+            line = {**line, "before": hashlib.sha256(text.encode()).hexdigest()}
+        if isinstance(line, dict) and number == len(value) - 1:
+            line["lines"] = text.count("\n") if type(line.get("lines")) is int else line.get("lines")
+        text += json.dumps(line) + "\n"
+    return text.encode()
+
+
+def write_calibration(value: Any) -> bytes:
+    """With a checksum that fits."""
+    if isinstance(value, dict) and isinstance(value.get("checksum"), str):
+        content = {key: item for key, item in value.items() if key != "checksum"}
+        with contextlib.suppress(UnicodeEncodeError):
+            value["checksum"] = calibration_cache._checksum("file", content)
+    return json.dumps(value).encode()
+
+
+def _some(pattern: str, most: int) -> list[bytes]:
+    found = sorted(RESULTS.glob(pattern), key=lambda path: (path.stat().st_size, path.name))
+    return [path.read_bytes() for path in found[:: max(1, len(found) // most)]][:most]
+
+
+RECORDS = "".join(
+    json.dumps({"text": f"story {i}", "label": label, "id": i}) + "\n"
+    for i, label in enumerate(("World", "Sports", "Business", "Sci/Tech") * 2)
+)
+
+
+def _results() -> list[bytes]:
+    made = [make_result(), make_result("zero_shot"), make_result("real_demonstrations")]
+    return [*(to_text(result).encode() for result in made), *_some("[!a]*/**/*.json", 5)]
+
+
+def _csv() -> list[bytes]:
+    rows = [["id", "text", "label"], *([str(i), f"story, {i}", ("World", "Sports")[i % 2]] for i in range(6))]
+    return [write_csv(rows)]
+
+
+def _ledgers() -> list[bytes]:
+    charge = Charge(when=WHEN, what={"mechanism": "tang"}, event=to_json(gaussian(4.0)), epsilon=1.0, delta=1e-5)
+    ledger = PrivateLedger.begun("tickets", WHEN).charged(charge, frozenset([b"0" * 12]))
+    ledger = ledger.limited(Limit(when=WHEN, total_epsilon=3.0, delta=1e-5)).charged(charge, frozenset([b"1" * 12]))
+    ledger.write()
+    return [(private_folder() / "budget-tickets.jsonl").read_bytes()]
+
+
+def _calibrations() -> list[bytes]:
+    folder = private_folder() / "calibrations"
+    calibration_cache.write(folder, "file", 3.0, Bounds(0.9, 0.95, 1.0, {"exact": 1.0}, ("a note",)), gaussian(3.0))
+    return [(folder / "file.json").read_bytes()]
+
+
+def _exact() -> list[bytes]:
+    return _some("attacks/exact_audit/**/*.json", 4)
+
+
+WHEN = "2026-01-02T03:04:05+00:00"
+LEASE = b"machine\n0123456789abcdef\njob 7\n"
+QUERIES = b"".join(json.dumps({"text": f"query {i}", "id": i}).encode() + b"\n" for i in range(4))
+KINDS = {
+    "result": Kind(_results, json_mutated, use_result),
+    "side of a comparison": Kind(_results, json_mutated, use_side),
+    "attack": Kind(lambda: _some("attacks/**/*.json", 8), json_mutated, use_attack),
+    "external": Kind(lambda: [make_external().model_dump_json().encode()], json_mutated, use_external),
+    "exact audit": Kind(_exact, json_mutated, use_attack),
+    "suite": Kind(
+        lambda: [(ROOT / "tests/data/sim_suite.yaml").read_bytes()],
+        yaml_mutated,
+        use_suite,
+        (UsageError,),
+        parse=parse_yaml,
+        write=write_yaml,
+    ),
+    "task": Kind(
+        lambda: [(TASKS / "agnews/task.yaml").read_bytes()], yaml_mutated, use_task, parse=parse_yaml, write=write_yaml
+    ),
+    "records": Kind(
+        lambda: [RECORDS.encode()], jsonl_mutated, use_records, (DataError,), "file.jsonl", parse_lines, write_lines
+    ),
+    "records in JSON": Kind(
+        lambda: [json.dumps(parse_lines(RECORDS.encode())).encode()], json_mutated, use_rows, (DataError,), "file.json"
+    ),
+    "records in CSV": Kind(_csv, bytes_mutated, use_rows, (DataError,), "file.csv", parse_csv, write_csv),
+    "queries": Kind(
+        lambda: [QUERIES], jsonl_mutated, use_queries, (DataError,), "file.jsonl", parse_lines, write_lines
+    ),
+    "card": Kind(lambda: [CARD.encode()], yaml_mutated, use_card, (UsageError,), parse=parse_yaml, write=write_yaml),
+    "reproduced": Kind(lambda: [json.dumps(AGAIN).encode()], json_mutated, use_reproduced),
+    "ledger": Kind(_ledgers, jsonl_mutated, use_ledger, parse=parse_lines, write=write_ledger),
+    "key": Kind(
+        lambda: [b"ab" * 32],
+        bytes_mutated,
+        use_key,
+        (ResultError,),
+        parse=bytes.decode,
+        write=lambda value: str(value).encode("utf-8", "surrogatepass"),
+    ),
+    "calibration": Kind(_calibrations, json_mutated, use_calibration, (), "file.json", write=write_calibration),
+    "noted records": Kind(
+        lambda: [json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()], json_mutated, use_noted_records, ()
+    ),
+    "lease": Kind(
+        lambda: [LEASE],
+        bytes_mutated,
+        use_lease,
+        (),
+        parse=bytes.decode,
+        write=lambda value: str(value).encode("utf-8", "surrogatepass"),
+    ),
+}
