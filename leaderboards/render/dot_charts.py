@@ -14,7 +14,7 @@ from dpicl.leaderboards.model.ranks import compared
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, recovery_text
-from dpicl.leaderboards.render.charts import BASELINE, GOOD, INK, QUIET, WIDTH, Chart, cut, look, on_page
+from dpicl.leaderboards.render.charts import BASELINE, GOOD, INK, MOST_LABELS, QUIET, WIDTH, Chart, cut, look, on_page
 
 #: Pixels of a line, and left of the axis; characters of a name that have room there.
 _LINE, _LEFT, _NAME = 22, 172, 25
@@ -114,7 +114,10 @@ def _plot(
     title: str, axis: str, dots: Sequence[Dot], epsilons: Sequence[float], styles: Mapping[str, int], lower: bool
 ) -> Chart:
     best = sorted(dots, key=lambda dot: (dot.at, dot.value if lower else -dot.value, dot.label))
-    labels = list(dict.fromkeys(dot.label for dot in best))
+    every = list(dict.fromkeys(dot.label for dot in best))
+    kept = {dot.label for dot in dots if dot.baseline or dot.epsilon == 0}
+    kept |= set([label for label in every if label not in kept][:MOST_LABELS])
+    labels = [label for label in every if label in kept]
     two = len(epsilons) > 1
     chart = Chart(WIDTH, 62 + _LINE * len(labels), title)
     axes = chart.box(left=_LEFT, bottom=46)
@@ -143,5 +146,6 @@ def _plot(
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
     first, *others = map(epsilon_text, epsilons)
-    axes.set_xlabel(axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else ""))
+    some = f"; the {MOST_LABELS} best of {len(every):,}, and controls" if len(labels) < len(every) else ""
+    axes.set_xlabel(axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else "") + some)
     return chart
