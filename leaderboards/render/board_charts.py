@@ -48,7 +48,9 @@ _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, �
 #: Smaller bounds are drawn at this value.
 _SMALLEST = 1e-3
 #: Rows of `three_epsilons`, those with the best scores.
-_MOST_BARS = 3 * MOST_LABELS
+_MOST_BARS = 2 * MOST_LABELS
+#: Lines of a chart against ε where there are more than `MOST_LABELS`: they have a mark at every ε.
+_MOST_LINES = MOST_LABELS // 2
 #: Steps to move a marker sideways, the smallest first.
 _ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
 
@@ -63,7 +65,7 @@ def privacy_utility(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     """Score against ε with intervals, and the baselines as lines across. styles: see `series_styles`."""
     title = f"{table.task}: score against ε, with 95% intervals"
     series, controls = _series(table, styles), _controls([table])
-    best = series if len(series) <= MOST_LABELS else sorted(series, key=partial(_best, table))[:MOST_LABELS]
+    best = series if len(series) <= MOST_LABELS else sorted(series, key=partial(_best, table))[:_MOST_LINES]
     chart = _one_task(title, "score", [one for one in series if one in best], _references(table, controls))
     if len(best) < len(series):
         chart.axes[0].set_xlabel(f"target ε; the {len(best)} best of {len(series):,} mechanisms")
