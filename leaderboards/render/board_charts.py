@@ -47,6 +47,9 @@ _DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
 _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
 #: Smaller bounds are drawn at this value.
 _SMALLEST = 1e-3
+#: Pixels left of the bars of `three_epsilons`; characters of a row's name that have room there beside its ε, in the
+#: larger type of a phone too.
+_BAR_LEFT, _BAR_NAME = 206, 18
 #: Rows of `three_epsilons`, those with the best scores.
 _MOST_BARS = 2 * MOST_LABELS
 #: Lines of a chart against ε where there are more than `MOST_LABELS`: they have a mark at every ε.
@@ -119,7 +122,7 @@ def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], 
     (axes,) = chart.axes
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=QUIET, linewidth=1)
-    axes.text(1.005, 0.5, "chance", transform=axes.get_yaxis_transform(), va="center", fontsize="small")
+    axes.text(1, 0.5, "chance", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize="small")
     return chart.markup()
 
 
@@ -218,7 +221,7 @@ def three_epsilons(table: TaskTable) -> Markup | None:
     place = Epsilons((one for three in found for one in three.values() if one is not None), _SMALLEST)
     title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
     chart = Chart(WIDTH, 68 + 21 * len(rows), title)
-    axes = chart.box(left=186)
+    axes = chart.box(left=_BAR_LEFT)
     for i, (row, three) in enumerate(zip(rows, found, strict=True)):
         words = f"{row.title} on {row.task}: claimed ε {epsilon_text(row.claimed)}, proved ε {epsilon_text(row.proved)}"
         mark = chart.say(f"{words}, audited ε {bound_text(row.audit.epsilon)}")
@@ -228,7 +231,7 @@ def three_epsilons(table: TaskTable) -> Markup | None:
             if number is not None:
                 axes.plot([place(number)], [i], **look(kind), gid=mark)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [cut(row.title, 27) for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{cut(row.label, _BAR_NAME)}, ε = {epsilon_text(row.epsilon)}" for row in rows])
     axes.grid(visible=False, axis="y")
     best = f"; the {len(rows)} best of {len(every):,} rows" if len(rows) < len(every) else ""
     place.label(axes, "x", place.round_numbers(), f"ε{best}")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import wrap
 
 from markupsafe import Markup
 
@@ -18,6 +19,8 @@ from dpicl.leaderboards.render.charts import BASELINE, GOOD, INK, MOST_LABELS, Q
 
 #: Pixels of a line, and left of the axis; characters of a name that have room there.
 _LINE, _LEFT, _NAME = 22, 172, 25
+#: Characters of a line of words below the axis, and its pixels.
+_WORDS, _WORDS_LINE = 36, 16
 
 
 @dataclass(frozen=True)
@@ -119,8 +122,13 @@ def _plot(
     kept |= set([label for label in every if label not in kept][:MOST_LABELS])
     labels = [label for label in every if label in kept]
     two = len(epsilons) > 1
-    chart = Chart(WIDTH, 62 + _LINE * len(labels), title)
-    axes = chart.box(left=_LEFT, bottom=46)
+    first, *others = map(epsilon_text, epsilons)
+    some = f"; the {MOST_LABELS} best of {len(every):,}, and controls" if len(labels) < len(every) else ""
+    said = axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else "") + some
+    words = wrap(said, _WORDS)
+    room = _WORDS_LINE * (len(words) - 1)
+    chart = Chart(WIDTH, 62 + room + _LINE * len(labels), title)
+    axes = chart.box(left=_LEFT, bottom=46 + room)
     for i, label in enumerate(labels):
         own = [dot for dot in best if dot.label == label]
         data = {"row": own[0].names, "kind": "reference baselines" if own[0].baseline else ""}
@@ -145,7 +153,5 @@ def _plot(
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
-    first, *others = map(epsilon_text, epsilons)
-    some = f"; the {MOST_LABELS} best of {len(every):,}, and controls" if len(labels) < len(every) else ""
-    axes.set_xlabel(axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else "") + some)
+    axes.set_xlabel("\n".join(words))
     return chart
