@@ -123,9 +123,9 @@ def _plot(
     labels = [label for label in every if label in kept]
     two = len(epsilons) > 1
     first, *others = map(epsilon_text, epsilons)
-    some = f"; the {MOST_LABELS} best of {len(every):,}, and controls" if len(labels) < len(every) else ""
-    said = axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else "") + some
-    words = wrap(said, _WORDS)
+    words = wrap(axis, _WORDS)
+    words += [f"(hollow: ε = {first}, filled: ε = {others[0]})"] if others else []
+    words += [f"the {MOST_LABELS} best of {len(every):,}, and controls"] if len(labels) < len(every) else []
     room = _WORDS_LINE * (len(words) - 1)
     chart = Chart(WIDTH, 62 + room + _LINE * len(labels), title)
     axes = chart.box(left=_LEFT, bottom=46 + room)
