@@ -25,7 +25,7 @@ from dpicl.harness.api.values import (
 )
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.exact_audit import ExactJob, exact_audit, reason_against
-from dpicl.harness.attacks.exact_runs import DEALS, AuditedRow, Deal
+from dpicl.harness.attacks.exact_runs import ASKED, DEALS, Asked, AuditedRow, Deal
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, require_known
@@ -49,6 +49,7 @@ def audit_exactly(
     task: Text,
     epsilon: Epsilons,
     deal: Annotated[Deal, as_text] = "alone",
+    asked: Annotated[Asked, as_text] = "own",
     delta: Delta = 1e-5,
     test_records: MaybeCount = 100,
     train_records: MaybeCount = None,
@@ -65,8 +66,10 @@ def audit_exactly(
     """The epsilon that one canary demonstrates for a mechanism as a row of a board: no sampling error, no confidence.
 
     deal: "alone" (the empty set against the canary alone) or "sampled" (beside the records that the seed samples, whose
-        sampling the adversary knows). test_records: of the task, asked as queries; None: all. queries: Q that the
-        epsilon of an answer mechanism covers; None: these. results: a folder that keeps finished audits.
+        sampling the adversary knows). asked: "own" (the task's queries) or "chosen" (answer mechanisms: the one query
+        that the canary moves most, asked every time). test_records: of the task, asked as queries; None: all.
+        queries: Q that the epsilon of an answer mechanism covers; None: these. results: a folder that keeps finished
+        audits.
     Raises UsageError for what does not fit.
     """
     files = several(plugins)
@@ -90,10 +93,10 @@ def audit_exactly(
         }
     )
     selection = selection_of(suite, load_mechanisms(files), Path(results or "results"))
-    cells, skipped = _rows(selection)
+    cells, skipped = _rows(selection, asked)
     if skipped:
         raise UsageError(f"An exact audit of {given.name} on {task} says nothing: {next(iter(skipped.values()))}.")
-    made, failed = _made(selection, cells, deal, results, progress)
+    made, failed = _made(selection, cells, (deal, asked), results, progress)
     if failed:
         raise UsageError(failed[0])
     return Audits(made)
@@ -107,6 +110,7 @@ def audit_rows_exactly(
     mechanisms: Annotated[Sequence[str], as_it_is] = (),
     epsilons: Annotated[Sequence[float], as_it_is] = (),
     deal: Annotated[Deal, as_text] = "alone",
+    asked: Annotated[Asked, as_text] = "own",
     plugins: Paths = (),
     results: MaybePath = None,
     progress: bool = True,
@@ -118,19 +122,19 @@ def audit_rows_exactly(
     """
     changes = Changes(tasks=tasks, mechanisms=mechanisms, epsilons=epsilons)
     selection = select(suite, Path(results or "results"), several(plugins), changes)
-    cells, skipped = _rows(selection)
-    made, failed = _made(selection, cells, deal, results, progress)
+    cells, skipped = _rows(selection, asked)
+    made, failed = _made(selection, cells, (deal, asked), results, progress)
     notes = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not made:
         raise UsageError("; ".join([*failed, *notes]) or f"No row of {suite} has noise that could be audited.")
     return Audits(made, (*(f"failed: {each}" for each in failed), *notes))
 
 
-def _rows(selection: Selection) -> tuple[list[Cell], dict[str, str]]:
+def _rows(selection: Selection, asked: Asked) -> tuple[list[Cell], dict[str, str]]:
     """(the first cell of every row that an exact audit says something about, rows left out with their reasons)."""
     bench, first, skipped = Workbench(selection.mechanisms), dict[tuple[object, ...], Cell](), dict[str, str]()
     for cell in selection.cells:
-        reason = reason_against(bench.mechanism(cell), Task.without_records(cell.task), cell.epsilon)
+        reason = reason_against(bench.mechanism(cell), Task.without_records(cell.task), cell.epsilon, asked)
         if reason is not None:
             skipped[f"{cell.label} on {cell.task}" if cell.epsilon else cell.label] = reason
             continue
@@ -141,14 +145,19 @@ def _rows(selection: Selection) -> tuple[list[Cell], dict[str, str]]:
 
 
 def _made(
-    selection: Selection, cells: Sequence[Cell], deal: Deal, results: Path | str | None, progress: bool
+    selection: Selection,
+    cells: Sequence[Cell],
+    adversary: tuple[Deal, Asked],
+    results: Path | str | None,
+    progress: bool,
 ) -> tuple[list[AttackResult], list[str]]:
     """(every audit, what could not be made and why). Each is written as soon as it is there."""
-    require_known("deal", [deal], DEALS)
+    require_known("deal", adversary[:1], DEALS)
+    require_known("choice of queries", adversary[1:], ASKED)
     tell = message if progress else lambda text: None
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     for cell in cells:
-        job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), deal)
+        job = ExactJob(AuditedRow(cell, bench.mechanism(cell), bench.task(cell)), *adversary)
         try:
             there = None if results is None else _kept(Path(results), job)
             if there is None:

@@ -25,7 +25,7 @@ import numpy as np
 
 from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.exact_pairs import exact_epsilon, label_only
-from dpicl.harness.attacks.exact_runs import AuditedRow, Deal, ExactRuns
+from dpicl.harness.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
@@ -54,12 +54,14 @@ _NEIGHBOURS = {
 }
 
 
-def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float) -> str | None:
+def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked: Asked = "own") -> str | None:
     """Why an exact audit says nothing about a row, or None."""
     if mechanism.knob is None:
         return "it adds no noise whatever epsilon is"
     if mechanism.notion == LABEL_LOCAL:
         return "its epsilon is exact by its formula, ln(P(own label) / P(another one))"
+    if asked == "chosen" and mechanism.kind != "answers":
+        return "it pays for no query, so none can be chosen (--asked)"
     if not 0 < epsilon < math.inf:
         return "without noise its epsilon is infinite"
     return skip_reason(mechanism, task)
@@ -67,10 +69,11 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float) -> st
 
 @dataclass(frozen=True)
 class ExactJob:
-    """A row to be audited, and beside which records."""
+    """A row to be audited, beside which records, and by which queries."""
 
     row: AuditedRow
     deal: Deal = "alone"
+    asked: Asked = "own"
 
     def __str__(self) -> str:
         cell = self.row.cell
@@ -84,7 +87,8 @@ class ExactJob:
             each: getattr(cell, each) for each in ("options", "plugin", "model", "epsilon", "delta", "seed", "shots")
         }
         subject = subject_of(row.mechanism, row.task, members=row.task.size, **same)
-        return Attempt(EXACT, "white-box", {"deal": self.deal, "queries": row.sizes.queries}, subject)
+        chosen = {} if self.asked == "own" else {"asked": self.asked}
+        return Attempt(EXACT, "white-box", {"deal": self.deal, "queries": row.sizes.queries, **chosen}, subject)
 
 
 def exact_audit(
@@ -93,11 +97,11 @@ def exact_audit(
     """The result of one row. Raises UsageError where the audit says nothing about it, and for worlds whose releases
     differ in more than their values."""
     start, meter, row = time.perf_counter(), Meter(), job.row
-    if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon):
+    if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon, job.asked):
         raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
     if row.cell.secure:
         raise UsageError("An audit publishes what follows from records: it is not made on records under secure noise.")
-    runs = ExactRuns(row, model, job.deal, outputs or OutputCache(None))
+    runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
     costly = row.mechanism.kind == "demonstrations" and job.deal == "sampled"
     found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
     upper = runs.bounds.upper
@@ -113,7 +117,7 @@ def exact_audit(
             bound=LowerBound(epsilon=epsilon, delta=row.cell.delta, confidence=1.0, method="exact"),
             counts={"canaries": tried, "releases": len(found.shares), "samples": len(found.losses)},
             details={**_shares(found), "label_only": _label_only(row, found, upper)},
-            notes=_notes(row, job.deal),
+            notes=_notes(job),
         )
 
 
@@ -152,11 +156,13 @@ def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
     return exact_epsilon([label_only(*each) for each in found.pairs], row.delta, upper)
 
 
-def _notes(row: AuditedRow, deal: Deal) -> list[str]:
+def _notes(job: ExactJob) -> list[str]:
     notes = [
-        f"exact: no sampling error; {_NEIGHBOURS[deal]}",
+        f"exact: no sampling error; {_NEIGHBOURS[job.deal]}",
         "the noise is trusted as the releases state it; sampled audits and `dpicl check` test it",
     ]
-    if row.mechanism.kind == "demonstrations":
+    if job.asked == "chosen":
+        notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
+    if job.row.mechanism.kind == "demonstrations":
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
     return notes

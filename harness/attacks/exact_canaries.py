@@ -27,8 +27,8 @@ from dpicl.harness.data.task import NEUTRAL_LABEL, Task
 #: Labels, and queries that others are like, that are tried at most.
 _MOST_LABELS: Final = 6
 _MOST_ALIKE: Final = 3
-#: Ranks of the public tokens that texts are made of, and how often a word is repeated.
-RANKS: Final = (0, 1, 3, 9)
+#: Ranks of the public tokens that texts are made of, in the order of trial, and how often a word is repeated.
+RANKS: Final = (0, 1, 3, 9, 2, 4, 5, 6, 7, 8)
 _REPEATS: Final = 40
 #: Words of a query that a canary shows.
 _WORDS: Final = 24

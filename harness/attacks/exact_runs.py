@@ -39,6 +39,10 @@ from dpicl.harness.run.releasing import ALL_RECORDS, calibrated, no_kind, releas
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
 DEALS: Final[tuple[str, ...]] = get_args(Deal)
+#: What is asked: the row's own queries, or again and again the one of them that moves the releases most, as an
+#: adversary may who chooses the queries.
+Asked = Literal["own", "chosen"]
+ASKED: Final[tuple[str, ...]] = get_args(Asked)
 #: Queries on which every canary of an answer mechanism is tried; the best goes on to all of them.
 _TRIAL: Final = 8
 #: How often a text that ended is made longer.
@@ -72,6 +76,11 @@ class AuditedRow:
         return sizes_of(self.mechanism, self.task, self.shots, self.cell.queries or len(self.queries))
 
     @property
+    def budget(self) -> int:
+        """How many queries may be asked."""
+        return self.sizes.queries or len(self.queries)
+
+    @property
     def delta(self) -> float:
         """At which it is accounted."""
         return self.cell.release.accounted_delta
@@ -83,8 +92,10 @@ class ExactRuns:
     group: of the canary: the one that loses most; None where all records are one.
     """
 
-    def __init__(self, row: AuditedRow, model: LanguageModel, deal: Deal, outputs: OutputCache) -> None:
-        self._row, self._model, self._outputs = row, model, outputs
+    def __init__(
+        self, row: AuditedRow, model: LanguageModel, outputs: OutputCache, deal: Deal = "alone", asked: Asked = "own"
+    ) -> None:
+        self._row, self._model, self._outputs, self._asked = row, model, outputs, asked
         self._others = row.task.train if deal == "sampled" else ()
         self._public, self._streams = row.task.public_view(), streams(row.cell.seed)
         self.calibration = calibrated(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
@@ -94,21 +105,35 @@ class ExactRuns:
 
     def strongest(self, most: int | None = None, report: Report = silent) -> tuple[Seen, int]:
         """(what the strongest canary shows, how many were tried). most: canaries to try, None: all of them."""
-        row, candidates = self._row, self._candidates()[:most]
-        answers = isinstance(row.mechanism, AnswerMechanism)
-        asked = row.queries[:_TRIAL] if answers and not self._joining else row.queries
-        found: list[tuple[float, int, Seen]] = []
+        row, candidates, trials = self._row, self._candidates()[:most], self._trials()
+        found: list[tuple[float, int, int, Seen]] = []
         for at, canary in enumerate(candidates):
-            for leads in (True, False) if row.mechanism.kind == "prepared" else (True,):
-                shown = self._both(canary, asked, leads)
-                found.append((shown.strength, -at, shown))
+            for trial, queries in enumerate(trials):
+                for leads in (True, False) if row.mechanism.kind == "prepared" else (True,):
+                    shown = self._both(canary, queries, leads)
+                    found.append((shown.strength, -at, -trial, shown))
             report(at + 1, len(candidates), "canaries")
-        _, at, best = max(found, key=lambda one: one[:2])
+        _, at, trial, best = max(found, key=lambda one: one[:3])
         if not best.shares:
             raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
-        if asked != row.queries:
+        if self._chooses:
+            best = self._both(candidates[-at], trials[-trial] * row.budget, True)
+        elif trials[-trial] != row.queries:
             best = self._both(candidates[-at], row.queries, True)
         return self._longer(candidates[-at], best), len(candidates)
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether queries are asked, and chosen."""
+        return self._asked == "chosen" and isinstance(self._row.mechanism, AnswerMechanism)
+
+    def _trials(self) -> list[list[Query]]:
+        """The lists of queries on which every canary is tried."""
+        queries = self._row.queries
+        if self._chooses:
+            return [[query] for query in queries[:_TRIAL]]
+        answers = isinstance(self._row.mechanism, AnswerMechanism)
+        return [queries[:_TRIAL] if answers and not self._joining else queries]
 
     def _longer(self, canary: Record, found: Seen) -> Seen:
         """The same canary along a text that goes on where the first one ended: more releases, where there is room."""
@@ -170,7 +195,7 @@ class ExactRuns:
 
     def _answers(self, mechanism: AnswerMechanism, private: PrivateSet, queries: Sequence[Query]) -> str:
         """Nothing is written: what a model makes of released things is no release."""
-        knob, budget = self.calibration.knob, self._row.sizes.queries or len(self._row.queries)
+        knob, budget = self.calibration.knob, self._row.budget
         context = AnswerContext(self._public, self._reader, knob, self._streams.public)
         sample_for = mechanism.scheme.sampler(private, mechanism.release(knob), budget)
         for query in queries:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
 from dpicl.harness.api.functions import audit
 from dpicl.harness.api.tables import Audits, failure
-from dpicl.harness.attacks.exact_runs import DEALS
+from dpicl.harness.attacks.exact_runs import ASKED, DEALS
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import exact_table, output
 from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed
@@ -27,6 +27,12 @@ def add(subparsers: Subparsers) -> None:
         DEALS,
         "with --exact: the canary alone (default), or beside the row's records, whose sampling is known",
         default="alone",
+    )
+    parser.choice(
+        "--asked",
+        ASKED,
+        "with --exact: the row's queries (default), or the one that the canary moves most, every time",
+        default="own",
     )
     parser.count("--limit", "N", "with --exact: test records, asked as queries (default: 100)", default=100)
     parser.choice(
@@ -80,6 +86,7 @@ def _exact_rows(arguments: argparse.Namespace) -> Audits:
         mechanisms=[arguments.mechanism] if arguments.mechanism else [],
         epsilons=arguments.epsilon,
         deal=arguments.deal,
+        asked=arguments.asked,
         plugins=arguments.plugin,
         results=arguments.results,
     )

@@ -69,6 +69,15 @@ def test_a_row_is_audited_with_its_own_sizes_and_queries(own_cache) -> None:
     assert result.counts["releases"] == 6 and result.subject.options["slots"] == 4
 
 
+def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None:
+    task, options = ROWS["voting"]
+    own, chosen = (audited("voting", task, options=options, queries=9, asked=asked) for asked in ("own", "chosen"))
+    assert chosen.counts["releases"] == 9 and chosen.id != own.id
+    assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved
+    with pytest.raises(UsageError, match="no query"):
+        audited("tang", task, asked="chosen")
+
+
 @dataclass(frozen=True)
 class HalfNoise(Parrot):
     """States half of what a record moves, so its noise is half of what it pays for."""

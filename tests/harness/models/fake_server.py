@@ -65,6 +65,7 @@ class FakeServer(ThreadingHTTPServer):
 
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body are two writes, and the second would wait 40 ms
     server: FakeServer
 
     def log_message(self, *words: object) -> None:
