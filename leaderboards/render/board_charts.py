@@ -233,7 +233,7 @@ def three_epsilons(table: TaskTable) -> Markup | None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [f"{cut(row.label, _BAR_NAME)}, ε = {epsilon_text(row.epsilon)}" for row in rows])
     axes.grid(visible=False, axis="y")
-    best = f"; the {len(rows)} best of {len(every):,} rows" if len(rows) < len(every) else ""
+    best = f", best {len(rows)} of {len(every):,}" if len(rows) < len(every) else ""
     place.label(axes, "x", place.round_numbers(), f"ε{best}")
     return chart.markup()
 
