@@ -20,22 +20,17 @@ Economic Studies 91(1)). benchmarks/rank_coverage.py measures the error.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.evaluation import components as components_code
 from dpicl.harness.evaluation.components import Components, components
-from dpicl.harness.evaluation.kept_intervals import kept
-from dpicl.leaderboards.model import many_rows, row_effects
-from dpicl.leaderboards.model.many_rows import PairMatrices, draws_of, largest, pairs_of
+from dpicl.leaderboards.model.kept_draws import CHUNK, kept_largest
+from dpicl.leaderboards.model.many_rows import draws_of, pairs_of
 from dpicl.leaderboards.model.row_effects import (
     TINY,
     SeedPrior,
@@ -54,8 +49,6 @@ LEVEL = 0.95
 POWER = 0.8
 #: Tables of more rows are told apart by products of matrices; see `many_rows`.
 MANY = 24
-#: Numbers that are held in memory at a time.
-_CHUNK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -197,46 +190,13 @@ def _of_many(
     critical, p_values = float(stats.norm.ppf((1 + level) / 2)), np.ones((rows, rows))
     if told.any():
         number = draws_of(rows, draws)
-        drawn = kept(
-            f"largest {number} {seed}", tasks, lambda: _all_largest(tasks, there, prior, pairs, number, seed), _code()
-        )
+        drawn = kept_largest(tasks, there, prior, pairs, number, seed)
         critical = float(np.quantile(drawn, level))
         above = number - np.searchsorted(drawn, np.abs(t))
         p_values = np.where(told, (above + 1) / (number + 1), 1.0)
     better = (p_values <= 1 - level) & (t > 0)
     low, high = 1 + better.sum(axis=0), rows - better.sum(axis=1)
     return RankSets(low, high, pairs.differences, errors, p_values, critical, better)
-
-
-def _all_largest(
-    tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, pairs: PairMatrices, draws: int, seed: int
-) -> np.ndarray:
-    """float64[draws], rising: the largest |t| of all pairs in every draw."""
-    generator, size = np.random.default_rng(seed), max(1, _CHUNK // there.size)
-    parts = [min(size, draws - at) for at in range(0, draws, size)]
-    return np.sort(np.concatenate([_largest(tasks, there, prior, pairs, part, generator) for part in parts]))
-
-
-@cache
-def _code() -> str:
-    """A hash over what turns outcomes into the largest |t|."""
-    files = (__file__, components_code.__file__, many_rows.__file__, row_effects.__file__)
-    return hashlib.sha256(b"".join(Path(str(file)).read_bytes() for file in files)).hexdigest()
-
-
-def _largest(
-    tasks: Sequence[np.ndarray],
-    there: np.ndarray,
-    prior: SeedPrior,
-    pairs: PairMatrices,
-    draws: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    documents = list(document_effects(tasks, there, draws, generator))
-    seeds = np.zeros((draws, *there.shape))
-    if len(there) > 1:
-        seeds = seed_effects(tasks, there, prior, draws, generator)
-    return largest(seeds, documents, there, pairs, (2 * prior.variance, prior.degrees))
 
 
 def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
@@ -268,7 +228,7 @@ def _null(
 ) -> np.ndarray:
     """float64[draws, pairs]: t of every pair, drawn jointly, were all rows equal."""
     generator = np.random.default_rng(seed)
-    size = max(1, _CHUNK // max(1, there.shape[0] * len(pairs)))
+    size = max(1, CHUNK // max(1, there.shape[0] * len(pairs)))
     return np.concatenate(
         [_null_part(tasks, there, prior, pairs, min(size, draws - at), generator) for at in range(0, draws, size)]
     )

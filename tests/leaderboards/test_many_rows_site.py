@@ -9,7 +9,7 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 
-from dpicl.leaderboards.model import rank_sets as rank_sets_code
+from dpicl.leaderboards.model import kept_draws
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.rank_sets import MANY, rank_sets
 from dpicl.leaderboards.render import board_charts, console, dot_charts
@@ -107,8 +107,8 @@ def test_a_table_of_many_rows_is_resampled_once(monkeypatch, tmp_path):
     outcomes = np.random.default_rng(0).random((3, 10, MANY + 2))
     first = rank_sets([outcomes], draws=50)
     calls = []
-    inner = rank_sets_code._all_largest
-    monkeypatch.setattr(rank_sets_code, "_all_largest", lambda *given: calls.append(1) or inner(*given))
+    inner = kept_draws._all_largest
+    monkeypatch.setattr(kept_draws, "_all_largest", lambda *given: calls.append(1) or inner(*given))
     again, other = rank_sets([outcomes], draws=50), rank_sets([outcomes + 0.01 * outcomes**2], draws=50)
     assert len(calls) == 1
     assert again.critical == first.critical != other.critical
