@@ -22,11 +22,14 @@ def write_whole(path: Path, text: str, results: Path) -> None:
         raise unwritable(results, error) from error
 
 
-def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False, private: bool = False) -> None:
+def put_whole(
+    path: Path, content: str | bytes, tag: str = "", new: bool = False, private: bool = False, synced: bool = True
+) -> None:
     """Writes a file by a temporary one in the same folder, ``.NAME.tmp``, fsync and rename; makes the folder.
 
     tag: stands before ``.tmp`` where several processes may write the file at once. new: one that is there stays
-    (FileExistsError). private: its owner alone may read it. Raises OSError, also for what is no file's name or no plain
+    (FileExistsError). private: its owner alone may read it. synced: without it a power cut may cost the file, which is
+    for files by the thousand that are easily made again. Raises OSError, also for what is no file's name or no plain
     file (a device would be replaced), and leaves nothing.
     """
     if not path.name or "\0" in str(path):
@@ -40,13 +43,15 @@ def put_whole(path: Path, content: str | bytes, tag: str = "", new: bool = False
         with open(temporary, "wb", opener=rights) as file:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
-            os.fsync(file.fileno())
+            if synced:
+                os.fsync(file.fileno())
         if new:
             link(temporary, path)
             temporary.unlink()
         else:
             os.replace(temporary, path)
-        sync_folder(path.parent)
+        if synced:
+            sync_folder(path.parent)
     except OSError:
         with suppress(OSError):  # a parent that is no folder: there is nothing to remove
             temporary.unlink(missing_ok=True)

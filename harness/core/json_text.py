@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, Final
 
 #: Levels of objects and lists; no file of this project has more than 20.
@@ -54,7 +55,7 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
 
     Raises ValueError, with the reason, for what is no plain file, too large or no text, and OSError.
     """
-    if path.exists() and not path.is_file():
+    if not S_ISREG(path.stat().st_mode):
         raise ValueError("it is no plain file")
     with path.open("rb") as file:
         content = file.read(largest + 1)

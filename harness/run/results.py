@@ -11,9 +11,12 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, TypeVar
 
+from dp_accounting import DpEvent
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic.dataclasses import dataclass
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
@@ -64,10 +67,21 @@ def _event(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
     if _is_sound(info):
         return value
     try:
-        from_json(value)
+        _parsed(value)
     except UnsupportedEvent as error:
         raise ValueError(str(error).rstrip(".")) from None
     return value
+
+
+def _parsed(value: dict[str, Any]) -> DpEvent:
+    """The event of this JSON. Raises UnsupportedEvent."""
+    return _from_json_text(json.dumps(value, default=repr))
+
+
+@lru_cache(maxsize=4096)
+def _from_json_text(text: str) -> DpEvent:
+    """All seeds of a row have the same events."""
+    return from_json(json.loads(text))
 
 
 #: The JSON of an event, which `dpicl.harness.privacy.events.from_json` reads.
@@ -106,11 +120,26 @@ class Score(Part):
         return self
 
 
+#: Ids of the same test records, and outcomes, are one object in thousands of results: a third of their memory.
+_SHARED: Final[dict[tuple[str, ...], list[str]]] = {}
+_MOST_SHARED = 1000
+
+
+def _shared_ids(ids: list[str]) -> list[str]:
+    if len(_SHARED) >= _MOST_SHARED:
+        _SHARED.clear()
+    return _SHARED.setdefault(tuple(ids), ids)
+
+
+def _shared_outcomes(outcomes: list[float]) -> list[float]:
+    return [1.0 if outcome == 1 else outcome or 0.0 for outcome in outcomes]
+
+
 class Documents(Part):
     """One outcome in [0, 1] a test record: ids and outcomes in the same order; no text."""
 
-    ids: Annotated[list[str], Field(min_length=1)]
-    outcomes: list[Share]
+    ids: Annotated[list[str], Field(min_length=1), AfterValidator(_shared_ids)]
+    outcomes: Annotated[list[Share], AfterValidator(_shared_outcomes)]
 
     @model_validator(mode="after")
     def _one_each(self, info: ValidationInfo) -> Documents:
@@ -174,7 +203,7 @@ class Privacy(Part):
             return self
         if self.notion not in NOTIONS or self.neighbours != NOTIONS[self.notion].neighbours:
             raise ValueError("the notion of privacy is not a known one with its neighbours")
-        events = [from_json(one) for one in (self.event, *(row.event for row in self.ledger))]
+        events = [_parsed(one) for one in (self.event, *(row.event for row in self.ledger))]
         if 0 < self.epsilon_proved < math.inf and any(notion_of(one).name != self.notion for one in events):
             raise ValueError(f"its events are not of the notion of privacy that it states ({self.notion})")
         return self
@@ -188,8 +217,10 @@ class Released(Part):
     tokens: Count
 
 
-class Answer(Part):
-    """One released answer. id: of the test record that was asked about."""
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid"))
+class Answer:
+    """One released answer. id: of the test record that was asked about. There are hundreds in a result, so it is no
+    `Part`, which takes five times the memory."""
 
     id: str
     text: str

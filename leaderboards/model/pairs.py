@@ -24,6 +24,7 @@ class Pairs:
         self._table = table
         self._ranked = ranked(table)
         self._families = list(table.families)
+        self._at: dict[float, list[Row]] = {}
 
     @property
     def rows(self) -> int:
@@ -44,10 +45,12 @@ class Pairs:
 
     def rivals(self, row: Row) -> list[Row]:
         """What a row stands beside: the rows at its ε, controls and reference baselines; for one of these, all rows."""
-        rows = [one for one in self._table.in_order if one.key != row.key]
-        if row.mode != "proved" or row.at_an_end:
-            return rows
-        return [one for one in rows if one.epsilon == row.epsilon or one.at_an_end]
+        rows: Sequence[Row] = self._table.in_order
+        if row.mode == "proved" and not row.at_an_end:
+            if row.epsilon not in self._at:
+                self._at[row.epsilon] = [one for one in rows if one.epsilon == row.epsilon or one.at_an_end]
+            rows = self._at[row.epsilon]
+        return [one for one in rows if one.key != row.key]
 
     def _beside(self, one: Row, other: Row) -> Sequence[Row]:
         ends = [row for row in self._table.in_order if row.at_an_end]

@@ -29,7 +29,8 @@ from scipy import stats
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import Components, components
-from dpicl.leaderboards.model.many_rows import PairMatrices, draws_of, largest, pairs_of
+from dpicl.leaderboards.model.kept_draws import CHUNK, kept_largest
+from dpicl.leaderboards.model.many_rows import draws_of, pairs_of
 from dpicl.leaderboards.model.row_effects import (
     TINY,
     SeedPrior,
@@ -48,8 +49,6 @@ LEVEL = 0.95
 POWER = 0.8
 #: Tables of more rows are told apart by products of matrices; see `many_rows`.
 MANY = 24
-#: Numbers that are held in memory at a time.
-_CHUNK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -190,31 +189,14 @@ def _of_many(
     t = np.where(told & (np.abs(pairs.differences) >= 1e-12), pairs.differences / errors, 0.0)
     critical, p_values = float(stats.norm.ppf((1 + level) / 2)), np.ones((rows, rows))
     if told.any():
-        generator, number = np.random.default_rng(seed), draws_of(rows, draws)
-        size = max(1, _CHUNK // there.size)
-        parts = [min(size, number - at) for at in range(0, number, size)]
-        drawn = np.sort(np.concatenate([_largest(tasks, there, prior, pairs, part, generator) for part in parts]))
+        number = draws_of(rows, draws)
+        drawn = kept_largest(tasks, there, prior, pairs, number, seed)
         critical = float(np.quantile(drawn, level))
         above = number - np.searchsorted(drawn, np.abs(t))
         p_values = np.where(told, (above + 1) / (number + 1), 1.0)
     better = (p_values <= 1 - level) & (t > 0)
     low, high = 1 + better.sum(axis=0), rows - better.sum(axis=1)
     return RankSets(low, high, pairs.differences, errors, p_values, critical, better)
-
-
-def _largest(
-    tasks: Sequence[np.ndarray],
-    there: np.ndarray,
-    prior: SeedPrior,
-    pairs: PairMatrices,
-    draws: int,
-    generator: np.random.Generator,
-) -> np.ndarray:
-    documents = list(document_effects(tasks, there, draws, generator))
-    seeds = np.zeros((draws, *there.shape))
-    if len(there) > 1:
-        seeds = seed_effects(tasks, there, prior, draws, generator)
-    return largest(seeds, documents, there, pairs, (2 * prior.variance, prior.degrees))
 
 
 def _checked(outcomes: Sequence[np.ndarray]) -> np.ndarray:
@@ -246,7 +228,7 @@ def _null(
 ) -> np.ndarray:
     """float64[draws, pairs]: t of every pair, drawn jointly, were all rows equal."""
     generator = np.random.default_rng(seed)
-    size = max(1, _CHUNK // max(1, there.shape[0] * len(pairs)))
+    size = max(1, CHUNK // max(1, there.shape[0] * len(pairs)))
     return np.concatenate(
         [_null_part(tasks, there, prior, pairs, min(size, draws - at), generator) for at in range(0, draws, size)]
     )

@@ -6,6 +6,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import fmean
 
 from dpicl.harness.run.results import Result
@@ -47,12 +48,12 @@ class TaskTable:
     said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
     families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
 
-    @property
+    @cached_property
     def in_order(self) -> tuple[Row, ...]:
         """Zero-shot, the mechanisms by epsilon and falling score, real demonstrations."""
         return tuple(row for row in (self.zero_shot, *self.rows, self.real_data) if row is not None)
 
-    @property
+    @cached_property
     def all_rows(self) -> tuple[Row, ...]:
         """Those in order, then those of paper accounting."""
         return (*self.in_order, *self.paper)
@@ -94,7 +95,7 @@ class TaskTable:
         rows = self.all_rows
         return next((row.lower_is_better(metric) for row in rows if metric in row.numbers), False)
 
-    @property
+    @cached_property
     def other_metrics(self) -> tuple[str, ...]:
         """Metrics and aggregates beside the main metric; none where there is only one, which the details show."""
         names = dict.fromkeys(name for row in self.all_rows for name in row.numbers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
@@ -22,6 +23,7 @@ from dpicl.leaderboards.render.charts import (
     BASELINE,
     HEIGHT,
     INK,
+    MOST_LABELS,
     QUIET,
     WIDTH,
     Chart,
@@ -45,6 +47,13 @@ _DASHES = {ZERO_SHOT: ":", REAL_DATA: "--"}
 _BASELINES = {ZERO_SHOT: "zero-shot, ε = 0", REAL_DATA: "real demonstrations, ε = ∞"}
 #: Smaller bounds are drawn at this value.
 _SMALLEST = 1e-3
+#: Pixels left of the bars of `three_epsilons`; characters of a row's name that have room there beside its ε, in the
+#: larger type of a phone too.
+_BAR_LEFT, _BAR_NAME = 206, 18
+#: Rows of `three_epsilons`, those with the best scores.
+_MOST_BARS = 2 * MOST_LABELS
+#: Lines of a chart against ε where there are more than `MOST_LABELS`: they have a mark at every ε.
+_MOST_LINES = MOST_LABELS // 2
 #: Steps to move a marker sideways, the smallest first.
 _ASIDE = (0, *(sign * step for step in range(1, 7) for sign in (1, -1)))
 
@@ -58,7 +67,18 @@ def series_styles(tables: Iterable[TaskTable]) -> dict[str, int]:
 def privacy_utility(table: TaskTable, styles: Mapping[str, int]) -> Markup:
     """Score against ε with intervals, and the baselines as lines across. styles: see `series_styles`."""
     title = f"{table.task}: score against ε, with 95% intervals"
-    return _one_task(title, "score", _series(table, styles), _references(table, _controls([table]))).markup()
+    series, controls = _series(table, styles), _controls([table])
+    best = series if len(series) <= MOST_LABELS else sorted(series, key=partial(_best, table))[:_MOST_LINES]
+    chart = _one_task(title, "score", [one for one in series if one in best], _references(table, controls))
+    if len(best) < len(series):
+        chart.axes[0].set_xlabel(f"target ε; the {len(best)} best of {len(series):,} mechanisms")
+    return chart.markup()
+
+
+def _best(table: TaskTable, series: tuple[int | str, list[ChartPoint]]) -> float:
+    """A key to sort by: the best score of a line comes first."""
+    values = [point.value for point in series[1]]
+    return min(values) if table.lower_is_better(table.metric) else -max(values)
 
 
 @in_print
@@ -102,7 +122,7 @@ def auc(results: Sequence[tuple[str, AttackResult]], styles: Mapping[str, int], 
     (axes,) = chart.axes
     axes.set_ylim(-0.02, 1.02)
     axes.axhline(0.5, color=QUIET, linewidth=1)
-    axes.text(1.005, 0.5, "chance", transform=axes.get_yaxis_transform(), va="center", fontsize="small")
+    axes.text(1, 0.5, "chance", transform=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize="small")
     return chart.markup()
 
 
@@ -191,14 +211,17 @@ def three_epsilons(table: TaskTable) -> Markup | None:
 
     The bar between audited (a lower bound) and proved (an upper one) is unknown; without an audit it is dashed.
     """
-    rows = [row for row in (*table.rows, *table.paper) if 0 < row.proved < math.inf]
-    if not rows:
+    every = [row for row in (*table.rows, *table.paper) if 0 < row.proved < math.inf]
+    if not every:
         return None
+    sign = 1 if table.lower_is_better(table.metric) else -1
+    shown = {row.key for row in sorted(every, key=lambda row: sign * row.score)[:_MOST_BARS]}
+    rows = [row for row in every if row.key in shown]
     found = [{"proved": row.proved, "claimed": row.claimed, "audited": row.audit.epsilon} for row in rows]
     place = Epsilons((one for three in found for one in three.values() if one is not None), _SMALLEST)
     title = f"{table.task}: claimed, proved and audited ε of the rows that prove a finite one above 0"
     chart = Chart(WIDTH, 68 + 21 * len(rows), title)
-    axes = chart.box(left=186)
+    axes = chart.box(left=_BAR_LEFT)
     for i, (row, three) in enumerate(zip(rows, found, strict=True)):
         words = f"{row.title} on {row.task}: claimed ε {epsilon_text(row.claimed)}, proved ε {epsilon_text(row.proved)}"
         mark = chart.say(f"{words}, audited ε {bound_text(row.audit.epsilon)}")
@@ -208,9 +231,10 @@ def three_epsilons(table: TaskTable) -> Markup | None:
             if number is not None:
                 axes.plot([place(number)], [i], **look(kind), gid=mark)
     axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [cut(row.title, 27) for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{cut(row.label, _BAR_NAME)}, ε = {epsilon_text(row.epsilon)}" for row in rows])
     axes.grid(visible=False, axis="y")
-    place.label(axes, "x", place.round_numbers(), "ε")
+    best = f", best {len(rows)} of {len(every):,}" if len(rows) < len(every) else ""
+    place.label(axes, "x", place.round_numbers(), f"ε{best}")
     return chart.markup()
 
 

@@ -32,6 +32,9 @@ from dpicl.leaderboards.model.text import epsilon_text, visible
 #: Width and height of the plot of one task on a page, in pixels.
 WIDTH, HEIGHT = 460, 300
 
+#: A chart shows so many labels, the best; where there are more it says so. Its table has them all.
+MOST_LABELS = 40
+
 #: Colours of lines that belong to no series.
 INK, QUIET = "#222222", "#666666"
 _GROUND, _LINE = "#ffffff", "#dddddd"

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from textwrap import wrap
 
 from markupsafe import Markup
 
@@ -14,10 +15,12 @@ from dpicl.leaderboards.model.ranks import compared
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, recovery_text
-from dpicl.leaderboards.render.charts import BASELINE, GOOD, INK, QUIET, WIDTH, Chart, cut, look, on_page
+from dpicl.leaderboards.render.charts import BASELINE, GOOD, INK, MOST_LABELS, QUIET, WIDTH, Chart, cut, look, on_page
 
 #: Pixels of a line, and left of the axis; characters of a name that have room there.
 _LINE, _LEFT, _NAME = 22, 172, 25
+#: Characters of a line of words below the axis, and its pixels.
+_WORDS, _WORDS_LINE = 36, 16
 
 
 @dataclass(frozen=True)
@@ -114,10 +117,18 @@ def _plot(
     title: str, axis: str, dots: Sequence[Dot], epsilons: Sequence[float], styles: Mapping[str, int], lower: bool
 ) -> Chart:
     best = sorted(dots, key=lambda dot: (dot.at, dot.value if lower else -dot.value, dot.label))
-    labels = list(dict.fromkeys(dot.label for dot in best))
+    every = list(dict.fromkeys(dot.label for dot in best))
+    kept = {dot.label for dot in dots if dot.baseline or dot.epsilon == 0}
+    kept |= set([label for label in every if label not in kept][:MOST_LABELS])
+    labels = [label for label in every if label in kept]
     two = len(epsilons) > 1
-    chart = Chart(WIDTH, 62 + _LINE * len(labels), title)
-    axes = chart.box(left=_LEFT, bottom=46)
+    first, *others = map(epsilon_text, epsilons)
+    words = wrap(axis, _WORDS)
+    words += [f"(hollow: ε = {first}, filled: ε = {others[0]})"] if others else []
+    words += [f"the {MOST_LABELS} best of {len(every):,}, and controls"] if len(labels) < len(every) else []
+    room = _WORDS_LINE * (len(words) - 1)
+    chart = Chart(WIDTH, 62 + room + _LINE * len(labels), title)
+    axes = chart.box(left=_LEFT, bottom=46 + room)
     for i, label in enumerate(labels):
         own = [dot for dot in best if dot.label == label]
         data = {"row": own[0].names, "kind": "reference baselines" if own[0].baseline else ""}
@@ -142,6 +153,5 @@ def _plot(
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.set_yticks([])
     axes.grid(visible=False, axis="y")
-    first, *others = map(epsilon_text, epsilons)
-    axes.set_xlabel(axis + (f" (hollow: ε = {first}, filled: ε = {others[0]})" if others else ""))
+    axes.set_xlabel("\n".join(words))
     return chart

@@ -28,7 +28,7 @@ from dpicl.leaderboards.render.site.attack_summary import all_attacks_summary
 from dpicl.leaderboards.render.site.comparison import beside, comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
 from dpicl.leaderboards.render.site.mechanism_page import labels_of, mechanism_view
-from dpicl.leaderboards.render.site.row_page import row_view
+from dpicl.leaderboards.render.site.row_page import row_view, short_view
 from dpicl.leaderboards.render.site.section_page import filters, legend, section_view
 
 #: (name, address from the site's first page)
@@ -111,16 +111,21 @@ def pages(
         files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
     if tracks:
         files["track.html"] = track.render_page(tracks, shared["nav"])
-    for label in labels_of(board):
-        view = mechanism_view(board, label, addresses, mechanisms or {}, looks)
-        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
+    details: dict[str, list[dict[str, Any]]] = {label: [] for label in labels_of(board)}
     for section in (*board.sections, *board.retired):
         frozen = any(section is one for one in board.retired)
         for table in section.tables:
             pairs = Pairs(table)
             for row in table.all_rows:
-                view = row_view(section, table, row, addresses, frozen, [] if frozen else beside(pairs, row, addresses))
-                files[addresses.page(row)] = page.render("row.html", "../", view=view, **shared)
+                rivals = [] if frozen else beside(pairs, row, addresses)
+                if addresses.together and not frozen:
+                    details[row.label].append(short_view(section, row, addresses, rivals))
+                    continue
+                view = row_view(section, table, row, addresses, frozen, rivals)
+                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, **shared)
+    for label, own in details.items():
+        view = mechanism_view(board, label, addresses, mechanisms or {}, looks) | {"details": own}
+        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
     return files
 
 

@@ -53,6 +53,13 @@ def render(template: str, root: str = "", *, downloads: bool = False, **values: 
 
     root: the way from the page to the site's first page, "" or "../". downloads: whether it links the board's files.
     """
+    values |= {**_inlined(template), "generator": GENERATOR}
+    return _environment().get_template(template).render(root=root, downloads=downloads, **values)
+
+
+@cache
+def _inlined(template: str) -> dict[str, str]:
+    """The style and the script of a template's pages, and the policy that admits them."""
     styles, scripts = _PARTS[template]
     style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
     script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
@@ -60,8 +67,7 @@ def render(template: str, root: str = "", *, downloads: bool = False, **values: 
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
-    values |= {"policy": policy, "style": Markup(style), "script": Markup(script), "generator": GENERATOR}
-    return _environment().get_template(template).render(root=root, downloads=downloads, **values)
+    return {"policy": policy, "style": Markup(style), "script": Markup(script)}
 
 
 def write(files: Mapping[str, str], folder: Path) -> Path:
@@ -90,7 +96,7 @@ def write_file(target: Path, content: str | bytes) -> None:
     try:
         if _holds(target, content):
             return
-        put_whole(target, content, tag=f".{os.getpid()}")
+        put_whole(target, content, tag=f".{os.getpid()}", synced=False)
     except OSError as error:
         raise _unwritable(target, error) from error
 

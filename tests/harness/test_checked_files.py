@@ -109,3 +109,10 @@ def test_kept_intervals_are_those_of_the_same_outcomes_and_survive_damage(cache)
 def test_a_copy_of_a_cell_with_another_seed_has_another_id():
     cell = make_result().cell
     assert cell.id == cell.model_copy().id != cell.model_copy(update={"seed": cell.seed + 1}).id
+
+
+def test_results_share_the_ids_of_their_test_records():
+    one, other = (from_text(to_text(make_result(seed=seed))) for seed in (0, 1))
+    (first, second), metric = (one.documents, other.documents), one.main_metric
+    assert first[metric].ids is second[metric].ids
+    assert first[metric].ids == make_result().documents[metric].ids

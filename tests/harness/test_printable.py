@@ -50,3 +50,16 @@ def test_messages_about_damaged_files_are_safe_also_in_their_names(dpicl, sim_su
     words = [command, sim_suite, "--results", results]
     answer = dpicl(*words, *(["--mechanism", "zero_shot", "--task", "trec", "--seed", "0"] if command == "run" else []))
     assert "damaged" in answer.err and harmless(answer.err) and harmless(answer.out)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_a_long_table_looks_the_same_however_it_is_laid_out(columns, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    rows = [["漢字" * (i % 3), f"row{i}", "voté", f"{i / 7:.3f}", "\x1b[31m" if i == 3 else ""] for i in range(120)]
+    shown = []
+    for long in (100, 10**9):
+        monkeypatch.setattr(output, "_LONG", long)
+        output.emit_table(["model", "task", "a head", "ε", "x"], rows)
+        shown.append([line.rstrip() for line in capsys.readouterr().out.splitlines()])
+    assert shown[0] == shown[1]
+    assert len(shown[0]) >= 121

@@ -23,7 +23,7 @@ from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
 
 KINDS = ("index.html", "compare.html", "retired.html", "mechanisms", "rows", "attacks", "suites")
 _ATTRIBUTES = """
-    aria-current aria-hidden aria-label aria-live aria-pressed autocomplete charset class colspan content d download
+    aria-current aria-hidden aria-label aria-live autocomplete charset class colspan content d download
     fill fill-opacity hidden href http-equiv id label lang name opacity placeholder rel role scope spellcheck stroke
     stroke-dasharray stroke-opacity stroke-width tabindex text-anchor title transform type value viewbox x y
 """

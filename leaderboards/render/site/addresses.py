@@ -15,6 +15,8 @@ from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.rows import Row
 
 _LONGEST = 40
+#: Rows that have a page each; of more, the pages would be most of a site of tens of megabytes.
+MOST_PAGES = 400
 
 
 def short_hash(*parts: object) -> str:
@@ -45,19 +47,30 @@ def row_id(section: Section, row: Row) -> str:
 
 
 class Addresses:
-    """Where the pages of a board are."""
+    """Where the pages of a board are.
+
+    together: whether rows have no pages of their own and stand on those of their mechanisms, in short.
+    """
 
     def __init__(self, board: Board) -> None:
         sections = (*board.sections, *board.retired)
         self._rows = {id(row): row_id(section, row) for section in sections for row in section.rows}
         self._mechanisms = {row.label for section in board.sections for row in section.rows}
+        self._current = {id(row) for section in board.sections for row in section.rows}
+        self.together = len(self._current) > MOST_PAGES
 
     def of(self, row: Row) -> str:
         """The row's id."""
         return self._rows[id(row)]
 
     def page(self, row: Row) -> str:
-        """The row's page, from the site's first page."""
+        """The row's page, or its place on that of its mechanism, from the site's first page."""
+        if self.together and id(row) in self._current:
+            return f"{mechanism_file(row.label)}#{self.of(row)}"
+        return self.own_page(row)
+
+    def own_page(self, row: Row) -> str:
+        """The page that is the row's alone."""
         return f"rows/{self.of(row)}.html"
 
     def mechanism(self, label: str) -> str | None:

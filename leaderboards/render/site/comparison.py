@@ -23,11 +23,13 @@ from dpicl.leaderboards.render.site.addresses import Addresses
 #: Rows that the page of a row is compared with, those with the nearest scores; `dpicl compare` has the others. Fewer
 #: where the table of its task is so long that these tables would be most of the site.
 MOST_RIVALS, FEW_RIVALS, LONG_TABLE = 40, 10, 200
+#: The same where rows have no pages of their own.
+FEWEST_RIVALS = 5
 
 
 def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]:
     """The rows of its task that a row stands beside, best first: each with the difference, and what it says."""
-    most = FEW_RIVALS if pairs.rows > LONG_TABLE else MOST_RIVALS
+    most = FEWEST_RIVALS if addresses.together else FEW_RIVALS if pairs.rows > LONG_TABLE else MOST_RIVALS
     rivals = sorted(pairs.rivals(row), key=lambda one: abs(one.score - row.score))[:most]
     rivals.sort(key=lambda one: one.score if row.lower_is_better(row.metric) else -one.score)
     found = [(one, pairs.difference(row, one)) for one in rivals]
@@ -44,14 +46,23 @@ def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]
 
 
 def comparison(board: Board, addresses: Addresses) -> dict[str, Any]:
-    """What the page of two rows needs: ``rows``, each with its numbers and settings in words."""
+    """What the page of two rows needs: ``rows``, each with its numbers and settings in words.
+
+    ``names``: lists of names. The numbers of a row, and its settings, are the place of their names and the values.
+    """
+    names: dict[tuple[str, ...], int] = {}
+
+    def short(values: dict[str, str]) -> list[str | int]:
+        return [names.setdefault(tuple(values), len(names)), *values.values()]
+
     rows = [
         _row(section, number, row, addresses)
+        | {"numbers": short(_numbers(row)), "settings": short(_settings(section, row))}
         for number, section in enumerate(board.sections)
         for table in section.tables
         for row in table.all_rows
     ]
-    return {"rows": rows}
+    return {"rows": rows, "names": list(names)}
 
 
 def _row(section: Section, number: int, row: Row, addresses: Addresses) -> dict[str, Any]:
@@ -68,8 +79,6 @@ def _row(section: Section, number: int, row: Row, addresses: Addresses) -> dict[
         "name": row_name(row),
         "score": score_text(row.score),
         "level": "" if row.at_an_end else f"{row.epsilon:g} {row.mode}",
-        "numbers": _numbers(row),
-        "settings": _settings(section, row),
     }
 
 

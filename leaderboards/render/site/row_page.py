@@ -62,6 +62,22 @@ def row_view(
     }
 
 
+def short_view(section: Section, row: Row, addresses: Addresses, rivals: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the page of its mechanism shows of a row that has no page of its own."""
+    spent: dict[tuple[int, str], list[str]] = {}
+    for records, count, event, _ in map(_ledger_entry, row.results[0].privacy.ledger):
+        spent.setdefault((count, event), []).append(records)
+    return {
+        "row": row,
+        "identity": addresses.of(row),
+        "rivals": rivals,
+        "seeds": [_seed(result) for result in row.results],
+        "folder": _folder(row),
+        "spent": [(count, names_text(records), event) for (count, event), records in spent.items()],
+        "command": command(section.group, row),
+    }
+
+
 def command(group: Group, row: Row) -> str:
     """The command that reproduces a row. That of a submitted row runs the submitted code.
 

@@ -35,7 +35,7 @@ def section_view(section: Section, addresses: Addresses, looks: Mapping[str, int
     return {
         "section": section,
         "pictures": {level: list(_pictures(section, level, looks)) for level in _levels(section)},
-        "markers": {label: key(style) for label, style in looks.items()},
+        "markers": {label: Markup() if addresses.together else key(style) for label, style in looks.items()},
         "legend": [(label, addresses.mechanism(label), key(style)) for label, style in sorted(here.items())],
         "plots": {table.task: list(task_plots(table, looks)) for table in section.tables},
         "epsilons": {table.task: board_charts.three_epsilons(table) for table in section.tables},

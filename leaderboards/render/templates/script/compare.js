@@ -1,7 +1,9 @@
 // Two rows side by side. What is compared is in the address's hash: #a=ROW&b=ROW. Texts become text nodes, never tags.
 document.addEventListener("DOMContentLoaded", () => {
-  const { rows } = JSON.parse(document.getElementById("data").textContent);
+  const { rows, names } = JSON.parse(document.getElementById("data").textContent);
+  const named = ([place, ...values]) => Object.fromEntries(names[place].map((name, i) => [name, values[i]]));
   const selects = ["a", "b"].map((id) => document.getElementById(id));
+  selects[1].append(...Array.from(selects[0].querySelectorAll("optgroup"), (group) => group.cloneNode(true)));
   const position = (select) => rows.findIndex((row) => row.id === select.value);
 
   const element = (tag, properties, ...content) => {
@@ -34,7 +36,7 @@ document.addEventListener("DOMContentLoaded", () => {
     if (a.level && b.level && a.level !== b.level) return `At different ε: dpicl compare ${a.name} ${b.name} --task ${a.task} says how sure the difference is.`;
     const [from, to] = a.level ? [a, b] : [b, a]; // the page of a row at an ε has what stands at no ε as well
     sure.hidden = false;
-    sure.href = `${from.page}#with=${encodeURIComponent(to.id)}`;
+    sure.href = from.page.includes("#") ? from.page : `${from.page}#with=${encodeURIComponent(to.id)}`;
     return `${a.title} scores ${a.score}, ${b.title} ${b.score}.`;
   };
   const show = () => {
@@ -45,8 +47,8 @@ document.addEventListener("DOMContentLoaded", () => {
     document.getElementById("verdict").textContent = ready ? verdict(i, j) : "Choose two rows.";
     if (!ready) return;
     const [a, b] = [rows[i], rows[j]];
-    const numbers = together(a.numbers, b.numbers).map((texts) => line(texts, texts[1] !== texts[2]));
-    const settings = together(a.settings, b.settings).filter(([, x, y]) => x !== y).map((texts) => line(texts, false));
+    const numbers = together(named(a.numbers), named(b.numbers)).map((texts) => line(texts, texts[1] !== texts[2]));
+    const settings = together(named(a.settings), named(b.settings)).filter(([, x, y]) => x !== y).map((texts) => line(texts, false));
     fill("numbers", "number", [a, b], numbers, "");
     fill("settings", "setting", [a, b], settings, "none");
   };

@@ -14,7 +14,10 @@
     const button = document.getElementById("theme");
     const system = matchMedia("(prefers-color-scheme: dark)");
     const isDark = () => (root.dataset.theme || (system.matches ? "dark" : "light")) === "dark";
-    const show = () => button.setAttribute("aria-pressed", String(isDark()));
+    const show = () => {
+      button.textContent = isDark() ? "Light" : "Dark"; // what a click gives
+      button.title = `Show the page ${isDark() ? "light" : "dark"}`;
+    };
     button.addEventListener("click", () => {
       root.dataset.theme = isDark() ? "light" : "dark";
       remember(root.dataset.theme);

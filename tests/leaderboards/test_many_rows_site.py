@@ -1,0 +1,115 @@
+"""Boards of very many rows: rows on the pages of their mechanisms, charts of the best, long tables, kept resampling."""
+
+import random
+import re
+from collections import Counter
+from posixpath import dirname, join, normpath
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+
+from dpicl.leaderboards.model import kept_draws
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.rank_sets import MANY, rank_sets
+from dpicl.leaderboards.render import board_charts, console, dot_charts
+from dpicl.leaderboards.render.charts import MOST_LABELS, fixed_looks
+from dpicl.leaderboards.render.html import pages
+from dpicl.leaderboards.render.site import addresses
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
+
+
+@pytest.fixture
+def together(monkeypatch):
+    """Every board has more rows than have pages of their own."""
+    monkeypatch.setattr(addresses, "MOST_PAGES", 1)
+
+
+def many(number):
+    """A board of so many mechanisms on one task."""
+    rows = [make_result(f"row{i:03}", 0.3 + 0.4 * i / number, documents=20) for i in range(number)]
+    return build_board([*ends(documents=20), *rows])
+
+
+@pytest.mark.parametrize("text", [HOSTILE[0], "x" * 5000])
+def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_leads_somewhere(together, text):
+    board = full_board(text)
+    files, current = pages(board), [row for section in board.sections for row in section.rows]
+    sections = [a["id"] for name in files if name.startswith("mechanisms/") for a in places(files[name], "section")]
+    assert len(sections) == len(set(sections)) == len(current)
+    for name in (name for name in files if name.endswith(".html")):
+        for link in Page(files[name]).links:
+            address, _, hash_ = link.partition("#")
+            target = normpath(join(dirname(name), unquote(address)))
+            if not address or address.startswith("http"):
+                continue
+            assert target in files, (name, link)
+            if target.startswith("mechanisms/") and hash_:
+                assert hash_ in sections
+
+
+def places(text, wanted):
+    return [attributes for tag, attributes in Page(text).tags if tag == wanted and "id" in attributes]
+
+
+def test_hostile_texts_are_data_where_rows_stand_together(together):
+    found = [
+        sum((shape(own) for name, own in pages(full_board(text)).items() if name.startswith("mech")), Counter())
+        for text in ("harmless", HOSTILE[0])
+    ]
+    assert found[0] == found[1]
+
+
+def test_a_row_takes_a_few_thousand_bytes_where_rows_stand_together(monkeypatch):
+    monkeypatch.setattr(addresses, "MOST_PAGES", 10)
+    files = pages(many(11))
+    assert not any(name.startswith("rows/") for name in files)
+    for name, text in files.items():
+        if name.startswith("mechanisms/row"):
+            (section,) = re.findall(r'<section id=".*?</section>', text, re.DOTALL)
+            assert "adjusted p" in section and ".json" in section and "dpicl run" in section
+            assert len(section) < 4000
+
+
+def test_charts_of_very_many_rows_show_the_best_and_say_so():
+    (table,) = many(MOST_LABELS + 5).sections[0].tables
+    looks = fixed_looks(row.label for row in table.all_rows)
+    for chart in (board_charts.privacy_utility(table, looks), dot_charts.of_task(table, [1.0], looks)):
+        said = Page(chart).words
+        assert f"best of {MOST_LABELS + 5}" in said or f"best of {MOST_LABELS + 7}" in said
+        assert "row044" in chart
+        assert sum(f"row{i:03}" in chart for i in range(MOST_LABELS + 5)) in (MOST_LABELS, MOST_LABELS // 2)
+    few = fixed_looks(row.label for row in table.all_rows[:4])
+    (small,) = many(3).sections[0].tables
+    assert "best of" not in board_charts.privacy_utility(small, few | looks)
+
+
+@pytest.mark.parametrize("width", [60, 80, 110])
+def test_a_long_table_looks_the_same_however_it_is_laid_out(monkeypatch, width):
+    generator = random.Random(width)
+    words = ["tang", "voté ü", "漢字", "a" * 40]
+    for labels in (words[:3], words):
+        names = ["mechanism", "ε", *("a head of words"[: generator.randint(1, 15)] for _ in range(6))]
+        lines = [[generator.choice(labels), *(f"{generator.random():.3f}" for _ in range(7))] for _ in range(130)]
+        shown = []
+        for long in (100, 10**9):
+            monkeypatch.setattr(console, "_LONG", long)
+            one, text = console.plain_console(False)
+            one.width = width
+            console.print_tables(one, names, lines, keep=2)
+            shown.append(text())
+        assert shown[0] == shown[1]
+
+
+def test_a_table_of_many_rows_is_resampled_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    outcomes = np.random.default_rng(0).random((3, 10, MANY + 2))
+    first = rank_sets([outcomes], draws=50)
+    calls = []
+    inner = kept_draws._all_largest
+    monkeypatch.setattr(kept_draws, "_all_largest", lambda *given: calls.append(1) or inner(*given))
+    again, other = rank_sets([outcomes], draws=50), rank_sets([outcomes + 0.01 * outcomes**2], draws=50)
+    assert len(calls) == 1
+    assert again.critical == first.critical != other.critical
+    assert (again.p_values == first.p_values).all()
