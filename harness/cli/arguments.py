@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -119,7 +120,9 @@ def parse(parser: Parser, argv: Sequence[str], commands: Sequence[str]) -> argpa
     """Parses the command line. Raises UsageError with the command or flag that is meant for one that there is not."""
     if argv and not argv[0].startswith("-") and argv[0] not in commands:
         raise _meant("command", argv[0], commands, meanings.COMMANDS)
-    if argv and argv[0].startswith("--") and argv[0].partition("=")[0] not in parser.flags():
+    if argv and argv[0].startswith("--") and (first := argv[0].partition("=")[0]) not in parser.flags():
+        if get_close_matches(first, parser.flags()):
+            raise unknown("flag", first, parser.flags())
         raise UsageError(
             f"'{argv[0]}' is no flag of dpicl itself (--help and --version are); those of a command follow it, as in"
             " `dpicl run SUITE --epsilon 1`, and `dpicl COMMAND --help` lists them."
