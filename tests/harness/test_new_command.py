@@ -31,7 +31,7 @@ def run_flags(kind: str) -> list[str]:
     return [word for option in SMALL[kind] for word in ("--option", option)]
 
 
-@pytest.mark.parametrize("kind", ["demonstrations", *(pytest.param(k, marks=pytest.mark.slow) for k in KINDS[1:])])
+@pytest.mark.parametrize("kind", [k if k == "prepared" else pytest.param(k, marks=pytest.mark.slow) for k in KINDS])
 def test_a_new_mechanism_passes_the_kit_unchanged(dpicl, kind):
     assert dpicl("new", "mechanism", "noisy_vote", "--kind", kind).code == 0
     checked = dpicl("check", "noisy_vote.py", "--task", "agnews")

@@ -13,7 +13,9 @@ from dpicl.cli import build_parser
 from dpicl.harness import models
 from dpicl.harness.cli.arguments import parse
 from dpicl.harness.core.errors import ModelError, UsageError
+from dpicl.harness.models import readers
 from dpicl.harness.models.hub import split_reference
+from dpicl.harness.models.readers import Measured
 from dpicl.harness.models.transformers import PlainLM
 from dpicl.harness.models.weights import file_sha256, folder_sha256
 
@@ -91,7 +93,8 @@ def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None
 
 
 @pytest.mark.model
-def test_the_model_in_float32_is_the_embedded_one_in_full_precision() -> None:
+def test_the_model_in_float32_is_the_embedded_one_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "measured", lambda model: Measured(alone=True, agrees=True))  # takes half a minute
     model = models.load("embedded-float32", device="cpu")
     assert model.identity.dtype == "float32"
     assert model.identity.name == "embedded"

@@ -342,7 +342,10 @@ def test_rows_of_the_embedded_model_are_read_alone(
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(("name", "dtype"), [("embedded", "bfloat16"), ("embedded-float32", "float32")])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("embedded", "bfloat16"), pytest.param("embedded-float32", "float32", marks=pytest.mark.slow)],
+)
 def test_a_row_of_the_embedded_model_is_read_alone(name: str, dtype: str) -> None:
     model = embedded(name, dtype)
     if not model.identity.rows_alone:
