@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dpicl.harness.attacks.results import AttackResult, Estimate
 from dpicl.harness.cli import output
+from dpicl.harness.core.messages import rounded_down, rounded_up
 
 #: Headings of measures and counts in the table.
 _TITLES = {
@@ -34,7 +35,7 @@ def emit_results(results: Sequence[AttackResult]) -> None:
         row = [result.subject.mechanism, f"{result.subject.epsilon:g}", _number(result.privacy.epsilon_proved)]
         row += [_interval(result.measures.get(name)) for name in shown]
         row += [str(result.counts.get(name, "-")) for name in counts]
-        row += [f"{result.bound.epsilon:.2f}" if result.bound else "-"] if bounds else []
+        row += [rounded_down(result.bound.epsilon, 3) if result.bound else "-"] if bounds else []
         rows.append([*([result.subject.model, result.subject.task] if several else []), *row])
     columns += ["audited epsilon"] if bounds else []
     output.emit_table([*(["model", "task"] if several else []), *columns], rows)
@@ -75,4 +76,4 @@ def _interval(estimate: Estimate | None) -> str:
 
 
 def _number(value: float) -> str:
-    return "inf" if math.isinf(value) else f"{value:.3f}"
+    return "inf" if math.isinf(value) else rounded_up(value)

@@ -14,6 +14,7 @@ from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import exact_table, output
 from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import rounded_down, rounded_up
 
 
 def add(subparsers: Subparsers) -> None:
@@ -143,14 +144,14 @@ def _title(result: AttackResult) -> str:
 def _row(result: AttackResult) -> list[str]:
     bound, privacy = result.bound, result.privacy
     assert bound is not None and bound.decision is not None
-    claimed = "-" if privacy.epsilon_claimed is None else f"{privacy.epsilon_claimed:.4g}"
+    claimed = "-" if privacy.epsilon_claimed is None else rounded_up(privacy.epsilon_claimed)
     plain = result.details.get("exact", {}).get("epsilon")
     return [
         f"{result.subject.epsilon:g}",
         claimed,
-        f"{privacy.epsilon_proved:.4g}",
-        f"{bound.epsilon:.4g}",
-        "-" if plain is None else f"{float(plain):.4g}",
+        rounded_up(privacy.epsilon_proved),
+        rounded_down(bound.epsilon),
+        "-" if plain is None else rounded_down(float(plain)),
         f"{bound.decision.tpr:.3f}",
         f"{bound.decision.fpr:.3f}",
         str(result.details["limits"]),

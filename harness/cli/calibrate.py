@@ -8,6 +8,7 @@ from typing import Any
 from dpicl.harness.api.functions import calibrate
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, epsilon, options_of, passed
+from dpicl.harness.core.messages import rounded_down, rounded_up
 
 
 def add(subparsers: Subparsers) -> None:
@@ -32,24 +33,29 @@ def _calibrate(arguments: argparse.Namespace) -> int:
 def _show(answer: dict[str, Any]) -> None:
     proved = "proved" if answer["mode"] == "proved" else "by the authors' accounting"
     if answer["knob"] is None:
-        output.emit(f"{answer['mechanism']} has no knob: epsilon = {answer['epsilon_upper']:g} whatever the target.")
+        output.emit(
+            f"{answer['mechanism']} has no knob: epsilon = {rounded_up(answer['epsilon_upper'])} whatever the target."
+        )
         return
     output.emit(
         f"{answer['mechanism']} on {answer['task']}: {answer['knob']} = {answer['noise']:.6g}"
         f" for epsilon = {answer['epsilon']:g} at delta = {answer['delta']:.3g}"
-        f" ({proved}: {answer['epsilon_upper']:.4f}, neighbours: {answer['neighbours'].replace('/', ' or ')})"
+        f" ({proved}: {rounded_up(answer['epsilon_upper'], 5)}, neighbours:"
+        f" {answer['neighbours'].replace('/', ' or ')})"
     )
     output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
     smallest = min(answer["sizes"].values())
     if answer["epsilon_per_query"] is not None:
-        alone = f"one of them alone is proved to cost epsilon = {answer['epsilon_per_query']:.4f}"
+        alone = f"one of them alone is proved to cost epsilon = {rounded_up(answer['epsilon_per_query'])}"
         output.emit(f"records: {smallest}; queries: {answer['queries']}, {alone}")
     else:
         groups = f"{len(answer['sizes'])} groups, the smallest of {smallest}"
         output.emit(f"records: {groups}; shots: {sum(answer['shots'].values())}")
     if answer["slack"] is not None:
         lower = answer["epsilon_upper"] / answer["slack"]
-        output.emit(f"slack: {answer['slack']:.3f} (some mechanism with these events costs epsilon = {lower:.4f})")
+        output.emit(
+            f"slack: {answer['slack']:.3f} (some mechanism with these events costs epsilon = {rounded_down(lower)})"
+        )
     for name, value in answer["accountants"].items():
         output.emit(f"  {name}: {value}")
     for note in answer["notes"]:

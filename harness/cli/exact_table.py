@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dpicl.harness.api.tables import failure
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
+from dpicl.harness.core.messages import rounded_down, rounded_up
 
 _COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "deal")
 
@@ -39,10 +40,10 @@ def _row(result: AttackResult) -> list[str]:
         own.task,
         f"{own.epsilon:g}",
         "any" if result.privacy.queries is None else str(result.privacy.queries),
-        f"{proved:.4g}",
-        f"{bound.epsilon:.4g}",
+        rounded_up(proved),
+        rounded_down(bound.epsilon),
         f"{bound.epsilon / proved:.3f}",
         f"{share['root_mean_square']:.3f}",
-        "-" if winner is None else f"{winner:.4g}",
+        "-" if winner is None else rounded_down(winner),
         str(result.settings["deal"]),
     ]

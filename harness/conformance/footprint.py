@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
@@ -20,7 +21,7 @@ from types import FrameType
 
 import numpy as np
 
-from dpicl.harness.core.background import is_background
+from dpicl.harness.core.background import background_of
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.core.paths import cache_folder
 from dpicl.harness.data.local import data_folder
@@ -80,6 +81,7 @@ class _Observe:
 
 _current: _Observe | None = None
 _installed = False
+_hooked = threading.local()
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
     footprint, before = Footprint(), _current
     with ExitStack() as stack:
         out, err = (stack.enter_context(redirect(_Text())) for redirect in (redirect_stdout, redirect_stderr))
-        stack.enter_context(_logs(footprint))
+        stack.enter_context(_logs(footprint, plugin))
         stack.enter_context(np.errstate(all="ignore"))  # numpy's warnings on NaN are expected
         caught = stack.enter_context(warnings.catch_warnings(record=True))
         warnings.simplefilter("always")
@@ -116,8 +118,9 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
 
 def _global_generators() -> dict[str, object]:
     """Name -> state, of each generator that a process has one of."""
-    numpy = np.random.get_state(legacy=False)["state"]
-    states: dict[str, object] = {"random": random.getstate(), "numpy.random": (numpy["key"].tobytes(), numpy["pos"])}
+    numpy = np.random.get_state(legacy=False)
+    numbers = (numpy["state"]["key"].tobytes(), numpy["state"]["pos"], numpy["has_gauss"])  # it draws normals in pairs
+    states: dict[str, object] = {"random": random.getstate(), "numpy.random": numbers}
     if torch := sys.modules.get("torch"):  # many runs never import it
         states["torch"] = torch.get_rng_state().numpy().tobytes()
     return states
@@ -131,12 +134,12 @@ class _Text(io.TextIOWrapper):
 
 
 class _Log(logging.Handler):
-    def __init__(self, footprint: Footprint) -> None:
+    def __init__(self, footprint: Footprint, plugin: Collection[str]) -> None:
         super().__init__(0)
-        self._footprint = footprint
+        self._footprint, self._plugin = footprint, plugin
 
     def emit(self, record: logging.LogRecord) -> None:
-        if is_background():
+        if _in_harness_thread(self._plugin):
             return
         try:
             self._footprint.said.append(f"log line: {self.format(record)}")
@@ -145,9 +148,9 @@ class _Log(logging.Handler):
 
 
 @contextmanager
-def _logs(footprint: Footprint) -> Iterator[None]:
+def _logs(footprint: Footprint, plugin: Collection[str]) -> Iterator[None]:
     """Records what any logger is given, at any level, in place of its handlers."""
-    handler = _Log(footprint)
+    handler = _Log(footprint, plugin)
     before = logging.Logger.callHandlers, logging.Logger.isEnabledFor
 
     def call(self: logging.Logger, record: logging.LogRecord) -> None:
@@ -164,15 +167,23 @@ def _logs(footprint: Footprint) -> Iterator[None]:
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
-    global _current
     watch = _current
-    if watch is None or is_background():
+    if watch is None or getattr(_hooked, "now", False):
         return
-    _current = None  # the hook's own events are not the run's
+    _hooked.now = True  # what the hook itself does in this thread is not the run's
     try:
-        _note(watch, event, arguments)
+        if not _in_harness_thread(watch.plugin):
+            _note(watch, event, arguments)
     finally:
-        _current = watch
+        _hooked.now = False
+
+
+def _in_harness_thread(plugin: Collection[str]) -> bool:
+    """Whether a thread of the harness's own acts: not one that the mechanism asked for, or that runs its code."""
+    asker = background_of()
+    if asker is None or asker in plugin:
+        return False
+    return not any(frame.f_globals.get("__name__") in plugin for frame in _stack())
 
 
 def _note(watch: _Observe, event: str, arguments: tuple[object, ...]) -> None:

@@ -60,13 +60,13 @@ def put_whole(
 
 def link(whole: Path, path: Path) -> None:
     """Gives a file a second name, in one step. Raises FileExistsError where that is taken; where the file system has no
-    hard links, the name is taken first and the content follows. Raises OSError."""
+    hard links, the name is taken first, with the same rights, and the content follows. Raises OSError."""
     try:
         os.link(whole, path)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        with path.open("xb") as file:
+        with open(path, "xb", opener=partial(os.open, mode=whole.stat().st_mode & 0o777)) as file:
             file.write(whole.read_bytes())
             file.flush()
             os.fsync(file.fileno())

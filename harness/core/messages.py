@@ -6,7 +6,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from dpicl.harness.core.paths import DEFAULT_RESULTS
@@ -29,11 +29,20 @@ def duration(seconds: float | None) -> str:
 
 
 def rounded_up(bound: float, digits: int = 4) -> str:
-    """A bound that holds as it is shown: rounded up at that digit."""
+    """An upper bound that holds as it is shown: rounded up at that digit."""
+    return _rounded(bound, digits, ROUND_CEILING)
+
+
+def rounded_down(bound: float, digits: int = 4) -> str:
+    """A lower bound that holds as it is shown: rounded down at that digit."""
+    return _rounded(bound, digits, ROUND_FLOOR)
+
+
+def _rounded(bound: float, digits: int, way: str) -> str:
     if not 0 < bound < math.inf:
         return "infinity" if bound > 0 else f"{bound:g}"
     exact = Decimal(repr(float(bound)))
-    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), ROUND_CEILING).normalize():f}"
+    return f"{exact.quantize(Decimal(1).scaleb(exact.adjusted() - digits + 1), way).normalize():f}"
 
 
 def suite_command(

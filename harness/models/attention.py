@@ -124,7 +124,8 @@ def _products(
 ) -> torch.Tensor:
     """[1, heads, n, d] of n tokens that see m: the heads of a group are the rows of one product.
 
-    Where the numbers lie in memory depends on n and m alone, whatever tensor they are a part of.
+    The strides of the factors depend on the model, n and m alone. Where their first number lies may depend on the pass;
+    that it changes no bit is tested, and measured on each machine (dpicl.harness.models.readers).
     """
     heads, count, size = query.shape[1:]
     groups, length = keys.shape[1:3]
