@@ -46,6 +46,10 @@ from dpicl.harness.privacy.primitives import NoisySum
 from dpicl.harness.privacy.private_set import PrivateSet, Sample
 
 
+#: Above any number that is released here, and small enough for an inner product.
+_LARGEST = 1e100
+
+
 @dataclass(frozen=True)
 class EmbeddingCentroids(PreparedMechanism):
     """head: 'centroid' or 'logistic'. embedding: name of the embedding model. Of the logistic head: steps T, clip,
@@ -100,6 +104,8 @@ class EmbeddingCentroids(PreparedMechanism):
         (dimension,) = context.reader.embed([""], self.embedding)[0].shape
         if vectors.shape != (len(state["classes"]), dimension) or not len(vectors):
             raise ValueError(f"its vectors are not {dimension} numbers for each class")
+        if (np.abs(vectors) > _LARGEST).any() or not {*state["classes"].tolist()} <= {*known}:
+            raise ValueError("its vectors are too large, or of other classes")
         return Linear(vectors, [known[number] for number in state["classes"].tolist()], context, self.embedding)
 
     def _releases(self, knob: float) -> dp.DpEvent:

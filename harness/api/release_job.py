@@ -25,7 +25,7 @@ from dpicl.harness.run.budget import ChargeTo
 from dpicl.harness.run.card import PrivacyCard, card, card_json, card_markdown
 from dpicl.harness.run.own import OwnRecords, declared_sizes, load_own, queries_of, query_of
 from dpicl.harness.run.pipeline import manifest_of
-from dpicl.harness.run.prepared_state import state_text
+from dpicl.harness.run.prepared_state import require_readable, state_text
 from dpicl.harness.run.releasing import release
 from dpicl.harness.run.suite import Noise
 
@@ -106,6 +106,8 @@ class ReleaseJob:
             rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):
                 write()
+            if isinstance(self.mechanism, PreparedMechanism) and rehearsal.state is not None:
+                require_readable(self.mechanism, rehearsal.state)
             model.settle()
         try:
             return released(task, self.config)

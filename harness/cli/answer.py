@@ -40,6 +40,11 @@ def add(subparsers: Subparsers) -> None:
     )
 
 
+def _was_given(arguments: argparse.Namespace, name: str) -> bool:
+    value = getattr(arguments, name, None)  # 0 may be one
+    return value is not None and value is not False and value != []
+
+
 def _answer(arguments: argparse.Namespace) -> int:
     owner: Parser = arguments.parser
     if arguments.state is None:
@@ -50,6 +55,6 @@ def _answer(arguments: argparse.Namespace) -> int:
             )
         return released(arguments, lambda: answer(**common(arguments, answer)), "jsonl")
     others = {flag[2:].replace("-", "_"): flag for flag in owner.flags()}
-    if given := [flag for name, flag in others.items() if name not in _ALWAYS and getattr(arguments, name, None)]:
+    if given := [flag for name, flag in others.items() if name not in _ALWAYS and _was_given(arguments, name)]:
         raise UsageError(f"--state answers from what was released before, and reads no record; leave out {given[0]}.")
     return released(arguments, lambda: answer_from(**{**passed(answer_from, arguments), **code(arguments)}), "jsonl")

@@ -127,6 +127,7 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     if made.state is not None:
         words = ["dpicl", "answer", arguments.mechanism, "--state", str(arguments.out), "--queries", "FILE"]
         words += [word for _, name, value in arguments.option for word in ("--option", f"{name}={value}")]
+        words += [] if arguments.model == "embedded" else ["--model", arguments.model]
         words += [word for plugin in arguments.plugin for word in ("--plugin", str(plugin))]
         output.emit(f"It answers any number of queries at no further cost: {shlex.join([*words, '--out', 'FILE'])}")
     if "state_sha256" in made.card:

@@ -81,15 +81,20 @@ def open_table(path: Path, columns: Sequence[str] = (), split: str = "train") ->
     if path.is_dir():
         return _saved(path, columns, split)
     try:
-        if path.is_symlink() and not path.exists():
-            raise DataError(f"{path} is a link that leads to no file; correct it.")
-        if not path.is_file():
-            there = path.exists()
-            raise DataError(f"{path} is {'no plain file' if there else 'not there'}; give a file with records.")
+        require_file(path, "records")
         _look(path)
         return _READERS[path.suffix.lower()](path, columns, split)
     except OSError as error:
         raise unreadable(path, error) from error
+
+
+def require_file(path: Path, what: str) -> None:
+    """Raises DataError for what is not there, or no plain file (a device, a pipe: read without an end). what: the file
+    should hold."""
+    if path.is_symlink() and not path.exists():
+        raise DataError(f"{path} is a link that leads to no file; correct it.")
+    if not path.is_file():
+        raise DataError(f"{path} is {'no plain file' if path.exists() else 'not there'}; give a file with {what}.")
 
 
 def fields_of(path: Path, text: str | None = None, label: str | None = None) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.json_text import plain
@@ -80,6 +80,12 @@ class PrivacyCard(Part):
     not_covered: list[str]
     created: Moment
     state_sha256: str | None = Field(default=None, exclude_if=lambda value: value is None)
+
+    @model_validator(mode="after")
+    def _warns(self) -> PrivacyCard:
+        if self.private is not (self.warning is None):
+            raise ValueError("a card warns where the release is not private, and only there")
+        return self
 
 
 def card(

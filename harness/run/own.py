@@ -17,7 +17,7 @@ from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.concealed import concealed
 from dpicl.harness.data.config import classes, load_config, source_spec
 from dpicl.harness.data.reading import SourceSpec, read_records
-from dpicl.harness.data.tables import fields_of, open_table
+from dpicl.harness.data.tables import fields_of, open_table, require_file
 from dpicl.harness.data.task import Task
 
 #: The name of a task that is made of --labels.
@@ -198,7 +198,10 @@ def written_config(labels: Sequence[str], text_is: str) -> Mapping[str, Any]:
 
 def _lines(path: Path) -> list[str]:
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as text in UTF-8 ({type(error).__name__}); repair it.") from None
+        require_file(path, "queries")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path} is no text in UTF-8; save it as UTF-8.") from None
     return [line for line in lines if line.strip()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,6 +106,14 @@ def state_text(mechanism: PreparedMechanism, made: Release, card: PrivacyCard, o
     return lines(file.model_dump(mode="json")) + "\n"
 
 
+def require_readable(mechanism: PreparedMechanism, text: str) -> None:
+    """Raises PluginError for the content of a state's file that `read_state` would refuse."""
+    try:
+        read_part(StateFile, text, SCHEMA_VERSION, "state")
+    except ValueError as error:
+        raise PluginError(f"What {mechanism.name} prepares cannot be saved: its file would be {error}.") from None
+
+
 def read_state(path: Path) -> SavedState:
     """Raises DataError for what is no state of this version."""
     try:
@@ -119,7 +128,12 @@ def read_state(path: Path) -> SavedState:
 
 def public_task(saved: SavedState) -> PublicTask:
     """The task of a state. Raises UsageError where it is none, or not the one that the state was made for."""
-    task = Task.of_records(saved.own.config(), (), {}).public_view()
+    try:
+        task = Task.of_records(saved.own.config(), (), {}).public_view()
+    except UsageError as error:
+        if saved.file.task is not None:  # an unknown task may be one of a plug-in that was not named
+            raise
+        raise DataError(f"{saved.path} cannot be used as --state: its labels are none, or its `text_is`.") from error
     if list(task.labels) != saved.file.card.task.labels:
         raise UsageError(f"{saved.path} was made for other labels than {task.name} has; make the release again.")
     return task
@@ -132,8 +146,10 @@ def require_same(saved: SavedState, mechanism: PreparedMechanism, options: Mappi
         raise UsageError(f"{saved.path} was made by '{card.mechanism[:80]}', not by {mechanism.name}.")
     now = plain(options)
     if differ := [name for name in sorted({*now, *card.options}) if now.get(name) != card.options.get(name)]:
-        said = " ".join(f"--option {name}={card.options.get(name)}" for name in differ)
-        raise UsageError(f"{saved.path} was made with other options; if you trust it, say so: {said[:300]}")
+        if other := sorted(now.keys() ^ card.options.keys()):
+            raise UsageError(f"{saved.path} was made by a {mechanism.name} of other options ('{other[0][:80]}').")
+        said = " ".join(f"--option {shlex.quote(f'{name}={card.options[name]!s:.200}')}" for name in differ)
+        raise UsageError(f"{saved.path} was made with other options; if you trust it, say so: {said}")
     here, then = embedding_of(mechanism, None), card.manifest.embedding
     if here != then:
         said = "another" if then is None else f"'{then.name[:80]}', in another version or under another name"

@@ -429,7 +429,7 @@ def read_part(schema: type[P], text: str, version: int, what: str) -> P:
     found = data["schema_version"]
     if found != version:
         age = "older" if isinstance(found, int) and found < version else "newer or unknown"
-        raise ValueError(f"{age}: schema version {str(found)[:40]}, this program writes {version}")
+        raise ValueError(f"{age}: schema version {found!r:.40}, this program writes {version}")
     try:
         return schema.model_validate_json(text, strict=True)
     except ValidationError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ import dpicl as package
 from dpicl.harness.conformance.checking import QUICK, CheckEvidence
 from dpicl.harness.conformance.checks.replay import post_processing, public_labels
 from dpicl.harness.conformance.kit import set_up
+from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import PluginError
 from dpicl.harness.mechanism.outputs import checked_state
 from dpicl.mechanisms.embedding_centroids import EmbeddingCentroids, Linear
@@ -33,7 +35,7 @@ def state(desk, dpicl) -> Path:  # noqa: F811
     """desk.json, the state of a secure release."""
     (desk / "new.txt").write_text("\n".join(QUERIES))
     answer = dpicl(*RELEASE, "--out", "desk.json")
-    assert answer.code == 0 and "--state desk.json" in answer.out, answer.err
+    assert answer.code == 0 and "--state desk.json" in answer.out and "--model sim" in answer.out, answer.err
     return desk / "desk.json"
 
 
@@ -68,6 +70,7 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
     refuse(dpicl(*used, "--data", "tickets.csv"), "--data", "--state")
     refuse(dpicl(*used, "--epsilon", 1), "--epsilon")
     refuse(dpicl(*used, "--size", 5), "--size")
+    refuse(dpicl(*used, "--seed", 0), "--seed")
     refuse(dpicl(*ANSWER, "--out", "x.jsonl"), "--data", "--state")
     refuse(dpicl(*used, "--option", "head=logistic"), "--option head=centroid")
     refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "chat"), "--format")
@@ -110,6 +113,13 @@ HOSTILE = {
     "infinity": lambda it: changed(it, "state", "vectors", "values", 0, to="Infinity"),
     "a truth value": lambda it: changed(it, "state", "vectors", "values", 0, to=True),
     "epsilon as a text": lambda it: changed(it, "card", "privacy", "epsilon_proved", to="0.1"),
+    "numbers too large to multiply": lambda it: changed(
+        it, "state", "vectors", "values", to=[1.7e308] * len(it["state"]["vectors"]["values"])
+    ),
+    "not private, without a warning": lambda it: changed(it, "card", "private", to=False),
+    "a version in words": lambda it: changed(it, "schema_version", to="1"),
+    "no labels": lambda it: changed(it, "card", "task", "labels", to=[]),
+    "words that no prompt takes": lambda it: changed(it, "text_is", to="a{text}\x1b[31m"),
     "more keys": lambda it: changed(it, "code", to="import os"),
 }
 
@@ -119,7 +129,42 @@ def test_a_state_from_somebody_else_is_refused_in_a_sentence(dpicl, state, how):
     state.write_bytes(HOSTILE[how](json.loads(state.read_text())))
     answer = dpicl(*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
     refuse(answer)
-    assert not list(state.parent.glob("x.*"))
+    assert not list(state.parent.glob("x.*")) and "--labels" not in answer.err and "--text-is" not in answer.err
+
+
+def test_what_is_suggested_from_a_state_is_safe_in_a_shell(dpicl, state):
+    content = json.loads(state.read_text())
+    state.write_bytes(changed(content, "card", "options", "clip", to="$(touch owned)"))
+    used = (*ANSWER, "--state", "desk.json", "--out", "x.jsonl")
+    refuse(dpicl(*used), "--option 'clip=$(touch owned)'")
+    state.write_bytes(changed(content, "card", "options", "`id`", to=1))
+    refuse(dpicl(*used), "other options ('`id`')")
+    state.write_bytes(changed(content, "card", "options", to={}))
+    assert "=None" not in dpicl(*used).err
+
+
+def test_a_state_that_could_not_be_read_again_is_found_before_it_is_paid(desk, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(json_text, "LARGEST", 1000)
+    monkeypatch.setattr(json_text.loads, "__defaults__", (1000, True))
+    with pytest.raises(PluginError, match="1,000 is the most"):
+        package.release("embedding_centroids", data="tickets.csv", labels=LABELS, size=20, model="sim", out="x.json",
+                        options={"embedding": "sim"})  # fmt: skip
+    assert package.budget() == [] and not list(desk.glob("x.*"))
+
+
+def test_queries_that_are_no_text_file(dpicl, state):
+    used = ("answer", "embedding_centroids", *SIM, "--state", "desk.json", "--out", "x.jsonl", "--queries")
+    os.mkfifo("pipe.txt")
+    Path("zero.txt").symlink_to("/dev/zero")
+    Path("lost.txt").symlink_to("nowhere")
+    Path("wide.txt").write_text("hello", encoding="utf-16")
+    refuse(dpicl(*used, "nothing.txt"), "nothing.txt is not there")
+    refuse(dpicl(*used, "pipe.txt"), "no plain file")  # it was waited for
+    refuse(dpicl(*used, "zero.txt"), "no plain file")  # it was read without an end
+    refuse(dpicl(*used, "lost.txt"), "leads to no file")
+    refuse(dpicl(*used, "wide.txt"), "UTF-8")
+    Path("lines.txt").write_text("one\u2028still one\x0cand so on\r\ntwo\n")
+    assert dpicl(*used, "lines.txt").code == 0 and len(Path("x.jsonl").read_text().splitlines()) == 2
 
 
 class Asks(EmbeddingCentroids):
