@@ -45,7 +45,6 @@ from dpicl.harness.privacy.events import parallel
 from dpicl.harness.privacy.primitives import NoisySum
 from dpicl.harness.privacy.private_set import PrivateSet, Sample
 
-
 #: Above any number that is released here, and small enough for an inner product.
 _LARGEST = 1e100
 
