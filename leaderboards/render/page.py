@@ -74,9 +74,17 @@ def write(files: Mapping[str, str], folder: Path) -> Path:
     """Writes the files of a site, each atomically, and returns the path of ``folder/index.html``.
 
     files: path below the folder -> content. Pages of an earlier site that are no longer part of it are removed; other
-    people's files never are. Raises ResultError when the folder cannot be written.
+    people's files never are, and a page of theirs is not replaced. Raises ResultError when the folder cannot be
+    written, or holds such a page; then nothing is.
     """
     folder = Path(folder)
+    for page in (folder / name for name in files if name.endswith(".html")):
+        try:
+            theirs = page.is_file() and page.stat().st_size > 0 and not _is_ours(page)
+        except OSError as error:
+            raise _unwritable(page, error) from error
+        if theirs:
+            raise ResultError(f"{page} was not written by dpicl and stays as it is; choose another folder.")
     for name, content in files.items():
         write_file(folder / name, content)
     try:
@@ -93,6 +101,8 @@ def write_file(target: Path, content: str | bytes) -> None:
     """Writes one file atomically, where it does not hold this already. Raises ResultError when it cannot."""
     if isinstance(content, str):
         content = content.encode()
+    if "\0" in str(target):
+        raise ResultError(f"{target} is no name of a file; choose another folder.")
     try:
         if _holds(target, content):
             return

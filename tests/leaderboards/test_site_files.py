@@ -16,6 +16,8 @@ from dpicl.leaderboards.render.site.comparison import MOST_RIVALS
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page, full_board, plain_results
 
+OLD = '<meta name="generator" content="dpicl board">old'
+
 
 def test_names_that_a_file_system_may_confuse_get_a_hash():
     assert mechanism_file("tang") == "mechanisms/tang.html"
@@ -87,12 +89,12 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
 
 
 def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monkeypatch):
-    page.write({"index.html": "old"}, tmp_path)
+    page.write({"index.html": OLD}, tmp_path)
     monkeypatch.setattr(page.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(ResultError, match="No space left"):
         page.write({"index.html": "new"}, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
-    assert (tmp_path / "index.html").read_text() == "old"
+    assert (tmp_path / "index.html").read_text() == OLD
 
 
 def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
@@ -108,3 +110,22 @@ def test_all_suites_are_listed_with_the_best_at_every_epsilon(tmp_path):
     below = Page((tmp_path / "other" / "index.html").read_text("utf-8"))
     for link in below.links:
         assert (tmp_path / "other" / link.partition("#")[0]).exists()
+
+
+@pytest.mark.parametrize("name", ["index.html", "compare.html"])
+def test_a_page_of_somebody_else_is_not_replaced(tmp_path, name):
+    (tmp_path / name).write_text("<p>my homepage")
+    with pytest.raises(ResultError, match=f"{name} was not written by dpicl and stays as it is"):
+        page.write({name: "", "board.csv": ""}, tmp_path)
+    assert [entry.name for entry in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "<p>my homepage"
+
+
+def test_a_page_that_a_power_cut_left_empty_is_written_again(tmp_path):
+    (tmp_path / "index.html").touch()
+    assert page.write({"index.html": "new"}, tmp_path).read_text() == "new"
+
+
+def test_a_folder_that_no_system_knows(tmp_path):
+    with pytest.raises(ResultError, match="no name of a file"):
+        page.write({"board.csv": ""}, tmp_path / "a\0b")
