@@ -63,7 +63,9 @@ def _audit(arguments: argparse.Namespace) -> int:
         raise UsageError("--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out.")
     given = {"--asked": arguments.asked != "own", "--deal": arguments.deal != "alone"}
     if exact := [flag for flag, is_given in given.items() if is_given]:
-        raise UsageError(f"{exact[0]} goes with --exact, which asks and deals as it says; add --exact, or leave it out.")
+        raise UsageError(
+            f"{exact[0]} goes with --exact, which asks and deals as it says; add --exact, or leave it out."
+        )
     _require_row(arguments, "or --exact --suite SUITE, for the rows of a suite")
     options = options_of(arguments.mechanism, arguments.option)
     results = audit(**passed(audit, arguments), options=options, plugins=arguments.plugin)
