@@ -116,10 +116,9 @@ class ExactRuns:
         _, at, trial, best = max(found, key=lambda one: one[:3])
         if not best.shares:
             raise UsageError(f"{row.mechanism.name} makes no noisy release, so there is nothing to audit.")
-        if self._chooses:
-            best = self._both(candidates[-at], trials[-trial] * row.budget, True)
-        elif trials[-trial] != row.queries:
-            best = self._both(candidates[-at], row.queries, True)
+        asked = trials[-trial] * row.budget if self._chooses else row.queries
+        if trials[-trial] != asked:
+            best = self._both(candidates[-at], asked, True)
         return self._longer(candidates[-at], best), len(candidates)
 
     @property

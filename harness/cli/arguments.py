@@ -16,7 +16,6 @@ from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
-from dpicl.harness.core.messages import suite_command
 from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
@@ -354,19 +353,6 @@ def add_selection_flags(parser: Parser) -> None:
     parser.repeated("--task", "T", "task")
     parser.repeated("--mechanism", "M", "row of the suite, or any mechanism")
     parser.repeated("--seed", "S", "seed", whole(0))
-
-
-def board_command(arguments: argparse.Namespace, command: str = "board") -> str:
-    """`dpicl board` (or another command) of the same suite, source, limit, models, plugins and folder."""
-    return suite_command(
-        command,
-        arguments.suite,
-        source=arguments.source,
-        limit=arguments.limit,
-        models=arguments.model,
-        plugins=arguments.plugin,
-        results=arguments.results,
-    )
 
 
 def passed(function: Callable[..., Any], arguments: argparse.Namespace) -> dict[str, Any]:

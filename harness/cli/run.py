@@ -16,7 +16,6 @@ from dpicl.harness.cli.arguments import (
     Subparsers,
     add_command,
     add_selection_flags,
-    board_command,
     selected,
 )
 from dpicl.harness.cli.engine_flags import add_engine_flags, dry_run, engine_of
@@ -140,12 +139,12 @@ def _check_wandb(arguments: argparse.Namespace) -> None:
             raise UsageError(f"--wandb-{name} publishes nothing by itself; add --wandb, or leave it out.")
 
 
-def _next(arguments: argparse.Namespace) -> str:
+def _next(arguments: argparse.Namespace, selection: Selection) -> str:
     """The command that comes next: the gate where the results are a submission's, else the board."""
     folder: Path = arguments.results.resolve().parent
     if (folder / "submission.yaml").is_file():
         return shlex.join(["dpicl", "submit", str(arguments.results.parent)])
-    return board_command(arguments)
+    return selection.command("board")
 
 
 def _summary(
@@ -172,7 +171,7 @@ def _summary(
             f" {counts['failed']} failed{spent}. Results: {selection.store.folder}"
         )
         if not failed:
-            output.emit(f"Next: {_next(arguments)}")
+            output.emit(f"Next: {_next(arguments, selection)}")
     for text, number in Counter(done.message for done in failed).items():
         output.message(f"dpicl: {output.count(number, 'cell')} failed: {text}")
     if all(done.worker_died for done in failed):
@@ -290,7 +289,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     planned_budget.require_admitted(budgets)
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
-    output.emit(f"Next: {run if missing else board_command(arguments)}")
+    output.emit(f"Next: {run if missing else selection.command('board')}")
     return 0
 
 

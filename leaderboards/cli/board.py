@@ -11,7 +11,6 @@ from dpicl.harness.cli.arguments import (
     Subparsers,
     add_command,
     add_results_flags,
-    board_command,
     epsilon,
     selected,
 )
@@ -110,10 +109,10 @@ def _board(arguments: argparse.Namespace) -> int:
         return 0
     output.emit("Next")
     for command, what in (
-        (f"{board_command(arguments)} --html site", "this board as a page, with plots and what was released"),
-        (board_command(arguments, "plan"), "which cells are done, which are left, and what they cost"),
-        (f"{board_command(arguments)} --attacks", "every attack on these rows"),
-        (board_command(arguments, "compare ROW ROW --suite"), "two rows: which is better, and how sure that is"),
+        (f"{selection.command('board')} --html site", "this board as a page, with plots and what was released"),
+        (selection.command("plan"), "which cells are done, which are left, and what they cost"),
+        (f"{selection.command('board')} --attacks", "every attack on these rows"),
+        (selection.command("compare ROW ROW --suite"), "two rows: which is better, and how sure that is"),
         ("dpicl list mechanisms", "what else can be compared; docs/reading-the-board.md says how to read the columns"),
     ):
         output.emit(f"  {command}\n      {what}")
