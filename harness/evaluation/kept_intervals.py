@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -28,18 +29,28 @@ _CHECKSUM = 16
 _MOST_PAGES = 25_000
 
 
-def seeds_documents_interval(outcomes: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """As `statistics.seeds_documents_interval` of outcomes[S, D], at 95%."""
-    if len({len(row) for row in outcomes}) != 1:
-        return statistics.seeds_documents_interval(outcomes)  # which says what is wrong with them
-    low, high = kept("mean", (np.asarray(outcomes),), lambda: statistics.seeds_documents_interval(outcomes))
-    return float(low), float(high)
+def seeds_documents_intervals(tables: Sequence[statistics.Outcomes]) -> list[tuple[float, float]]:
+    """As `statistics.seeds_documents_interval` of each of these outcomes[S, D], at 95%."""
+    if any(len({len(row) for row in outcomes}) != 1 for outcomes in tables):
+        return [statistics.seeds_documents_interval(outcomes) for outcomes in tables]  # which says what is wrong
+    arrays = [np.asarray(outcomes, dtype=np.float64) for outcomes in tables]
+
+    def compute(new: Sequence[int]) -> Iterator[tuple[int, tuple[float, float]]]:
+        for own in _alike(new, [array.shape for array in arrays]):
+            yield from zip(own, statistics.seeds_documents_intervals([arrays[at] for at in own]), strict=True)
+
+    return [_pair(found) for found in _kept_each("mean", [(array,) for array in arrays], compute)]
 
 
-def ratio_interval(numerator: np.ndarray, denominator: np.ndarray) -> tuple[float, float]:
-    """As `statistics.ratio_interval` of two arrays [S, D], at 95%."""
-    low, high = kept("ratio", (numerator, denominator), lambda: statistics.ratio_interval(numerator, denominator))
-    return float(low), float(high)
+def ratio_intervals(ratios: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[tuple[float, float]]:
+    """As `statistics.ratio_interval` of each of these numerators and denominators [S, D], at 95%."""
+
+    def compute(new: Sequence[int]) -> Iterator[tuple[int, tuple[float, float]]]:
+        for own in _alike(new, [(below.shape, below.tobytes()) for _, below in ratios]):
+            above, below = [ratios[at][0] for at in own], ratios[own[0]][1]
+            yield from zip(own, statistics.ratio_intervals(above, below), strict=True)
+
+    return [_pair(found) for found in _kept_each("ratio", ratios, compute)]
 
 
 def kept(
@@ -50,15 +61,39 @@ def kept(
     what: names it, with every setting. arrays: the numbers that it follows from. code: a hash over the code that it
     follows from, besides `statistics`.
     """
-    key = _key(what + code, arrays)
+    return _kept_each(what + code, [arrays], lambda new: ((at, compute()) for at in new))[0]
+
+
+def _kept_each(
+    what: str,
+    given: Sequence[Sequence[np.ndarray]],
+    compute: Callable[[Sequence[int]], Iterable[tuple[int, Sequence[float] | np.ndarray]]],
+) -> list[np.ndarray]:
+    """What follows from each of these arrays: kept, or what ``compute`` gives of those places that are not."""
+    keys = [_key(what, arrays) for arrays in given]
     file = _file(cache_folder())
+    found: dict[int, np.ndarray] = {}
     with suppress(Unusable):
-        if (found := file.run(lambda connection: _found(connection, key))) is not None:
-            return found
-    computed = np.asarray(compute(), dtype=np.float64)
-    with suppress(Unusable):
-        file.run(lambda connection: _insert(connection, key, computed.tobytes()))
-    return computed
+        found = file.run(lambda connection: _found(connection, keys))
+    if new := [at for at in range(len(keys)) if at not in found]:
+        computed = {at: np.asarray(numbers, dtype=np.float64) for at, numbers in compute(new)}
+        with suppress(Unusable):
+            file.run(lambda connection: _insert(connection, {keys[at]: one.tobytes() for at, one in computed.items()}))
+        found |= computed
+    return [found[at] for at in range(len(keys))]
+
+
+def _alike(places: Sequence[int], of: Sequence[Hashable]) -> Iterable[list[int]]:
+    """Places in groups, those whose ``of`` is the same together."""
+    groups: dict[Hashable, list[int]] = defaultdict(list)
+    for at in places:
+        groups[of[at]].append(at)
+    return groups.values()
+
+
+def _pair(numbers: np.ndarray) -> tuple[float, float]:
+    low, high = numbers
+    return float(low), float(high)
 
 
 def _key(what: str, arrays: Sequence[np.ndarray]) -> bytes:
@@ -80,21 +115,25 @@ def _file(folder: Path) -> CacheFile:
     return CacheFile(folder / "intervals", _FILE, _TABLE)
 
 
-def _found(connection: sqlite3.Connection, key: bytes) -> np.ndarray | None:
-    row = connection.execute("SELECT value FROM intervals WHERE key = ?", (key,)).fetchone()
-    if row is None or not isinstance(row[0], bytes):
-        return None
-    numbers, checksum = row[0][:-_CHECKSUM], row[0][-_CHECKSUM:]
-    return np.frombuffer(numbers) if checksum == _checksum(key, numbers) else None
+def _found(connection: sqlite3.Connection, keys: Sequence[bytes]) -> dict[int, np.ndarray]:
+    """Place of a key -> what is kept under it, undamaged."""
+    found = {}
+    for at, key in enumerate(keys):
+        row = connection.execute("SELECT value FROM intervals WHERE key = ?", (key,)).fetchone()
+        if row is not None and isinstance(row[0], bytes):
+            numbers, checksum = row[0][:-_CHECKSUM], row[0][-_CHECKSUM:]
+            if checksum == _checksum(key, numbers):
+                found[at] = np.frombuffer(numbers)
+    return found
 
 
-def _insert(connection: sqlite3.Connection, key: bytes, numbers: bytes) -> None:
+def _insert(connection: sqlite3.Connection, numbers: Mapping[bytes, bytes]) -> None:
     with connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         if pages > _MOST_PAGES:
             connection.execute("DELETE FROM intervals")
-        value = numbers + _checksum(key, numbers)
-        connection.execute("INSERT OR REPLACE INTO intervals VALUES (?, ?)", (key, value))
+        values = ((key, own + _checksum(key, own)) for key, own in numbers.items())
+        connection.executemany("INSERT OR REPLACE INTO intervals VALUES (?, ?)", values)
 
 
 def _checksum(key: bytes, numbers: bytes) -> bytes:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
 import numpy as np
 
-from dpicl.harness.evaluation.kept_intervals import ratio_interval, seeds_documents_interval
+from dpicl.harness.evaluation.kept_intervals import ratio_intervals, seeds_documents_intervals
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.audits import Audit
 from dpicl.leaderboards.model.comparability import BASELINES, REAL_DATA, ZERO_SHOT, in_order
@@ -171,11 +171,26 @@ def recover(
     return (score - zero_shot) / (real_data - zero_shot) + 0.0, ""  # never -0.0
 
 
-def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> Row:
-    """The row of these results, one a seed. baselines: results of the reference baselines on the same documents."""
+def make_rows(rows: Sequence[BySeed], baselines: Mapping[str, BySeed]) -> list[Row]:
+    """The rows of these results, one a seed. baselines: results of the reference baselines on the same documents.
+
+    Their intervals are resampled together: thousands one by one would take most of the time of a board."""
+    intervals = seeds_documents_intervals([[outcomes_of(own[seed])[1] for seed in sorted(own)] for own in rows])
+    made = [_row(own, baselines, interval) for own, interval in zip(rows, intervals, strict=True)]
+    recovered = [at for at, row in enumerate(made) if row.recovery is not None and not row.is_baseline]
+    for at, (low, high) in zip(
+        recovered, ratio_intervals([_gains(rows[at], baselines) for at in recovered]), strict=True
+    ):
+        if math.isfinite(low) and math.isfinite(high):
+            made[at] = replace(made[at], recovery_interval=(low, high))
+    return made
+
+
+def _row(by_seed: BySeed, baselines: Mapping[str, BySeed], interval: tuple[float, float]) -> Row:
+    """The row without the interval of its recovery."""
     results = tuple(by_seed[seed] for seed in sorted(by_seed))
     first = results[0]
-    low, high = seeds_documents_interval([outcomes_of(result)[1] for result in results])
+    low, high = interval
     # With secure noise a recovery would follow from the row at ε = ∞ of private records, which no ledger covers.
     secure = any(result.cell.secure for part in (by_seed, *baselines.values()) for result in part.values())
     zero_shot, real_data = (
@@ -203,7 +218,7 @@ def make_row(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> Row:
         real_data=real_data,
         recovery=recovery,
         recovery_note=note,
-        recovery_interval=None if recovery is None else _recovery_interval(by_seed, baselines),
+        recovery_interval=None,
         metrics=_means([{name: score.value for name, score in result.scores.items()} for result in results]),
         aggregates=_means([result.aggregates for result in results]),
         skipped={name: reason for result in results for name, reason in result.skipped_metrics.items()},
@@ -258,18 +273,17 @@ def _recovery(
     return recover(score, zero_shot, real_data, first.lower_is_better(first.main_metric))
 
 
-def _recovery_interval(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[float, float] | None:
-    """Paired by seed and document: the row and the reference baselines are resampled together: they share both."""
+def _gains(by_seed: BySeed, baselines: Mapping[str, BySeed]) -> tuple[np.ndarray, np.ndarray]:
+    """float64[S, D] each: what a row gains over zero-shot, and what real demonstrations do, by seed and document.
+
+    Paired: the row and the reference baselines are resampled together, since they share both."""
     first = next(iter(by_seed.values()))
-    if first.cell.mechanism in baselines:
-        return None
     row, zero_shot, real_data = (
         np.array([outcomes_of(part[seed])[1] for seed in sorted(by_seed)])
         for part in (by_seed, baselines[ZERO_SHOT], baselines[REAL_DATA])
     )
     sign = -1.0 if first.lower_is_better(first.main_metric) else 1.0  # the gain is the positive side
-    low, high = ratio_interval(sign * (row - zero_shot), sign * (real_data - zero_shot))
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
+    return sign * (row - zero_shot), sign * (real_data - zero_shot)
 
 
 def score_of(result: Result) -> float:

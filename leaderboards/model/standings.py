@@ -15,7 +15,7 @@ from dpicl.leaderboards.model.families import RankFamily
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
-from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_row, outcomes_of, title_of
+from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_rows, outcomes_of, title_of
 from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
 
 
@@ -184,16 +184,16 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
-    rows = [make_row(by_seed, baselines) for by_seed in cells.values()]
+    made = make_rows([*cells.values(), *(own for own in baselines.values() if own)], baselines)
+    rows, ends = made[: len(cells)], {row.mechanism: row for row in made[len(cells) :]}
     sign = 1 if results[0].lower_is_better(results[0].main_metric) else -1
     rows.sort(key=lambda row: (row.epsilon, sign * row.score, row.label))
-    zero_shot, real_data = (make_row(own, baselines) if own else None for own in baselines.values())
     return TaskTable(
         task=task,
         metric=results[0].main_metric,
         documents=len(outcomes_of(results[0])[0]),
-        zero_shot=zero_shot,
-        real_data=real_data,
+        zero_shot=ends.get(ZERO_SHOT),
+        real_data=ends.get(REAL_DATA),
         rows=tuple(row for row in rows if row.mode == "proved"),
         paper=tuple(row for row in rows if row.mode != "proved"),
         missing=tuple(_missing(group, task, baselines, results)),

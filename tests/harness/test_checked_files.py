@@ -73,7 +73,7 @@ def test_a_cache_that_cannot_be_used_changes_nothing(tmp_path, cache):
     cache.write_text("a file where the folder should be")
     assert len(store.load_all()[0]) == 3
     outcomes = [[0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
-    assert kept_intervals.seeds_documents_interval(outcomes) == statistics.seeds_documents_interval(outcomes)
+    assert kept_intervals.seeds_documents_intervals([outcomes]) == [statistics.seeds_documents_interval(outcomes)]
 
 
 def test_other_code_examines_again(tmp_path, monkeypatch):
@@ -93,9 +93,10 @@ def test_a_sound_text_reads_as_the_same_result():
 def test_kept_intervals_are_those_of_the_same_outcomes_and_survive_damage(cache):
     row = np.random.default_rng(0).random((3, 20))
     below = np.full((3, 20), 0.5)
-    wanted = statistics.ratio_interval(row, below)
-    assert kept_intervals.ratio_interval(row, below) == wanted == kept_intervals.ratio_interval(row, below)
-    assert kept_intervals.ratio_interval(row, below + 0.1) == statistics.ratio_interval(row, below + 0.1)
+    wanted = [statistics.ratio_interval(row, below)]
+    assert kept_intervals.ratio_intervals([(row, below)]) == wanted == kept_intervals.ratio_intervals([(row, below)])
+    mixed = [(row, below + 0.1), (row, below), (below, below)]
+    assert kept_intervals.ratio_intervals(mixed) == [statistics.ratio_interval(*one) for one in mixed]
     file = kept_intervals._file(cache_folder())
 
     def damage(connection):
@@ -103,7 +104,7 @@ def test_kept_intervals_are_those_of_the_same_outcomes_and_survive_damage(cache)
             connection.execute("UPDATE intervals SET value = zeroblob(32)")
 
     file.run(damage)
-    assert kept_intervals.ratio_interval(row, below) == wanted
+    assert kept_intervals.ratio_intervals([(row, below)]) == wanted
 
 
 def test_a_copy_of_a_cell_with_another_seed_has_another_id():

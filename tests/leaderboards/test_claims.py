@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.evaluation import statistics
+from dpicl.harness.evaluation.statistics import ratio_interval, seeds_documents_interval
 from dpicl.harness.run.results import Result
+from dpicl.leaderboards.model import rows
 from dpicl.leaderboards.model.board import Board, Section, build_board
 from dpicl.leaderboards.model.notes import MOST_NAMED
 from dpicl.leaderboards.model.rows import MINIMUM_GAIN, Row
@@ -36,8 +37,9 @@ SEEDS = [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in ra
 def _few_draws() -> Iterator[None]:
     """Intervals are of no interest here, and of hundreds of rows they take minutes."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("seeds_documents_interval", "ratio_interval"):
-            patch.setattr(f"dpicl.leaderboards.model.rows.{name}", partial(getattr(statistics, name), draws=50))
+        means, ratios = (partial(one, draws=50) for one in (seeds_documents_interval, ratio_interval))
+        patch.setattr(rows, "seeds_documents_intervals", lambda tables: [means(one) for one in tables])
+        patch.setattr(rows, "ratio_intervals", lambda pairs: [ratios(*one) for one in pairs])
         patch.setattr("dpicl.leaderboards.model.ranks._DRAWS", 50)
         yield
 
