@@ -27,7 +27,7 @@ from dpicl.harness.attacks.driver import result_of, subject_of
 from dpicl.harness.attacks.exact_pairs import exact_epsilon, label_only
 from dpicl.harness.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
-from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
+from dpicl.harness.attacks.results import EXACT, AttackResult, Attempt, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import PublicTask
@@ -40,8 +40,6 @@ from dpicl.harness.run.pipeline import Meter, manifest_of
 from dpicl.harness.run.releasing import Release, Stated
 from dpicl.harness.run.results import storable
 
-#: Name of these audits among attacks.
-EXACT: Final = "exact_audit"
 #: Canaries of demonstrations that are tried where each costs two whole releases.
 _MOST_WHOLE: Final = 4
 #: What the winner alone shows is worked out for so many labels at most.

@@ -19,6 +19,8 @@ from dpicl.harness.core.field_types import Count, Delta, Epsilon, Finite, Positi
 from dpicl.harness.run.results import Cost, Free, Manifest, Moment, Part, Privacy, lines, read_part
 
 ATTACK_SCHEMA: Final = 1
+#: Name of exact audits among attacks (`dpicl.harness.attacks.exact_audit`).
+EXACT: Final = "exact_audit"
 
 Access = Literal["black-box", "white-box"]
 

@@ -19,8 +19,7 @@ from dpicl.harness.core.vocabulary import Demonstration, Query, ReleasedPrompt, 
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import skip_reason
-from dpicl.harness.models.base import LanguageModel, common_prefix_length
-from dpicl.harness.models.weights import not_finite
+from dpicl.harness.models.base import LanguageModel, common_prefix_length, not_finite
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.prompts import label_endings
 from dpicl.harness.run.releasing import Answering, Release, release

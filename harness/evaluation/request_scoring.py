@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lm_eval.api.model import TemplateLM
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.models.base import LanguageModel, Tokens, common_prefix_length
+from dpicl.harness.models.base import LanguageModel, Tokens, common_prefix_length, not_finite
 from dpicl.harness.models.tree import ScoredEnding
-from dpicl.harness.models.weights import not_finite
 
 if TYPE_CHECKING:
     from lm_eval.api.instance import Instance

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from dpicl.harness.core.errors import PromptTooLong
+from dpicl.harness.core.errors import ModelError, PromptTooLong
 from dpicl.harness.core.together import current_account
 from dpicl.harness.models.server_record import ServerRecord
 
@@ -210,3 +210,10 @@ def common_prefix_length(prompts: Sequence[Tokens]) -> int:
         if a != b:
             return index
     return min(len(first), len(last))
+
+
+def not_finite(name: str) -> ModelError:
+    """The error for a model whose answer to a public prompt holds NaN or infinity where a number must be."""
+    return ModelError(
+        f"Model {name} answers with numbers that are not finite; load it in float32 or check its weights."
+    )

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.models.weights import not_finite
 
 if TYPE_CHECKING:
-    from dpicl.harness.models.base import Broken, LanguageModel
+    from dpicl.harness.models.base import Broken, LanguageModel, not_finite
 
 
 class Writer:

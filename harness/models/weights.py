@@ -62,10 +62,3 @@ def reason(error: Exception) -> str:
     """The first line of what a library said, to stand in a sentence of ours."""
     lines = str(error).strip().splitlines()
     return lines[0].rstrip(".") if lines else type(error).__name__
-
-
-def not_finite(name: str) -> ModelError:
-    """The error for a model whose answer to a public prompt holds NaN or infinity where a number must be."""
-    return ModelError(
-        f"Model {name} answers with numbers that are not finite; load it in float32 or check its weights."
-    )

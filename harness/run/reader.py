@@ -22,8 +22,7 @@ from dpicl.harness.core.vocabulary import Query
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.mechanism.bases import Reader, Slot
-from dpicl.harness.models.base import READING_VERSION, Broken, LanguageModel, Prefix
-from dpicl.harness.models.weights import not_finite
+from dpicl.harness.models.base import READING_VERSION, Broken, LanguageModel, Prefix, not_finite
 from dpicl.harness.privacy.sampling_schemes import SlotScheme
 from dpicl.harness.run.output_cache import OutputCache, key_of
 from dpicl.harness.run.prompts import SlotPrompts

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from dpicl.harness.attacks.exact_audit import EXACT
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.results import EXACT, AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 

@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpicl.harness.attacks.exact_audit import EXACT
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.results import EXACT, AttackResult, External
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.leaderboards.model.attacks import against_row, differing_options

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from dpicl.harness.api.exact import audit_exactly
-from dpicl.harness.attacks.exact_audit import EXACT
-from dpicl.harness.attacks.results import LowerBound, attack_from_text, to_text
+from dpicl.harness.attacks.results import EXACT, LowerBound, attack_from_text, to_text
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.primitives import GaussianSum, project_sub_simplex
 from tests.harness.parrot import Parrot
