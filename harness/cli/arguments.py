@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -223,12 +224,13 @@ def option(text: str) -> tuple[str | None, str, Any]:
 
 def shard_of(text: str) -> tuple[int, int]:
     """'2/8' -> (2, 8): the second of eight parts."""
-    number, slash, of = text.partition("/")
-    if not slash or not (number.isdecimal() and of.isdecimal() and len(of) < 7) or not 1 <= int(number) <= int(of):
+    found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)  # int() takes digits of every script
+    number, of = map(int, found.groups()) if found else (0, 0)
+    if not 1 <= number <= of:
         raise argparse.ArgumentTypeError(
             f"write I/N, the I-th of N parts from 1/N to N/N, such as 2/8, not '{text[:40]}'"
         )
-    return int(number), int(of)
+    return number, of
 
 
 def label_names(text: str) -> dict[str, str]:

@@ -120,7 +120,7 @@ def declared_sizes(given: Sequence[tuple[str | None, int]], config: Mapping[str,
 
 def queries_of(path: Path, own: OwnRecords) -> list[Query]:
     """The queries of a file, in order: a text file with one a line, or a table with the field of texts (and `id`, if it
-    has one). Raises DataError."""
+    has one that is not null). Raises DataError."""
     name = own.text_field or (None if own.task is None else source_spec(own.config()).local.get("text")) or "text"
     if path.suffix.lower() == ".txt":
         rows: list[tuple[int, Mapping[str, Any]]] = list(enumerate(({name: line} for line in _lines(path)), start=1))
@@ -129,7 +129,8 @@ def queries_of(path: Path, own: OwnRecords) -> list[Query]:
         rows = [(row.number, {} if row.fault else row.values) for row in table.rows]
     queries = []
     for at, (number, row) in enumerate(rows, start=1):
-        text, key = row.get(name), row.get("id", at)
+        text, key = row.get(name), row.get("id")
+        key = at if key is None else key
         if not isinstance(text, str) or not text.strip() or isinstance(key, bool) or not isinstance(key, str | int):
             raise DataError(
                 f"{path} line {number} has no text in the field '{name}', or an `id` that is neither text nor number;"

@@ -161,7 +161,7 @@ class Store:
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
         path = self.path(result.cell)
-        write_whole(path, readable(to_text, from_text, result), self.results)
+        write_whole(path, _text_of(result), self.results)
         return path
 
     def write_first(self, result: Result) -> bool:
@@ -169,7 +169,7 @@ class Store:
         the process was stopped for so long that its lock expired, and another one has done the cell. Raises as
         `write`."""
         path = self.path(result.cell)
-        text = readable(to_text, from_text, result)
+        text = _text_of(result)
         if isinstance(found := read_file(path, from_text), Damaged):
             self.set_aside([found])
         try:
@@ -190,6 +190,14 @@ class Store:
             with self._held(cell) as mine:
                 if mine and cell in unfinished:
                     unfinished[cell].unlink(missing_ok=True)
+
+
+def _text_of(result: Result) -> str:
+    """What `readable` gives, noted as examined: the next command need not do that again."""
+    checked = CheckedFiles()
+    text = readable(to_text, checked.read, result)
+    checked.keep()
+    return text
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

@@ -15,6 +15,7 @@ from dpicl.harness.cli.arguments import (
     selected,
 )
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.memory import no_collection
 from dpicl.leaderboards.api import BoardView, board_view, skip_reasons, submissions_of
 from dpicl.leaderboards.cli import all_boards
 from dpicl.leaderboards.model.attacks import build_attacks
@@ -22,6 +23,7 @@ from dpicl.leaderboards.model.board import chosen
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.render.as_json import board_json
 from dpicl.leaderboards.render.html import write_html
+from dpicl.leaderboards.render.page import refuse_among
 from dpicl.leaderboards.render.terminal import render_terminal
 
 
@@ -81,6 +83,12 @@ def refuse_filters(arguments: argparse.Namespace) -> None:
 
 
 def _board(arguments: argparse.Namespace) -> int:
+    with no_collection():  # what a board is made of stays until the command ends
+        return _shown(arguments)
+
+
+def _shown(arguments: argparse.Namespace) -> int:
+    refuse_among([arguments.results], arguments.html)
     if arguments.suite in (all_boards.ATTACKS, all_boards.ALL):
         refuse_filters(arguments)
     if arguments.suite == all_boards.ATTACKS:

@@ -18,6 +18,7 @@ from dpicl.leaderboards.compare.sides import Side, read_results
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.submissions import on_the_board
 from dpicl.leaderboards.render import track
+from dpicl.leaderboards.render.page import refuse_among
 
 
 def add(subparsers: Subparsers) -> None:
@@ -72,6 +73,7 @@ def _submitted(results: Sequence[Result]) -> list[Result]:
 
 
 def _track(arguments: argparse.Namespace) -> int:
+    refuse_among(arguments.results, arguments.html)
     results: list[Result] = []
     read: set[Path] = set()
     for path in arguments.results:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from dpicl.harness.core.errors import ResultError
+from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.files import put_whole
 from dpicl.leaderboards.model import attacks, text
 from dpicl.leaderboards.model.audits import attack_name
@@ -68,6 +68,18 @@ def _inlined(template: str) -> dict[str, str]:
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     return {"policy": policy, "style": Markup(style), "script": Markup(script)}
+
+
+def refuse_among(results: Sequence[Path], folder: Path | None) -> None:
+    """Raises UsageError for a site in a folder of results, or around one: its pages would stand among them."""
+    if folder is None or "\0" in str(folder):  # `write_file` says what is wrong with such a name
+        return
+    site = folder.resolve()
+    for own in results:
+        there = own.resolve()
+        if site == there or there in site.parents or site in there.parents:
+            how = "is" if site == there else "lies in" if there in site.parents else "holds"
+            raise UsageError(f"--html {folder} {how} the results folder {own}; choose a folder apart, such as site.")
 
 
 def write(files: Mapping[str, str], folder: Path) -> Path:

@@ -68,9 +68,9 @@ def test_no_damage_of_the_cache_makes_a_damaged_file_a_result(tmp_path, cache):
 
 
 def test_a_cache_that_cannot_be_used_changes_nothing(tmp_path, cache):
-    store = written(tmp_path)
     cache.parent.mkdir(exist_ok=True)
     cache.write_text("a file where the folder should be")
+    store = written(tmp_path)
     assert len(store.load_all()[0]) == 3
     outcomes = [[0.0, 1.0, 1.0], [1.0, 1.0, 0.0]]
     assert kept_intervals.seeds_documents_intervals([outcomes]) == [statistics.seeds_documents_interval(outcomes)]
@@ -83,6 +83,19 @@ def test_other_code_examines_again(tmp_path, monkeypatch):
     monkeypatch.setattr(checked_files, "_code", lambda: b"another version")
     monkeypatch.setattr(checked_files, "from_text", lambda text: seen.append(1) or from_text(text))
     assert len(store.load_all()[0]) == len(seen) == 3
+
+
+def test_what_a_run_writes_is_noted_as_examined_and_a_changed_file_is_not(tmp_path, cache, monkeypatch):
+    store = Store(tmp_path / "results", "quick")
+    results_ = [make_result(seed=seed) for seed in (0, 1)]
+    store.write(results_[0])
+    assert store.write_first(results_[1])
+    seen = []
+    monkeypatch.setattr(checked_files, "from_text", lambda text: seen.append(text) or from_text(text))
+    assert len(store.load_all()[0]) == 2 and not seen
+    path = store.path(results_[0].cell)
+    path.write_text(path.read_text() + " ")
+    assert len(store.load_all()[0]) == 2 and len(seen) == 1
 
 
 def test_a_sound_text_reads_as_the_same_result():

@@ -231,6 +231,11 @@ def test_answers_of_both_kinds(dpicl, desk):
     assert answer.json["budgets"][0]["releases"] == 2
     refuse(dpicl("answer", "tang", *words, "--queries", "new.txt", "--out", "c.jsonl"), "dpicl release")
     refuse(dpicl("release", "voting", *words, "--out", "c.jsonl"), "dpicl answer")
+    (desk / "new.jsonl").write_text('{"id": null, "text": "where"}\n{"id": "q", "text": "why"}\n{"text": "who"}\n')
+    answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.jsonl", "--option", "embedding=sim",
+                   "--out", "d.jsonl", "--json")  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert [json.loads(line)["id"] for line in (desk / "d.jsonl").read_text().splitlines()] == ["1", "q", "3"]
     (desk / "new.csv").write_text("id,body\n7,where\n")
     refuse(dpicl("answer", "voting", *words, "--queries", "new.csv", "--out", "c.jsonl"), "'text'")
 

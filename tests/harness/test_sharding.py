@@ -65,7 +65,25 @@ def test_what_is_done_already_changes_no_part(dpicl, sim_suite, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "part", ["0/2", "3/2", "1/0", "1", "1/", "/2", "a/b", "-1/2", "1/2/3", "1/99999999", "²/3", ""]
+    "part",
+    [
+        "0/2",
+        "3/2",
+        "1/0",
+        "1",
+        "1/",
+        "/2",
+        "a/b",
+        "-1/2",
+        "1/2/3",
+        "1/99999999",
+        "²/3",
+        "١/٢",
+        "1/٢",
+        "1/２",
+        "9" * 5000 + "/2",
+        "",
+    ],
 )
 def test_a_part_that_there_is_not_is_refused(dpicl, sim_suite, tmp_path, part):
     refuse(dpicl("run", sim_suite, "--results", tmp_path, f"--shard={part}"), "--shard", "2/8")

@@ -13,6 +13,7 @@ from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import load_suite
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import suites_json
+from tests.harness.helpers import refuse
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
 
@@ -81,6 +82,18 @@ def test_the_site_of_all_suites_has_a_folder_a_suite(dpicl, results_folder, tmp_
     assert all((site / "quick" / link).is_file() for link in links if not link.startswith("#"))
     with (site / "quick" / "board.csv").open(encoding="utf-8", newline="") as file:
         assert len(list(csv.DictReader(file))) == 6
+
+
+def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(results_folder.parent)
+    before = sorted(results_folder.parent.rglob("*"))
+    (tmp_path / "link").symlink_to(results_folder)
+    for folder in (".", results_folder.name, results_folder / "quick" / "site", "..", tmp_path / "link" / "new"):
+        for command in (("board", "quick"), ("board", "all"), ("board", "attacks"), ("track",)):
+            where = (results_folder.name,) if command == ("track",) else ("--results", results_folder.name)
+            refuse(dpicl(*command, *where, "--html", folder), "--html", "results folder")
+    (tmp_path / "link").unlink()
+    assert sorted(results_folder.parent.rglob("*")) == before
 
 
 def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
