@@ -91,6 +91,7 @@ def pages(
     tracks = _tracks(board)
     nav += [("Across releases", "track.html")] if tracks else []
     shared: dict[str, Any] = {"nav": [*nav, *links], "downloads": True, "suite": _suite_of(board)}
+    compared = comparison(board, addresses)
     files = {
         "index.html": page.render(
             "board.html",
@@ -102,7 +103,7 @@ def pages(
             legend=legend(board),
             **shared,
         ),
-        "compare.html": page.render("compare.html", compared=comparison(board, addresses), **shared),
+        "compare.html": page.render("compare.html", compared=compared, **shared),
         "board.csv": board_csv(board, addresses),
         "board.json": board_json_text(board),
     }
@@ -122,10 +123,12 @@ def pages(
                     details[row.label].append(short_view(section, row, addresses, rivals))
                     continue
                 view = row_view(section, table, row, addresses, frozen, rivals)
-                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, **shared)
+                given = {} if frozen else compared.given([addresses.of(row)])
+                files[addresses.own_page(row)] = page.render("row.html", "../", view=view, given=given, **shared)
     for label, own in details.items():
         view = mechanism_view(board, label, addresses, mechanisms or {}, looks) | {"details": own}
-        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, **shared)
+        given = compared.given(one["identity"] for one in own)
+        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, given=given, **shared)
     return files
 
 

@@ -3,7 +3,8 @@
 Released texts, names, submissions and external evaluations are hostile input. Jinja escapes every value, control and
 direction characters are written out (`dpicl.leaderboards.model.text.visible`), only http and https addresses become
 links, data for scripts is JSON without a character that could end its element, and the content security policy admits
-this page's own style and script by their hashes and nothing else: no other script, no request, no form.
+this page's own style and script by their hashes and nothing else: no other script, no request, no form. Only
+compare.html has frames, of pages of the site.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _TEMPLATES = Path(__file__).resolve().parent / "templates"
 _PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "board.html": (("tables", "sortable", "plots", "board"), ("sort", "filter", "choose")),
     "retired.html": (("tables", "sortable", "plots"), ("sort",)),
-    "mechanism.html": (("tables", "sortable", "plots"), ("sort",)),
-    "row.html": (("tables", "sortable", "compare"), ("sort", "beside")),
+    "mechanism.html": (("tables", "sortable", "plots"), ("sort", "given")),
+    "row.html": (("tables", "sortable", "compare"), ("sort", "beside", "given")),
     "compare.html": (("tables", "compare"), ("compare",)),
     "attacks.html": (("tables", "sortable", "plots"), ("sort",)),
     "track.html": (("tables", "sortable", "plots"), ("sort",)),
@@ -63,8 +64,9 @@ def _inlined(template: str) -> dict[str, str]:
     styles, scripts = _PARTS[template]
     style = re.sub(r"\s*([{};,])\s*|(:)\s+", r"\1\2", _joined("style", "css", ("page", *styles)))
     script = '"use strict";\n' + _joined("script", "js", ("theme", *scripts))
+    frames = " frame-src 'self' file:;" if "compare" in scripts else ""  # it reads the pages of the chosen rows
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';"
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}';{frames}"
         " img-src data:; base-uri 'none'; form-action 'none'"
     )
     return {"policy": policy, "style": Markup(style), "script": Markup(script)}

@@ -15,6 +15,7 @@ from dpicl.leaderboards.model.attacks import build_attacks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.render.html import attacks_page, pages, suites_page
 from dpicl.leaderboards.render.page import web_address
+from dpicl.leaderboards.render.site import addresses
 from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.downloads import board_csv
 from tests.leaderboards.attack_factory import AUC, make_attack, make_external
@@ -33,43 +34,51 @@ _TAGS = """
     strong style summary svg table tbody td text th thead title tr ul caption
 """
 
+of_both = pytest.mark.parametrize("together", [False, True], ids=["a page a row", "very many rows"])
+
 
 @cache
-def site(text: str) -> dict[str, str]:
-    """Every file of a site in which the text stands wherever an untrusted one may be."""
+def site(text: str, together: bool = False) -> dict[str, str]:
+    """Every file of a site in which the text stands wherever an untrusted one may be. together: as of a board with so
+    many rows that they have no pages of their own."""
     board = full_board(text)
     attacks = [make_attack(attack=text, measures={text: AUC["auc"]}, counts={text: 1}, notes=[text])]
     fields = ("attack", "authors", "reference", "code", "note", "label")
     external = [make_external(0.3, **dict.fromkeys(fields, text[:2000]))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(addresses, "MOST_PAGES", 1 if together else addresses.MOST_PAGES)
+        files = pages(board, links=[("All suites", "../index.html")])
     return {
-        **pages(board, links=[("All suites", "../index.html")]),
+        **files,
         "attacks": attacks_page(build_attacks(attacks, external)),
         "suites": suites_page({text: board}, []),
     }
 
 
-def documents(text: str) -> dict[str, str]:
-    return {name: content for name, content in site(text).items() if not name.endswith((".csv", ".json"))}
+def documents(text: str, together: bool = False) -> dict[str, str]:
+    return {name: content for name, content in site(text, together).items() if not name.endswith((".csv", ".json"))}
 
 
-def by_kind(text: str) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
+def by_kind(text: str, together: bool) -> dict[str, Counter[tuple[str, tuple[str, ...]]]]:
     """Shape of the pages of every kind, together."""
     found = {kind: Counter() for kind in KINDS}
-    for name, content in documents(text).items():
+    for name, content in documents(text, together).items():
         found[name.partition("/")[0]] += shape(content)
     return found
 
 
+@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value):
-    harmless, hostile = by_kind("plain"), by_kind(value)
+def test_hostile_texts_change_no_tag_and_no_attribute_of_any_page(value, together):
+    harmless, hostile = by_kind("plain", together), by_kind(value, together)
     assert all(harmless[kind] for kind in KINDS)
     assert hostile == harmless
 
 
+@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_pages_hold_our_tags_and_attributes_alone(value):
-    for content in documents(value).values():
+def test_pages_hold_our_tags_and_attributes_alone(value, together):
+    for content in documents(value, together).values():
         page = Page(content)
         assert {tag for tag, _ in page.tags} <= set(_TAGS.split())
         names = {name for _, attributes in page.tags for name in attributes if not name.startswith("data-")}
@@ -79,17 +88,19 @@ def test_pages_hold_our_tags_and_attributes_alone(value):
         assert kinds in ([None], [None, "application/json"])
 
 
+@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_control_and_direction_characters_are_nowhere_and_names_stay_in_their_folder(value):
-    for name, content in site(value).items():
+def test_control_and_direction_characters_are_nowhere_and_names_stay_in_their_folder(value, together):
+    for name, content in site(value, together).items():
         assert re.fullmatch(r"((rows|mechanisms)/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,120}", name), name
         assert ".." not in name
         assert not re.search("[\u202a-\u202e\u2066-\u2069\u2028\u2029\x00\x1b]", content), name
 
 
+@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
-    files = site(value)
+def test_links_lead_to_files_of_the_site_and_nowhere_else(value, together):
+    files = site(value, together)
     for name, content in files.items():
         if name.endswith((".csv", ".json")) or name in ("attacks", "suites"):
             continue
@@ -99,17 +110,24 @@ def test_links_lead_to_files_of_the_site_and_nowhere_else(value):
             assert path != "../index.html" or link.endswith("index.html")
 
 
+@of_both
 @pytest.mark.parametrize("value", HOSTILE)
-def test_data_for_scripts_is_what_was_written(value):
-    page = Page(site(value)["compare.html"])
-    script = json.loads(page.scripts[-1])
-    assert len(script["rows"]) == len({row["id"] for row in script["rows"]}) > 8
-    assert all(set(row) >= {"title", "numbers", "settings"} for row in script["rows"])
-    assert json.loads(site(value)["board.json"])["sections"]
-    raw = re.findall(
-        r'<script type="application/json" id="data">(.*?)</script>', site(value)["compare.html"], re.DOTALL
-    )
-    assert not re.search("[<>&\u2028\u2029]", raw[0])
+def test_data_for_scripts_is_what_was_written(value, together):
+    files = site(value, together)
+    raw = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+    found = {name: raw.findall(content) for name, content in files.items() if name.endswith(".html")}
+    assert not re.search("[<>&\u2028\u2029]", "".join(part for parts in found.values() for part in parts))
+    compared = json.loads(found["compare.html"][0])
+    choices = [a for tag, a in Page(files["compare.html"]).tags if tag == "option" and a.get("value")]
+    assert len(choices) == len({one["value"] for one in choices}) > 8
+    for one in choices:  # what a row says stands on the page that the choice leads to, and nowhere else
+        (given,) = found[one["data-page"].partition("#")[0]]
+        row = json.loads(given)[one["value"]]
+        assert set(row) == {"title", "task", "section", "name", "score", "level", "numbers", "settings"}
+        assert 0 <= row["section"] < len(compared["places"])
+        assert all(len(row[words]) == 1 + len(compared["names"][row[words][0]]) for words in ("numbers", "settings"))
+    assert sum(len(json.loads(part)) for name, parts in found.items() if "/" in name for part in parts) == len(choices)
+    assert json.loads(files["board.json"])["sections"]
 
 
 @pytest.mark.parametrize("value", [*HOSTILE, "+1", "-1+cmd|' /C calc'!A0", "@SUM(A1)", "\t=1", " =1"])
@@ -143,6 +161,7 @@ def test_the_policy_admits_exactly_the_style_and_script_of_the_page(kind):
         assert policy.startswith("default-src 'none';")
         assert "unsafe" not in policy
         assert "http" not in policy
+        assert ("frame-src 'self' file:;" in policy) == (name == "compare.html")
         for tag in ("style", "script"):
             (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", content, re.DOTALL)
             digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()

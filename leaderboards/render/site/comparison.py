@@ -1,12 +1,14 @@
 """Two rows side by side: their numbers and settings, and a row beside all that it is compared with.
 
-The page of a row says how sure each of its differences is; the page that puts two rows side by side leads there, and
-holds what grows with the number of rows alone.
+The page of a row says how sure each of its differences is, and has its numbers for the page that puts two rows side by
+side, which holds their names alone and reads the pages of the two that are chosen.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -45,37 +47,59 @@ def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]
     ]
 
 
-def comparison(board: Board, addresses: Addresses) -> dict[str, Any]:
-    """What the page of two rows needs: ``rows``, each with its numbers and settings in words.
+@dataclass(frozen=True)
+class Comparison:
+    """What the page of two rows needs, and what it reads from the pages of the rows that are chosen.
 
-    ``names``: lists of names. The numbers of a row, and its settings, are the place of their names and the values.
+    choices: of every row its id, page, title, task and the place of its section in ``places``. names: lists of names.
+    rows: by id, with numbers and settings in words, each the place of their names and the values.
     """
+
+    choices: list[dict[str, Any]]
+    places: list[str]
+    names: list[tuple[str, ...]]
+    rows: Mapping[str, Mapping[str, Any]]
+
+    def given(self, ids: Iterable[str]) -> dict[str, Mapping[str, Any]]:
+        """What a page that shows these rows gives to the page of two rows."""
+        return {name: self.rows[name] for name in ids}
+
+
+def comparison(board: Board, addresses: Addresses) -> Comparison:
+    """What every pair of rows of the current sections needs to stand side by side."""
     names: dict[tuple[str, ...], int] = {}
 
     def short(values: dict[str, str]) -> list[str | int]:
         return [names.setdefault(tuple(values), len(names)), *values.values()]
 
-    rows = [
-        _row(section, number, row, addresses)
-        | {"numbers": short(_numbers(row)), "settings": short(_settings(section, row))}
-        for number, section in enumerate(board.sections)
-        for table in section.tables
-        for row in table.all_rows
-    ]
-    return {"rows": rows, "names": list(names)}
+    choices, rows = [], {}
+    for number, section in enumerate(board.sections):
+        for row in section.rows:
+            choices.append(_choice(number, row, addresses))
+            words = {"numbers": short(_numbers(row)), "settings": short(_settings(section, row))}
+            rows[addresses.of(row)] = _given(number, row) | words
+    return Comparison(choices, [_where(section) for section in board.sections], list(names), rows)
 
 
-def _row(section: Section, number: int, row: Row, addresses: Addresses) -> dict[str, Any]:
+def _where(section: Section) -> str:
     group = section.group
-    accounting = "" if row.mode == "proved" else ", paper accounting"
-    where = f"{group.suite} version {group.version}, {group.model}, {group.source} records"
+    return f"{group.suite} version {group.version}, {group.model}, {group.source} records"
+
+
+def _titled(row: Row) -> str:
+    return f"{row.title}{'' if row.mode == 'proved' else ', paper accounting'}"
+
+
+def _choice(number: int, row: Row, addresses: Addresses) -> dict[str, Any]:
+    where = {"id": addresses.of(row), "page": addresses.page(row), "section": number}
+    return {**where, "title": _titled(row), "task": row.task}
+
+
+def _given(number: int, row: Row) -> dict[str, Any]:
     return {
-        "id": addresses.of(row),
-        "page": addresses.page(row),
-        "title": f"{row.title}{accounting}",
+        "title": _titled(row),
         "task": row.task,
         "section": number,
-        "where": where,
         "name": row_name(row),
         "score": score_text(row.score),
         "level": "" if row.at_an_end else f"{row.epsilon:g} {row.mode}",
