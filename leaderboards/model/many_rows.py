@@ -23,7 +23,7 @@ _ROUNDING = 1e-12
 #: Draws x pairs, and the fewest draws.
 _MOST, _FEWEST = 4e8, 200
 #: Rows that meet all others at a time, outside of the draws.
-_ROWS = 256
+ROWS = 256
 #: Numbers of a block of pairs in a draw, which stay in the processor's cache.
 _BLOCK = 65_536
 
@@ -74,7 +74,7 @@ def _blocks(there: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndar
     patterns, which = np.unique(there, axis=1, return_inverse=True)
     groups = [np.flatnonzero(which.ravel() == number) for number in range(patterns.shape[1])]
     for one, whole in enumerate(groups):
-        for ours in np.array_split(whole, math.ceil(len(whole) / _ROWS)):
+        for ours in np.array_split(whole, math.ceil(len(whole) / ROWS)):
             for other, theirs in enumerate(groups):
                 yield ours, theirs, patterns[:, one] & patterns[:, other]
 

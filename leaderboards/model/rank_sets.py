@@ -30,7 +30,7 @@ from scipy import stats
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.evaluation.components import Components, components
 from dpicl.leaderboards.model.kept_draws import CHUNK, kept_largest
-from dpicl.leaderboards.model.many_rows import draws_of, pairs_of
+from dpicl.leaderboards.model.many_rows import ROWS, draws_of, pairs_of
 from dpicl.leaderboards.model.row_effects import (
     TINY,
     SeedPrior,
@@ -179,22 +179,29 @@ def _of_many(
     tasks: Sequence[np.ndarray], there: np.ndarray, prior: SeedPrior, level: float, draws: int, seed: int
 ) -> RankSets:
     """The same of a table of many rows (see `many_rows`)."""
-    rows = there.shape[1]
+    rows, least = there.shape[1], min(2, len(there))
     pairs = pairs_of(tasks, there)
-    told = (pairs.counts >= min(2, len(there))) & ~np.eye(rows, dtype=bool)
-    moderated = prior.moderated(pairs.spread, np.maximum(pairs.counts - 1, 0), rows=2)
-    moving = (pairs.spread > TINY) | (pairs.luck > TINY)
-    spread = np.where(moving, np.maximum(moderated, pairs.luck), 0.0) / np.maximum(pairs.counts, 1)
-    errors = np.where(told, np.sqrt(np.maximum(spread + pairs.of_documents, TINY)), np.nan)
-    t = np.where(told & (np.abs(pairs.differences) >= 1e-12), pairs.differences / errors, 0.0)
-    critical, p_values = float(stats.norm.ppf((1 + level) / 2)), np.ones((rows, rows))
-    if told.any():
+    errors = np.full((rows, rows), np.nan)
+    p_values, better = np.ones((rows, rows)), np.zeros((rows, rows), dtype=bool)
+    blocks = [slice(start, start + ROWS) for start in range(0, rows, ROWS)]  # no array of all pairs for every step
+    for at in blocks:
+        spread, luck, counts = pairs.spread[at], pairs.luck[at], pairs.counts[at]
+        moderated = prior.moderated(spread, np.maximum(counts - 1, 0), rows=2)
+        moving = (spread > TINY) | (luck > TINY)
+        spread = np.where(moving, np.maximum(moderated, luck), 0.0) / np.maximum(counts, 1)
+        told = (counts >= least) & (np.arange(rows) != np.arange(rows)[at, None])
+        errors[at] = np.where(told, np.sqrt(np.maximum(spread + pairs.of_documents[at], TINY)), np.nan)
+    critical = float(stats.norm.ppf((1 + level) / 2))
+    if not np.isnan(errors).all():
         number = draws_of(rows, draws)
         drawn = kept_largest(tasks, there, prior, pairs, number, seed)
         critical = float(np.quantile(drawn, level))
-        above = number - np.searchsorted(drawn, np.abs(t))
-        p_values = np.where(told, (above + 1) / (number + 1), 1.0)
-    better = (p_values <= 1 - level) & (t > 0)
+        for at in blocks:
+            told = ~np.isnan(errors[at]) & (np.abs(pairs.differences[at]) >= 1e-12)
+            t = np.where(told, pairs.differences[at] / errors[at], 0.0)
+            above = number - np.searchsorted(drawn, np.abs(t))
+            p_values[at] = np.where(np.isnan(errors[at]), 1.0, (above + 1) / (number + 1))
+            better[at] = (p_values[at] <= 1 - level) & (t > 0)
     low, high = 1 + better.sum(axis=0), rows - better.sum(axis=1)
     return RankSets(low, high, pairs.differences, errors, p_values, critical, better)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ from dpicl.leaderboards.model.text import PER_QUERY_NOTE, epsilon_text, recovery
 from dpicl.leaderboards.render import board_charts, page, track
 from dpicl.leaderboards.render.board_charts import AUC
 from dpicl.leaderboards.render.charts import fixed_looks, key
-from dpicl.leaderboards.render.site.addresses import Addresses, mechanism_file
+from dpicl.leaderboards.render.site.addresses import Addresses
 from dpicl.leaderboards.render.site.attack_summary import all_attacks_summary
 from dpicl.leaderboards.render.site.comparison import beside, comparison
 from dpicl.leaderboards.render.site.downloads import board_csv, board_json_text
-from dpicl.leaderboards.render.site.mechanism_page import labels_of, mechanism_view
+from dpicl.leaderboards.render.site.mechanism_page import mechanism_view
 from dpicl.leaderboards.render.site.row_page import row_view, short_view
 from dpicl.leaderboards.render.site.section_page import filters, legend, section_view
 
@@ -112,7 +113,7 @@ def pages(
         files["retired.html"] = page.render("retired.html", views=views, per_query_note=PER_QUERY_NOTE, **shared)
     if tracks:
         files["track.html"] = track.render_page(tracks, shared["nav"])
-    details: dict[str, list[dict[str, Any]]] = {label: [] for label in labels_of(board)}
+    details: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for section in (*board.sections, *board.retired):
         frozen = any(section is one for one in board.retired)
         for table in section.tables:
@@ -125,10 +126,11 @@ def pages(
                 view = row_view(section, table, row, addresses, frozen, rivals)
                 given = {} if frozen else compared.given([addresses.of(row)])
                 files[addresses.own_page(row)] = page.render("row.html", "../", view=view, given=given, **shared)
-    for label, own in details.items():
-        view = mechanism_view(board, label, addresses, mechanisms or {}, looks) | {"details": own}
+    for file, labels in addresses.labels.items():
+        own = [one for label in labels for one in details[label]]
+        view = mechanism_view(board, labels, addresses, mechanisms or {}, looks) | {"details": own}
         given = compared.given(one["identity"] for one in own)
-        files[mechanism_file(label)] = page.render("mechanism.html", "../", view=view, given=given, **shared)
+        files[file] = page.render("mechanism.html", "../", view=view, given=given, **shared)
     return files
 
 

@@ -17,7 +17,7 @@ from dpicl.leaderboards.render.charts import MOST_LABELS, fixed_looks
 from dpicl.leaderboards.render.html import pages
 from dpicl.leaderboards.render.site import addresses
 from tests.leaderboards.factory import ends, make_result
-from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape
+from tests.leaderboards.site_factory import HOSTILE, Page, full_board, shape, submission
 
 
 @pytest.fixture
@@ -32,11 +32,22 @@ def many(number):
     return build_board([*ends(documents=20), *rows])
 
 
+@pytest.fixture(params=["a page a name", "names share pages"])
+def kind(request, together, monkeypatch):
+    """The same, and of very many rows' names, too."""
+    if request.param == "names share pages":
+        monkeypatch.setattr(addresses, "MOST_LABELS", 1)
+        monkeypatch.setattr(addresses, "SHARED", 2)
+    return request.param
+
+
 @pytest.mark.parametrize("text", [HOSTILE[0], "x" * 5000])
-def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_leads_somewhere(together, text):
+def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_leads_somewhere(kind, text):
     board = full_board(text)
     files, current = pages(board), [row for section in board.sections for row in section.rows]
-    sections = [a["id"] for name in files if name.startswith("mechanisms/") for a in places(files[name], "section")]
+    shared = [name for name in files if name.startswith("mechanisms/") or "-part-" in name]
+    assert any("-part-" in name for name in shared) == (kind == "names share pages")
+    sections = [a["id"] for name in shared for a in places(files[name], "section")]
     assert len(sections) == len(set(sections)) == len(current)
     for name in (name for name in files if name.endswith(".html")):
         for link in Page(files[name]).links:
@@ -45,7 +56,7 @@ def test_rows_without_pages_stand_on_those_of_their_mechanisms_and_every_link_le
             if not address or address.startswith("http"):
                 continue
             assert target in files, (name, link)
-            if target.startswith("mechanisms/") and hash_:
+            if target in shared and hash_:
                 assert hash_ in sections
 
 
@@ -53,12 +64,26 @@ def places(text, wanted):
     return [attributes for tag, attributes in Page(text).tags if tag == wanted and "id" in attributes]
 
 
-def test_hostile_texts_are_data_where_rows_stand_together(together):
+@pytest.mark.parametrize("text", [HOSTILE[0], HOSTILE[2]])
+def test_hostile_texts_are_data_where_rows_stand_together(kind, text):
     found = [
-        sum((shape(own) for name, own in pages(full_board(text)).items() if name.startswith("mech")), Counter())
-        for text in ("harmless", HOSTILE[0])
+        sum((shape(own) for name, own in pages(full_board(one)).items() if name.endswith(".html")), Counter())
+        for one in ("plain", text)
     ]
     assert found[0] == found[1]
+
+
+def test_names_of_one_mechanism_share_pages_and_a_submitted_method_has_its_own(monkeypatch):
+    monkeypatch.setattr(addresses, "MOST_PAGES", 10)
+    monkeypatch.setattr(addresses, "MOST_LABELS", 10)
+    rows = [make_result("tang", 0.3 + i / 100, label=f"tang-{i:03}", options={"slots": i}) for i in range(60)]
+    files = pages(build_board([*ends(), *rows], submissions=[submission()]))
+    shared = {name: Page(text).words for name, text in files.items() if name.startswith("rows/tang-part-")}
+    assert sorted("tang-000 , agnews" in words for words in shared.values()) == [False, True] and len(shared) == 2
+    assert "mechanisms/private_icl.html" in files and not any(name.startswith("mechanisms/tang") for name in files)
+    (first,) = [words for words in shared.values() if "tang-007 , agnews , ε = 1" in words]
+    assert "slots=7" in first and "adjusted p" in first and "DP few-shot" not in first  # no registry was given
+    assert sum(len(text) for name, text in files.items() if name in shared) < 60 * 5000 + 2 * 15_000
 
 
 def test_a_row_takes_a_few_thousand_bytes_where_rows_stand_together(monkeypatch):

@@ -17,6 +17,8 @@ from dpicl.leaderboards.model.rows import Row
 _LONGEST = 40
 #: Rows that have a page each; of more, the pages would be most of a site of tens of megabytes.
 MOST_PAGES = 400
+#: Rows' names that have a page each, and how many share one where there are more: a page is 20 KB before its first row.
+MOST_LABELS, SHARED = 400, 50
 
 
 def short_hash(*parts: object) -> str:
@@ -49,7 +51,8 @@ def row_id(section: Section, row: Row) -> str:
 class Addresses:
     """Where the pages of a board are.
 
-    together: whether rows have no pages of their own and stand on those of their mechanisms, in short.
+    together: whether rows have no pages of their own and stand on those of their mechanisms, in short. labels: file ->
+    the rows' names that it shows, one where there are not too many.
     """
 
     def __init__(self, board: Board) -> None:
@@ -58,6 +61,14 @@ class Addresses:
         self._mechanisms = {row.label for section in board.sections for row in section.rows}
         self._current = {id(row) for section in board.sections for row in section.rows}
         self.together = len(self._current) > MOST_PAGES
+        self.labels = {mechanism_file(label): [label] for label in sorted(self._mechanisms)}
+        if self.together and len(self._mechanisms) > MOST_LABELS:
+            self.labels = _shared(board)
+        self._files = {label: file for file, labels in self.labels.items() for label in labels}
+        self._first: dict[str, str] = {}
+        for section in board.sections:
+            for row in section.rows:
+                self._first.setdefault(row.label, self.of(row))
 
     def of(self, row: Row) -> str:
         """The row's id."""
@@ -66,7 +77,7 @@ class Addresses:
     def page(self, row: Row) -> str:
         """The row's page, or its place on that of its mechanism, from the site's first page."""
         if self.together and id(row) in self._current:
-            return f"{mechanism_file(row.label)}#{self.of(row)}"
+            return f"{self._files[row.label]}#{self.of(row)}"
         return self.own_page(row)
 
     def own_page(self, row: Row) -> str:
@@ -74,5 +85,27 @@ class Addresses:
         return f"rows/{self.of(row)}.html"
 
     def mechanism(self, label: str) -> str | None:
-        """The page of a mechanism; None where only a retired version has it."""
-        return mechanism_file(label) if label in self._mechanisms else None
+        """The page of a mechanism, or its place on one; None where only a retired version has it."""
+        if label not in self._files:
+            return None
+        file = self._files[label]
+        return file if len(self.labels[file]) == 1 else f"{file}#{self._first[label]}"
+
+
+def _shared(board: Board) -> dict[str, list[str]]:
+    """File -> rows' names: those of one mechanism share pages, in the order of the alphabet; a submitted method has its
+    own. The files are in the folder of rows, where a name ends with a hash over what it stands for."""
+    rows = {row.label: row for section in board.sections for row in section.rows}
+    by_mechanism: dict[str, list[str]] = {}
+    found = {}
+    for label, row in sorted(rows.items()):
+        if row.submission is None:
+            by_mechanism.setdefault(row.mechanism, []).append(label)
+        else:
+            found[mechanism_file(label)] = [label]
+    for mechanism, labels in by_mechanism.items():
+        for start in range(0, len(labels), SHARED):
+            number = start // SHARED + 1
+            name = f"rows/{plain(mechanism)}-part-{number}-{short_hash(mechanism, 'part', number)}.html"
+            found[name] = labels[start : start + SHARED]
+    return found

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from bisect import bisect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpicl.harness.core.plugins import Registered
@@ -57,35 +57,42 @@ def labels_of(board: Board) -> list[str]:
 
 
 def mechanism_view(
-    board: Board, label: str, addresses: Addresses, mechanisms: Mapping[str, Registered], looks: Mapping[str, int]
+    board: Board,
+    labels: Sequence[str],
+    addresses: Addresses,
+    mechanisms: Mapping[str, Registered],
+    looks: Mapping[str, int],
 ) -> dict[str, Any]:
-    """What the template shows of a mechanism. mechanisms: the registry; what is not in it has no documentation. looks:
-    see `fixed_looks`."""
+    """What the template shows of a mechanism, or of several rows' names of one that share a page. mechanisms: the
+    registry; what is not in it has no documentation. looks: see `fixed_looks`."""
     drawn = len(labels_of(board)) <= MOST_DRAWN
-    parts = [part for section in board.sections if (part := _part(section, label, looks, drawn))]
+    parts = [part for section in board.sections if (part := _part(section, labels, looks, drawn))]
     rows = [row for part in parts for row in part["rows"]]
     submission = rows[0].submission
     known = mechanisms.get(rows[0].mechanism) if submission is None else None
     names = {row.mechanism for row in rows}
     others = {row.label for section in board.sections for row in section.rows if row.mechanism in names}
     return {
-        "label": label,
+        "label": labels[0] if len(labels) == 1 else f"{labels[0]} to {labels[-1]}",
+        "shared": len(labels) > 1,
         "mechanism": rows[0].mechanism,
         "about": None if known is None else about(known),
         "submission": submission,
         "reproduced": [again for row in rows for again in row.reproduced],
         "reported": [row for row in rows if row.reported is not None],
-        "siblings": [(other, addresses.mechanism(other)) for other in _following(label, others)],
+        "siblings": [(other, addresses.mechanism(other)) for other in _following(labels, others)],
         "parts": parts,
         "addresses": addresses,
         "epsilon_key": epsilon_key(),
     }
 
 
-def _part(section: Section, label: str, looks: Mapping[str, int], drawn: bool) -> dict[str, Any] | None:
-    """A section's rows of one mechanism with their options, and their plots if ``drawn``; None where it has none."""
-    own = {table.task: [row for row in table.all_rows if row.label == label] for table in section.tables}
-    tables = [table.only([label]) for table in section.tables if own[table.task]]
+def _part(section: Section, labels: Sequence[str], looks: Mapping[str, int], drawn: bool) -> dict[str, Any] | None:
+    """A section's rows of these names, the options where it is one, and the plots if ``drawn``; None where it has
+    none."""
+    wanted = set(labels)
+    own = {table.task: [row for row in table.all_rows if row.label in wanted] for table in section.tables}
+    tables = [table.only(wanted) for table in section.tables if own[table.task]]
     if not tables:
         return None
     rows = [row for table in tables for row in own[table.task]]
@@ -96,17 +103,17 @@ def _part(section: Section, label: str, looks: Mapping[str, int], drawn: bool) -
         "plots": [plot for table in tables if drawn for plot in task_plots(table, looks)],
         "epsilons": [(table.task, plot) for table in tables if drawn and (plot := three_epsilons(table)) is not None],
         "tasks": [table.task for table in tables],
-        "options": _options({table.task: own[table.task][0] for table in tables}),
+        "options": _options({table.task: own[table.task][0] for table in tables}) if len(wanted) == 1 else [],
         "attacked": [row for row in rows if row.audit.attacks or row.audit.external],
     }
 
 
-def _following(label: str, others: set[str]) -> list[str]:
-    """The other names, in the order of the alphabet; of many those that follow a name, from the first again."""
-    found = sorted(others - {label})
+def _following(labels: Sequence[str], others: set[str]) -> list[str]:
+    """The other names, in the order of the alphabet; of many those that follow these, from the first again."""
+    found = sorted(others.difference(labels))
     if len(found) <= MOST_SIBLINGS:
         return found
-    first = bisect(found, label)
+    first = bisect(found, labels[-1])
     return [*found[first:], *found[:first]][:MOST_SIBLINGS]
 
 

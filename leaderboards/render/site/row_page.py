@@ -71,6 +71,7 @@ def short_view(section: Section, row: Row, addresses: Addresses, rivals: Sequenc
         "row": row,
         "identity": addresses.of(row),
         "rivals": rivals,
+        "options": options_text(row.results[0].cell.options, none="none"),
         "seeds": [_seed(result) for result in row.results],
         "folder": _folder(row),
         "spent": [(count, names_text(records), event) for (count, event), records in spent.items()],
