@@ -7,6 +7,7 @@ when its epsilon is finite, and test records appear by id.
 from __future__ import annotations
 
 import json
+import marshal
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,8 +56,24 @@ def _is_sound(info: ValidationInfo) -> bool:
     return info.context == _SOUND
 
 
+#: Events, accountants and packages of results, which seeds of a row have in common: half of their memory.
+_OBJECTS: Final[dict[bytes, dict[str, Any]]] = {}
+_MOST_OBJECTS = 4000
+
+
+def _shared(value: dict[str, Any]) -> dict[str, Any]:
+    """An equal object that another result has, down to the order of its keys, if there is one."""
+    try:
+        content = marshal.dumps(value, 2)
+    except ValueError:  # not what JSON holds: of a result that was not read
+        return value
+    if len(_OBJECTS) >= _MOST_OBJECTS:
+        _OBJECTS.clear()
+    return _OBJECTS.setdefault(content, value)
+
+
 def _free(value: dict[str, Any], info: ValidationInfo) -> Any:
-    return value if _is_sound(info) else finite(value)
+    return _shared(value if _is_sound(info) else finite(value))
 
 
 #: Free-form numbers of accountants, with infinity as a text at once: what is read is what was written.
@@ -64,13 +81,12 @@ Free = Annotated[dict[str, Any], AfterValidator(_free)]
 
 
 def _event(value: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
-    if _is_sound(info):
-        return value
-    try:
-        _parsed(value)
-    except UnsupportedEvent as error:
-        raise ValueError(str(error).rstrip(".")) from None
-    return value
+    if not _is_sound(info):
+        try:
+            _parsed(value)
+        except UnsupportedEvent as error:
+            raise ValueError(str(error).rstrip(".")) from None
+    return _shared(value)
 
 
 def _parsed(value: dict[str, Any]) -> DpEvent:
@@ -278,7 +294,7 @@ class Manifest(Part):
     commit: str | None
     dirty: bool | None
     python: str
-    packages: dict[str, str]
+    packages: Annotated[dict[str, str], AfterValidator(_shared)]
     model: Model
     data: Data
     prompts_hash: str
