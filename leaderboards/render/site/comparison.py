@@ -48,7 +48,7 @@ def beside(pairs: Pairs, row: Row, addresses: Addresses) -> list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairData:
     """What the page of two rows needs, and what it reads from the pages of the rows that are chosen.
 
     choices: of every row its id, page, title, task and the place of its section in ``places``. names: lists of names.
@@ -65,7 +65,7 @@ class Comparison:
         return {name: self.rows[name] for name in ids}
 
 
-def comparison(board: Board, addresses: Addresses) -> Comparison:
+def comparison(board: Board, addresses: Addresses) -> PairData:
     """What every pair of rows of the current sections needs to stand side by side."""
     names: dict[tuple[str, ...], int] = {}
 
@@ -78,7 +78,7 @@ def comparison(board: Board, addresses: Addresses) -> Comparison:
             choices.append(_choice(number, row, addresses))
             words = {"numbers": short(_numbers(row)), "settings": short(_settings(section, row))}
             rows[addresses.of(row)] = _given(number, row) | words
-    return Comparison(choices, [_where(section) for section in board.sections], list(names), rows)
+    return PairData(choices, [_where(section) for section in board.sections], list(names), rows)
 
 
 def _where(section: Section) -> str:
