@@ -10,7 +10,7 @@ import functools
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,11 +52,18 @@ class EmbeddingModel(ABC):
         transformers does. A row depends on its own text alone, up to the model's rounding: no text can make a call
         fail or change another row.
         """
+        return self._rows(texts, self._raw)
+
+    def encode_alone(self, texts: Sequence[str]) -> np.ndarray:
+        """As `encode`, where a row is a function of its own text to the last bit: what `encode` gives for it alone."""
+        return self._rows(texts, self._raw_alone)
+
+    def _rows(self, texts: Sequence[str], raw: Callable[[Sequence[str]], np.ndarray]) -> np.ndarray:
         rows = np.zeros((len(texts), self.dimension))
         said = [i for i, text in enumerate(texts) if text.strip()]
         if said:
             # A lone surrogate cannot be encoded, and tokenizers refuse it.
-            rows[said] = self._raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
+            rows[said] = raw([texts[i].encode("utf-8", errors="replace").decode() for i in said])
         with np.errstate(invalid="ignore", over="ignore"):
             lengths = np.linalg.norm(rows, axis=1)
         good = np.isfinite(lengths) & (lengths > 0)
@@ -67,6 +74,10 @@ class EmbeddingModel(ABC):
     @abstractmethod
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
         """float[n, d] of any length for n texts that are not blank."""
+
+    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
+        """As `_raw`, every text by itself."""
+        return np.concatenate([self._raw([text]) for text in texts])
 
 
 @functools.lru_cache(maxsize=4)
@@ -87,10 +98,8 @@ def load_embeddings(name: str) -> EmbeddingModel:
 
 
 def embed_alone(texts: Sequence[str], name: str) -> np.ndarray:
-    """float64[n, d] by the embedding model of that name. Every text is read alone, so a row is a function of its own
-    text to the last bit."""
-    model = load_embeddings(name)
-    return np.array([model.encode([text])[0] for text in texts], dtype=np.float64).reshape(len(texts), model.dimension)
+    """float64[n, d]: `EmbeddingModel.encode_alone` of the model of that name."""
+    return load_embeddings(name).encode_alone(texts)
 
 
 def check_name(name: str) -> None:
@@ -126,6 +135,7 @@ def embedded_folder() -> Path:
 
 class _SentenceTransformer(EmbeddingModel):
     def __init__(self, folder: Path, name: str, sha256: str, device: str) -> None:
+        from dpicl.harness.models.packed_texts import PackedTexts
         from dpicl.harness.models.products import by_onednn, linear_layers
 
         with _quietly():
@@ -135,10 +145,15 @@ class _SentenceTransformer(EmbeddingModel):
         self._products = functools.partial(by_onednn, linear_layers(self._model))
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])
+        packed = PackedTexts(self._model, self._products)
+        self._packed = packed if packed.same_as(self._raw) else None
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
         with self._products():
             return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
+
+    def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
+        return self._packed.read(texts) if self._packed else super()._raw_alone(texts)
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

@@ -37,6 +37,8 @@ PIECE = 256
 SHAPES = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
 #: The most tokens that a pass predicts the successor of: a row of float32 for each, as wide as the vocabulary.
 MOST_PREDICTED = 128
+#: So many pieces that do not fit are passed by in search of one that does.
+LOOKED_AT = 64
 #: The model as a function: (tokens[T], positions[T], the W tokens to predict from) -> logits[W, V].
 Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -236,15 +238,21 @@ class Passes(Service):
                 self._ready.extend((request, piece) for piece in row)
 
     def _next(self) -> list[tuple[Reading, Piece]]:
-        """The pieces of the next pass, in the order in which they came."""
-        chosen: list[tuple[Reading, Piece]] = []
+        """The pieces of the next pass: the first that waits, and of some behind it those that still fit, none before
+        one that its row needs."""
+        chosen, passed_by = list[tuple[Reading, Piece]](), list[tuple[Reading, Piece]]()
         tokens = predicted = 0
-        while self._ready:
-            piece = self._ready[0][1]
-            tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.wanted)
-            if chosen and (tokens > self.most or predicted > MOST_PREDICTED):
-                break
-            chosen.append(self._ready.popleft())
+        held_up = set[int]()
+        while self._ready and len(passed_by) < LOOKED_AT and tokens < self.most:
+            request, piece = self._ready.popleft()
+            fits = tokens + len(piece.tokens) <= self.most and predicted + len(piece.wanted) <= MOST_PREDICTED
+            if not chosen or (fits and id(piece.own) not in held_up):
+                chosen.append((request, piece))
+                tokens, predicted = tokens + len(piece.tokens), predicted + len(piece.wanted)
+            else:
+                passed_by.append((request, piece))
+                held_up |= {id(piece.own)} if piece.own else set()
+        self._ready.extendleft(reversed(passed_by))
         return chosen
 
     @torch.inference_mode()

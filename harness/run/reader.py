@@ -228,7 +228,7 @@ def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, ta
     found = cache.get(keys.values())
     missing = [text for text, key in keys.items() if key not in found]
     if missing:
-        new = {keys[text]: embeddings.encode([text])[0].tolist() for text in missing}
+        new = {keys[t]: row for t, row in zip(missing, embeddings.encode_alone(missing).tolist(), strict=True)}
         cache.put(model, task, "embeddings", new)
         found |= new
     return np.array([found[keys[text]] for text in texts], dtype=np.float64).reshape(len(texts), embeddings.dimension)

@@ -110,9 +110,9 @@ def test_where_the_embedding_reads_every_row_has_the_main_metric(own_cache, read
 
 def test_test_records_are_embedded_once(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    asked, encode = [], embeddings.SimulatedEmbeddings.encode
+    asked, encode = [], embeddings.SimulatedEmbeddings.encode_alone
     monkeypatch.setattr(
-        embeddings.SimulatedEmbeddings, "encode", lambda self, texts: asked.extend(texts) or encode(self, texts)
+        embeddings.SimulatedEmbeddings, "encode_alone", lambda self, texts: asked.extend(texts) or encode(self, texts)
     )
     cells = [make_cell("public_demonstrations", seed=seed) for seed in (0, 1)]
     for cell in cells:

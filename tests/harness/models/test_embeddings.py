@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from dpicl.harness.core.errors import ModelError, UsageError
 from dpicl.harness.models import embeddings
 from dpicl.harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
+from dpicl.harness.models.packed_texts import PackedTexts
 from tests.examples import examples
 
 NEAR, ALSO, FAR = "a man eats food", "someone has a meal", "the stock market fell"
@@ -47,6 +48,22 @@ def test_row_depends_on_its_own_text_alone(model: EmbeddingModel) -> None:
     np.testing.assert_allclose(together, np.concatenate([model.encode([text]) for text in texts]), atol=1e-5)
     np.testing.assert_allclose(together[::-1], model.encode(texts[::-1]), atol=1e-5)
     assert np.array_equal(together, model.encode(texts))
+
+
+def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingModel) -> None:
+    texts = [NEAR, "a", "", "\ud800", '"quoted', "漢字 🙂", *("word " * count for count in (3, 11, 40, 90, 250, 400))]
+    expected = np.concatenate([model.encode([text]) for text in texts])
+    assert np.array_equal(model.encode_alone(texts), expected)
+    assert np.array_equal(model.encode_alone([FAR, *texts[::-1], FAR])[1:-1], expected[::-1])
+    assert model.encode_alone([]).shape == (0, model.dimension)
+
+
+@pytest.mark.model
+def test_a_model_whose_packed_texts_have_other_bits_reads_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = PackedTexts.read
+    monkeypatch.setattr(PackedTexts, "read", lambda self, texts: packed(self, texts) * np.float32(1 + 1e-6))
+    model = load_embeddings.__wrapped__("embedded")
+    assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode([NEAR]))
 
 
 @settings(max_examples=examples(50))
