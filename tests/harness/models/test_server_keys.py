@@ -118,7 +118,7 @@ def longer(handler: Handler, answer: bytes) -> bool:
 
 
 @pytest.mark.parametrize(
-    "fault", [flood, one_line, extended, longer, *(status(429, Retry_After=after) for after in ("1e9", "99999", "soon"))]
+    "fault", [flood, one_line, extended, longer, *(status(429, Retry_After=word) for word in ("1e9", "99999", "soon"))]
 )  # fmt: skip
 def test_a_server_that_never_answers_ends_in_one_sentence(fault, fake: FakeServer) -> None:
     model = loaded(fake)
