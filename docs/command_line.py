@@ -25,8 +25,8 @@ The commands share a few rules:
 * `--json` prints one JSON document on stdout; messages and progress go to stderr. JSON has no infinity, so an
   infinite number is the text `"Infinity"`.
 * Exit codes: 0 done; 1 a check failed (a regression, a refuted proof, a refused submission, something that `doctor`
-  misses); 2 bad use, with one sentence on stderr that says what to do; 130 stopped with Ctrl-C. A traceback is a bug:
-  please report it.
+  misses); 2 bad use, with one sentence on stderr that says what to do; 130 stopped with Ctrl-C or SIGTERM.
+  A traceback is a bug: please report it.
 * Unknown commands, flags, names, options and keys are errors with the closest known one. Nothing is ignored.
 * `SUITE` is a path, or the bare name of a suite that ships with the package (`dpicl list suites`). The
   [quickstart](quickstart.md) describes suites, environment variables, and what a run does.

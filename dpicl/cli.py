@@ -14,6 +14,7 @@ from importlib import metadata
 from dpicl.harness.cli import arguments, output
 from dpicl.harness.cli.arguments import HELP
 from dpicl.harness.core.errors import DpiclError, told
+from dpicl.harness.core.interrupts import stopped_by_term
 from dpicl.harness.core.plugins import plugin_failure
 from dpicl.harness.core.printable import printable
 
@@ -21,7 +22,7 @@ from dpicl.harness.core.printable import printable
 BAD_USE = 2
 INTERRUPTED = 130
 
-#: What is to be known when a command is stopped by Ctrl-C.
+#: What is to be known when a command is stopped by Ctrl-C or SIGTERM.
 _AFTER_STOP = {
     "run": "; finished cells are kept, and the same command goes on from there",
     **dict.fromkeys(("release", "answer"), "; if the budget had been charged, it stays so (`dpicl budget` shows it)"),
@@ -76,10 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(build_parser())
     try:
-        wanted = {"run", "plan"} if argv[:1] in (["run"], ["plan"]) else set(argv[:1])
-        parsed = arguments.parse(build_parser(wanted), argv, list(HELP))
-        parsed.argv = argv
-        code: int = parsed.run(parsed)
+        with stopped_by_term():
+            code = _run(argv)
         sys.stdout.flush()
         return code
     except DpiclError as error:
@@ -100,6 +99,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         output.message(f"dpicl: {said}")
         return BAD_USE
+
+
+def _run(argv: list[str]) -> int:
+    wanted = {"run", "plan"} if argv[:1] in (["run"], ["plan"]) else set(argv[:1])
+    parsed = arguments.parse(build_parser(wanted), argv, list(HELP))
+    parsed.argv = argv
+    code: int = parsed.run(parsed)
+    return code
 
 
 def _write_what_can_be() -> None:

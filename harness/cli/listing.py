@@ -12,7 +12,11 @@ from dpicl.harness.cli.arguments import Subparsers, add_command
 _KINDS = ("tasks", "mechanisms", "attacks", "models", "suites")
 
 #: What a table leaves to JSON, so that its lines stay short.
-_IN_JSON = {"mechanisms": ("knob", "options", "published", "origin")}
+_IN_JSON = {
+    "mechanisms": ("knob", "options", "published", "origin"),
+    "suites": ("mechanisms",),
+    "tasks": ("lm_eval", "version"),
+}
 
 
 def add(subparsers: Subparsers) -> None:
@@ -34,7 +38,7 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{name}={item}" for name, item in value.items()) or "-"
     if isinstance(value, list):
-        return ", ".join(map(str, value))
+        return ", ".join(map(_text, value))
     if value is None or isinstance(value, bool):
         return "-" if value is None else "yes" if value else "no"
-    return str(value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

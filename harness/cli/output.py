@@ -56,11 +56,18 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     if len(rows) > _LONG and not title and _emit_long(columns, rows, width):
         return
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*map(printable, row))
+    cells = [[printable(cell) for cell in row] for row in rows]
+    for name, least in zip(columns, _least_widths(columns, cells, width), strict=True):
+        table.add_column(name, overflow="fold", min_width=least)
+    for row in cells:
+        table.add_row(*row)
     Console(file=sys.stdout, width=width).print(table, markup=False, highlight=False)
+
+
+def _least_widths(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int | None]:
+    """Of each column, its longest word, where all of these have room in a line: no word is then broken."""
+    words = [max(map(cell_len, " ".join(column).split()), default=0) for column in zip(columns, *cells, strict=True)]
+    return [*words] if sum(words) + 2 * (len(words) - 1) <= width else [None] * len(words)
 
 
 def _emit_long(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

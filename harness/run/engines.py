@@ -16,6 +16,7 @@ from typing import Protocol
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, unknown
+from dpicl.harness.core.interrupts import undisturbed
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
 from dpicl.harness.run.engine_settings import ENGINES, EngineSettings
@@ -24,7 +25,7 @@ from dpicl.harness.run.memory import resident, shortage
 from dpicl.harness.run.ray_engine import ray_engine
 from dpicl.harness.run.slurm_engine import slurm_engine
 from dpicl.harness.run.worker import CellProgress, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
-from dpicl.harness.run.worker_process import WorkerProcess, die_with_parent, portable, speaking, undisturbed
+from dpicl.harness.run.worker_process import WorkerProcess, die_with_parent, portable, speaking
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS = 1.0

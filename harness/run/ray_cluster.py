@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpicl.harness.core.errors import UsageError, told
+from dpicl.harness.core.interrupts import undisturbed
 from dpicl.harness.core.messages import count
-from dpicl.harness.run.worker_process import undisturbed
 
 #: Cores of a worker where nothing else is asked for.
 _CPUS = 2

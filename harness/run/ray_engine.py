@@ -17,13 +17,13 @@ from typing import Any
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, UsageError, told
+from dpicl.harness.core.interrupts import undisturbed
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
 from dpicl.harness.run.engine_settings import EngineSettings, refuse_secure
 from dpicl.harness.run.ray_cluster import Seat, connected, import_ray, live_nodes, placed, seats, seats_of
 from dpicl.harness.run.ray_worker import Luggage, RayWorker, code_here
 from dpicl.harness.run.worker import AT_ONCE, CellProgress, Job, Outcome, Recorder, Report
-from dpicl.harness.run.worker_process import undisturbed
 
 _log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0

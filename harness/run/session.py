@@ -7,6 +7,7 @@ from contextlib import nullcontext
 
 from dpicl.harness import models
 from dpicl.harness.core.cell import Cell
+from dpicl.harness.core.interrupts import stopped_by_term
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.engines import Engine, work
@@ -15,7 +16,6 @@ from dpicl.harness.run.progress import TimeLeft, shown
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.worker import CellProgress, Done, Job, Report
-from dpicl.harness.run.worker_process import stopped_by_term
 
 
 def run_missing(

@@ -21,12 +21,12 @@ from typing import Any
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, UsageError, told
 from dpicl.harness.core.files import unwritable
+from dpicl.harness.core.interrupts import undisturbed
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
 from dpicl.harness.run.engine_settings import EngineSettings, refuse_secure
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.worker import AT_ONCE, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
-from dpicl.harness.run.worker_process import undisturbed
 
 _log = logging.getLogger(__name__)
 _JOBS, _CPUS, _MINUTES = 4, 2, 60

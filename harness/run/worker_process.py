@@ -11,10 +11,9 @@ import multiprocessing
 import os
 import pickle
 import signal
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -96,34 +95,6 @@ def speaking(running: Mapping[Connection, WorkerProcess]) -> list[WorkerProcess]
     ready = wait(list(running), timeout=_POLL_SECONDS)
     # A child that a killed worker left behind may hold the other end of its pipe open: ask for the process too.
     return [worker for pipe, worker in running.items() if pipe in ready or not worker.process.is_alive()]
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C is not heard meanwhile: workers are being ended, and a second one would leave some."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def stopped_by_term() -> Iterator[None]:
-    """What ends a job (Slurm, Kubernetes, `kill`) stops the work as Ctrl-C does, where nobody else handles it: claims
-    are given back at once."""
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def portable(error: Exception) -> Exception:

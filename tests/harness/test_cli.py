@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 
 import pytest
 
+from dpicl.harness.api import lists
 from dpicl.harness.cli.arguments import HELP
 from dpicl.harness.cli.output import duration, plain
 from dpicl.harness.run.progress import TimeLeft
@@ -241,3 +243,10 @@ def test_a_run_into_a_submission_goes_on_with_the_gate(dpicl, sim_suite, tmp_pat
     (tmp_path / "submission.yaml").write_text("")
     done = dpicl("run", sim_suite, "--mechanism", "zero_shot", "--seed", 0, "--results", tmp_path / "results")
     assert done.code == 0 and f"Next: dpicl submit {tmp_path}" in done.out
+
+
+def test_sigterm_ends_any_command_as_ctrl_c_does(dpicl, monkeypatch):
+    monkeypatch.setattr(lists, "list_tasks", lambda plugins: signal.raise_signal(signal.SIGTERM))
+    answer = dpicl("list", "tasks")
+    assert (answer.code, answer.out) == (130, "") and "dpicl: stopped." in answer.err
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

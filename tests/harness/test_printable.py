@@ -63,3 +63,14 @@ def test_a_long_table_looks_the_same_however_it_is_laid_out(columns, monkeypatch
         shown.append([line.rstrip() for line in capsys.readouterr().out.splitlines()])
     assert shown[0] == shown[1]
     assert len(shown[0]) >= 121
+
+
+def test_a_table_breaks_no_word_where_all_longest_words_have_room(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    output.emit_table(["name", "about"], [["embedding_centroids", "noisy means of the classes " * 4]])
+    assert "embedding_centroids" in capsys.readouterr().out
+    output.emit_table(["name", "about"], [["n" * 35, "m" * 35]])  # no room for both: nothing is lost
+    shown = capsys.readouterr().out
+    assert shown.count("n") == 35 + 1 and shown.count("m") == 35 + 1

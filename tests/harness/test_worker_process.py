@@ -12,7 +12,8 @@ from multiprocessing.connection import Connection
 import pytest
 
 from dpicl.harness.core.errors import DataError
-from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking, stopped_by_term
+from dpicl.harness.core.interrupts import stopped_by_term
+from dpicl.harness.run.worker_process import WorkerProcess, portable, speaking
 
 
 class Unportable(Exception):
