@@ -7,12 +7,19 @@ import argparse
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.run.engine_settings import ENGINES, EngineSettings
+from dpicl.harness.core.printable import printable
+from dpicl.harness.run.engine_settings import ENGINES, EngineSettings, refuse_secure
 from dpicl.harness.run.engines import Engine, make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import presence
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.slurm_engine import Slurm
+
+#: Options of sbatch that every job is given.
+_OURS = (
+    "array", "time", "cpus_per_task", "gpus", "gpus_per_node", "job_name", "output", "open_mode", "requeue", "signal",
+    "ntasks",
+)  # fmt: skip
 
 
 def add_engine_flags(run: Parser) -> None:
@@ -49,7 +56,15 @@ def _sbatch(text: str) -> tuple[str, str]:
     name, equals, value = text.removeprefix("--").partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"write NAME=VALUE, not '{text}'")
-    return name.replace("-", "_"), value
+    if not text.isprintable() or set(text) & set("\"'\\ "):
+        raise argparse.ArgumentTypeError(
+            f"--{printable(name[:40])} must be one line without quotation marks and blanks"
+        )
+    if (own := name.replace("-", "_")) in _OURS:
+        raise argparse.ArgumentTypeError(
+            f"--{name} of sbatch is set already, by --cpus, --gpus or --minutes for example"
+        )
+    return own, value
 
 
 def engine_of(arguments: argparse.Namespace) -> Engine:
@@ -63,6 +78,7 @@ def dry_run(arguments: argparse.Namespace, selection: Selection, engine: Engine)
     """Shows the jobs that a run would submit."""
     if not isinstance(engine, Slurm):
         raise UsageError("--dry-run goes with --engine slurm; `dpicl plan` shows what a run would do.")
+    refuse_secure(selection.cells)
     missing = presence(selection.cells, selection.store.load_all()[0], Fingerprints()).missing
     jobs, asks = engine.plan(missing), engine.parameters()
 

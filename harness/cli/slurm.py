@@ -14,14 +14,13 @@ from dpicl.harness.cli.arguments import Subparsers, add_command, add_selection_f
 from dpicl.harness.cli.engine_flags import add_job_flags
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.paths import cache_folder
+from dpicl.harness.core.printable import printable
 from dpicl.harness.data.local import data_folder
 from dpicl.harness.run.sharding import shard
 
 _SHARDS, _CPUS, _MINUTES = 4, 2, 60
 #: So long before its time limit a job stops, or a quarter of that.
 _MARGIN_SECONDS = 120
-#: Options of sbatch that the script sets.
-_OURS = ("array", "time", "cpus_per_task", "gpus", "job_name", "output", "open_mode", "requeue", "signal", "ntasks")
 _SCRIPT = Path(__file__).parent / "slurm.sh.txt"
 
 
@@ -48,12 +47,12 @@ def _slurm(arguments: argparse.Namespace) -> int:
             f"{output.count(len(cells), 'cell')} cannot be divided into {arguments.shards} shards; give a smaller"
             " --shards."
         )
-    if twice := [name for name, _ in arguments.sbatch if name in _OURS]:
-        raise UsageError(f"The script sets --{twice[0].replace('_', '-')} of sbatch itself; leave it out.")
-    if odd := [name for name, value in arguments.sbatch if not _fits_a_line(f"{name}{value}")]:
-        raise UsageError(f"The option --{odd[0][:40]} of sbatch must be one line without quotation marks and blanks.")
     sizes = [len(shard(cells, number, arguments.shards)) for number in range(1, arguments.shards + 1)]
     script = _script(arguments)
+    if printable(script) != script:
+        raise UsageError(
+            "A path or a flag of the script has a character that is not shown; give the folder another name."
+        )
     document = {"cells": len(cells), "shards": sizes, "script": script}
     return output.answer(arguments, document, lambda: output.emit(script.rstrip("\n")))
 
@@ -104,7 +103,3 @@ def _without(words: Sequence[str], flags: Mapping[str, bool]) -> list[str]:
 
 def _export(name: str, value: Path) -> str:
     return f"export {name}={shlex.quote(str(value.absolute()))}"
-
-
-def _fits_a_line(text: str) -> bool:
-    return text.isprintable() and not set(text) & set("\"'\\ ")

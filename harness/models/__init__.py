@@ -97,6 +97,14 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
 
 
+def require_sound(name: str) -> None:
+    """Raises UsageError for a name that no surroundings can make a model of: one that holds a password, for example,
+    and may be shown nowhere."""
+    kind, _, rest = name.partition(":")
+    if kind == "server":
+        server_settings.require_sound(rest)
+
+
 def require_there(name: str) -> None:
     """Raises what `load` would, as far as it shows in seconds: no weights are read, and the hub is asked once."""
     kind, _, rest = name.partition(":")

@@ -33,6 +33,8 @@ SMALL = 4_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later.
 _BUSY = frozenset({408, 409, 425, 429})
+#: Characters of an API key that no answer holds by chance ('EMPTY' is usual on a machine of one's own).
+_LONG_KEY = 16
 
 
 class Refused(Exception):
@@ -45,11 +47,11 @@ class Unanswered(Exception):
 
 class _Failed(Exception):
     """One try failed. why: in our words. cut: whether the connection did, so that the server may have been restarted.
-    after: seconds that the server asks to wait."""
+    after: seconds that the server asks to wait. busy: whether that says nothing of the request."""
 
-    def __init__(self, why: str, cut: bool = False, after: float = 0.0) -> None:
+    def __init__(self, why: str, cut: bool = False, after: float = 0.0, busy: bool = False) -> None:
         super().__init__(why)
-        self.cut, self.after = cut, after
+        self.cut, self.after, self.busy = cut, after, busy
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,10 @@ class Connection:
             future.cancel()
             raise
 
-    async def ask(self, call: Call, patience: float | None = None) -> Answered:
+    async def ask(self, call: Call, patience: float | None = None, *, once: bool = False) -> Answered:
         """The answer, after as many tries as the patience (seconds; None: the settings') has room for.
 
+        once: tries again only where the server had no time for the request, whatever that was.
         Raises Refused, Unanswered, and ModelError where asking again is no use.
         """
         end = time.monotonic() + (self.settings.patience if patience is None else patience)
@@ -109,7 +112,7 @@ class Connection:
             except _Failed as failure:
                 troubled = troubled or failure.cut
                 wait = max(pause * self._jitter.uniform(0.5, 1.5), min(failure.after, LONGEST_PAUSE))
-                if time.monotonic() + wait >= end:
+                if time.monotonic() + wait >= end or (once and not failure.busy):
                     raise Unanswered(str(failure)) from None
             self.repeated += 1
             await asyncio.sleep(wait)
@@ -151,9 +154,11 @@ class Connection:
         if 300 <= status < 400:
             raise ModelError(f"The model server {url} redirects elsewhere, and prompts follow no redirect.")
         if status in _BUSY or status >= 500:
-            raise _Failed(f"it answers {status}", cut=status >= 500, after=after)
+            raise _Failed(f"it answers {status}", cut=status >= 500, after=after, busy=status in (*_BUSY, 503))
         if status != 200:
             raise Refused(f"it answers {status}")
+        if self._secret and len(self._secret) >= _LONG_KEY and self._secret.encode() in content:
+            raise ModelError(f"The model server {url} answers with the API key itself, which results would show.")
         try:
             return call.read(orjson.loads(content))
         except (ValueError, RecursionError):  # orjson's own error is a ValueError

@@ -186,10 +186,10 @@ class Probe:
             raise self._connection.silent(error) from None
 
     def _tried(self, work: Callable[[Ask], Coroutine[Any, Any, T]]) -> T | None:
-        """What some requests give, each sent once; None where one fails."""
+        """What some requests give, each sent once, and again while the server is busy; None where one fails."""
 
         async def once(call: Call) -> Any:
-            return (await self._connection.ask(call, 0)).value
+            return (await self._connection.ask(call, PATIENCE, once=True)).value
 
         try:
             return self._connection.wait(work(once))
@@ -209,7 +209,10 @@ class Probe:
             entries = part(listed, "data")
             named = {text(part(entry, "id"), 300): entry for entry in entries if type(entry) is dict}
         except (ValueError, TypeError):
-            raise ModelError(f"{self._settings.url} does not list its models, so it is no model server.") from None
+            raise ModelError(
+                f"{self._settings.url} does not list its models: it is no model server, or it wants an API key"
+                " (?key=NAME_OF_THE_VARIABLE)."
+            ) from None
         wanted = self._settings.model
         if wanted in named:
             return named[wanted]

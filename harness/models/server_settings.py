@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.models.server_record import KINDS
@@ -78,7 +78,8 @@ class ServerSettings:
             return None
         found = os.environ.get(self.key, "")
         if not re.fullmatch(r"[\x21-\x7e]{1,4096}", found):
-            raise UsageError(f"The environment variable {self.key} holds no API key; set it, or leave `key` out.")
+            name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
+            raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
         return found
 
 
@@ -87,7 +88,7 @@ def settings_of(rest: str) -> ServerSettings:
     if "://" in rest:
         return _parsed(rest)
     if not _NAME.fullmatch(rest):
-        raise UsageError(f"server:{rest[:60]} has no address; write {EXAMPLE}.")
+        raise UsageError(f"A model on a server has an address or a name of letters and digits; write {EXAMPLE}.")
     variable = variable_of(rest)
     if "://" not in (address := os.environ.get(variable, "")):
         raise UsageError(
@@ -95,6 +96,12 @@ def settings_of(rest: str) -> ServerSettings:
             f" {EXAMPLE.removeprefix('server:')}, or write the address in place of the name."
         )
     return _parsed(address)
+
+
+def require_sound(rest: str) -> None:
+    """Raises UsageError for an address that `settings_of` refuses; a name need not lead to one here."""
+    if not _NAME.fullmatch(rest):
+        settings_of(rest)
 
 
 def require_usable(rest: str) -> None:
@@ -173,7 +180,7 @@ def _checked(url: str) -> str:
         host, port, parts = None, None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host or port == 0 or not url.isascii() or not url.isprintable():
         raise UsageError(f"A server's address begins with http:// or https:// and names a host, as in {EXAMPLE}.")
-    if "@" in parts.netloc:
+    if "@" in unquote(parts.netloc):
         raise UsageError("A server's address holds no user and no password; name the variable with the key: ?key=NAME.")
     if parts.fragment or " " in url:
         raise UsageError(f"A server's address has neither blanks nor a #; write it as in {EXAMPLE}.")

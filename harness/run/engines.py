@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -27,6 +28,7 @@ from dpicl.harness.run.worker import CellProgress, Done, Job, LocalWorker, Repor
 from dpicl.harness.run.worker_process import WorkerProcess, die_with_parent, portable, speaking
 
 _log = logging.getLogger(__name__)
+_LOOK_SECONDS = 1.0
 
 
 class Engine(Protocol):
@@ -72,13 +74,15 @@ class Local:
 
 @dataclass
 class _Crew:
-    """The worker processes of a run. size: how many may be at work. models: by pipe, what each has loaded."""
+    """The worker processes of a run. size: how many may be at work. models: by pipe, what each has loaded.
+    looked: when it looked after the memory."""
 
     size: int
     attempts: Attempts
     report: Report
     running: dict[Connection, WorkerProcess] = field(default_factory=dict)
     models: dict[Connection, str] = field(default_factory=dict)
+    looked: float = 0.0
 
     def start(self, worker: WorkerProcess) -> None:
         (cell,) = self.attempts.next(busy=self.models.values())
@@ -105,8 +109,13 @@ class _Crew:
             self._forget(worker)
 
     def watch_memory(self) -> None:
-        """Before the system kills somebody for want of memory: of several workers the largest is stopped."""
-        if len(self.running) < 2 or not (short := shortage()):
+        """Before the system kills somebody for want of memory: of several workers the largest is stopped. It is looked
+        at once a second, however much workers say."""
+        now = time.monotonic()
+        if len(self.running) < 2 or now - self.looked < _LOOK_SECONDS:
+            return
+        self.looked = now
+        if not (short := shortage()):
             return
         worker = max(self.running.values(), key=lambda worker: resident(worker.process.pid or 0))
         self.size = len(self.running) - 1

@@ -157,6 +157,8 @@ def _applies(change: OptionChange, entry: MechanismEntry, cls: type[Mechanism]) 
 
 
 def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str, Any]) -> None:
+    for name in suite.models:
+        models.require_sound(name)
     for i, task in enumerate(suite.tasks):
         if task not in tasks:
             raise suite.error(("tasks", i), str(unknown("task", task, tasks)))

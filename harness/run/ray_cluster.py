@@ -21,6 +21,7 @@ from dpicl.harness.core.messages import count
 _CPUS = 2
 #: A cluster that has not answered by then is said not to.
 _ANSWER_SECONDS = 9.0
+_ADVICE = "check --address and RAY_ADDRESS, or give --address local for a cluster of this machine alone"
 
 
 @dataclass(frozen=True)
@@ -154,8 +155,10 @@ def _address(given: str | None) -> str | None:
     """HOST:PORT of a cluster's head; None for one that is to be started here. Raises UsageError for what is neither."""
     from ray._private import services
 
-    said = given or os.environ.get("RAY_ADDRESS")
+    said = (os.environ.get("RAY_ADDRESS") or None) if given is None else given
     try:
+        if said == "":  # of a variable that is not set: no reason to run here
+            raise ValueError("it is empty")
         if said is not None and "://" in said:
             raise ValueError("it names a protocol")
         found: str | None = services.canonicalize_bootstrap_address(said)  # type: ignore[arg-type]
@@ -175,18 +178,17 @@ def _require_answer(address: str) -> None:
     """Raises UsageError unless a cluster answers there, lets us in, and has this machine among its nodes."""
     host, _, port = address.rpartition(":")
     failure = f"No Ray cluster answers at {address}"
-    advice = "check --address and RAY_ADDRESS, or give --address local for a cluster of this machine alone"
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_SECONDS / 2).close()
     except OSError as error:
-        raise UsageError(f"{failure} ({error.strerror or told(error)}); {advice}.") from None
+        raise UsageError(f"{failure} ({error.strerror or told(error)}); {_ADVICE}.") from None
     answers: queue.SimpleQueue[str] = queue.SimpleQueue()
     # What asks cannot be interrupted, and takes a minute where somebody else answers.
     threading.Thread(target=lambda: answers.put(_asked(address)), daemon=True).start()
     try:
         problem = answers.get(timeout=_ANSWER_SECONDS / 2)
     except queue.Empty:
-        raise UsageError(f"{failure}: something else does, or it hangs; {advice}.") from None
+        raise UsageError(f"{failure}: something else does, or it hangs; {_ADVICE}.") from None
     if problem:
         raise UsageError(f"{failure} as it should: {problem}")
 
@@ -210,7 +212,7 @@ def _asked(address: str) -> str:
     except AuthenticationError:
         return "it wants its token; set RAY_AUTH_MODE=token, and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
     except Exception as error:
-        return f"{type(error).__name__}: {told(error, 300)}"
+        return f"{type(error).__name__}: {told(error, 300)}; {_ADVICE}."
     if not alive & set(services.find_node_ids()):
         return f"this machine is none of its nodes; run on one of them, or `ray start --address={address}` here first."
     return ""

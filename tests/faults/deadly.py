@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import os
 import signal
 import sys
@@ -16,95 +15,39 @@ from typing import Any
 from dpicl.cli import main
 from dpicl.harness.core import leases
 from dpicl.harness.core.cache_file import CacheFile
+from tests.faults.watched import Watched
 
-#: Calls that change a file, make or remove one, or take a lock.
-_CALLS = ("open", "close", "fsync", "link", "replace", "rename", "unlink", "mkdir", "rmdir", "chmod")
 #: What two runs of one cell may differ in; for pydantic's ``exclude``.
 MAY_DIFFER: Any = {"created": True, "cost": True, "manifest": {"commit", "dirty"}}
 
 
-class Points:
-    """Counts what a process does to the files under a folder, and kills it at one count.
+class Points(Watched):
+    """Kills this process right before one step, before it takes a lock, or before an access to a cache that SQLite
+    keeps. What is on the disk after a step is there before the next one, so no other point makes a difference.
 
-    deadly: the point, None for never. group: the whole process group dies. Every call has a point before it and one
-    after it, every written text another in its middle.
+    deadly: the point, None for never. group: the whole process group dies.
     """
 
     def __init__(self, folder: Path, deadly: int | None, group: bool) -> None:
-        self._folder, self._deadly, self._group = str(folder), deadly, group
-        self.count = 0
+        super().__init__(folder)
+        self._deadly, self._group = deadly, group
 
     def install(self) -> None:
-        for name in _CALLS:
-            setattr(os, name, self._observed(getattr(os, name)))
-        fcntl.flock = self._observed(fcntl.flock)
-        real = io.open
-
-        def opened(file: Any, mode: str = "r", *rest: Any, **more: Any) -> Any:
-            if "r" in mode or not self._concerns(file):
-                return real(file, mode, *rest, **more)
-            self.passed()
-            return _File(real(file, mode, *rest, **more), self)
-
-        io.open = opened
+        super().install()
+        fcntl.flock = self._seen(fcntl.flock)
         run = CacheFile.run
-        CacheFile.run = lambda cache, action: self._around(run, cache, action)
 
-    def passed(self) -> None:
-        self.count += 1
+        def observed(cache: CacheFile, action: Any) -> Any:
+            self.step(cache.folder)
+            return run(cache, action)
+
+        CacheFile.run = observed
+
+    def happens(self, path: Any) -> None:
         if self.count == self._deadly:
             if self._group:
                 os.killpg(0, signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
-
-    def _observed(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        def observed(first: Any, *rest: Any, **more: Any) -> Any:
-            if self._concerns(first):
-                return self._around(call, first, *rest, **more)
-            return call(first, *rest, **more)
-
-        return observed
-
-    def _around(self, call: Callable[..., Any], *words: Any, **more: Any) -> Any:
-        self.passed()
-        given = call(*words, **more)
-        self.passed()
-        return given
-
-    def _concerns(self, target: Any) -> bool:
-        if isinstance(target, int):
-            try:
-                target = os.readlink(f"/proc/self/fd/{target}")
-            except OSError:
-                return False
-        return str(target).startswith(self._folder)
-
-
-class _File:
-    """A file that is written in two halves."""
-
-    def __init__(self, file: Any, points: Points) -> None:
-        self._file, self._points = file, points
-
-    def write(self, text: Any) -> int:
-        self._points.passed()
-        middle = len(text) // 2
-        self._file.write(text[:middle])
-        self._file.flush()
-        self._points.passed()
-        self._file.write(text[middle:])
-        self._file.flush()
-        self._points.passed()
-        return len(text)
-
-    def __enter__(self) -> _File:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
 
 
 def run_forked(

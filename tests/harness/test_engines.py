@@ -18,6 +18,7 @@ from dpicl.harness.core.errors import DataError, ResultError, UsageError
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run import engines, worker
 from dpicl.harness.run.attempts import TRIES
+from dpicl.harness.run.engine_settings import EngineSettings
 from dpicl.harness.run.engines import Inline, Local, make_engine
 from dpicl.harness.run.expand import expand
 from dpicl.harness.run.fingerprints import Fingerprints
@@ -254,6 +255,13 @@ def test_ray_that_is_not_installed_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"pip install 'dpicl-bench\[ray\]'"):
         make_engine("ray", None)
+
+
+def test_an_empty_address_is_no_reason_to_run_here(job):
+    pytest.importorskip("ray")
+    engine = make_engine("ray", 1, EngineSettings(address=""))
+    with pytest.raises(UsageError, match="empty"):
+        engine.run([make_result().cell], job, lambda event: pytest.fail("nothing was to be done"))
 
 
 def test_workers_divide_the_cores():

@@ -144,6 +144,9 @@ def test_the_largest_worker_is_stopped_and_its_cell_waits(crew, caplog):
     assert found.attempts.next() == [workers[1].item]
     assert re.search(r"0\.1 of 2\.0 GiB.*2 workers", caplog.text) and "want of memory" in caplog.text
     found.watch_memory()
+    assert found.size == 2  # it has just looked
+    found.looked = 0.0
+    found.watch_memory()
     assert (found.size, [worker.killed for worker in workers]) == (1, [False, True, True])
 
 

@@ -187,6 +187,8 @@ def test_the_script_asks_for_what_was_asked_and_is_shell(dpicl, sim_suite, tmp_p
         (("--shards", "99"), ("99", "8 cells")),
         (("--shards", "0"), ("--shards",)),
         (("--sbatch", "array=1-9"), ("array",)),
+        (("--sbatch", "time=5"), ("--minutes",)),
+        (("--results", "a\u202eb"), ("character",)),
         (("--sbatch", "comment=a'b"), ("comment",)),
         (("--sbatch", "comment=a\n#SBATCH --x=y"), ("comment",)),
         (("--sbatch", "partition"), ("NAME=VALUE",)),

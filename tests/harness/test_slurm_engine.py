@@ -19,6 +19,8 @@ from dpicl.harness.run.results import SuiteReference
 from dpicl.harness.run.slurm_engine import Shard
 from dpicl.harness.run.store import Store
 from dpicl.harness.run.worker import Done, Job
+from tests.harness.helpers import refuse
+from tests.harness.secure_suite import rows_of, suite, write_records
 from tests.harness.test_engines import mortal, outcomes  # noqa: F401
 from tests.leaderboards.factory import make_result
 
@@ -170,3 +172,12 @@ def test_secure_noise_stays_on_one_machine(engine, tmp_path):
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
     with pytest.raises(UsageError, match="secure"):
         make_engine(engine, None).run([cell], job, print)
+
+
+def test_a_dry_run_refuses_what_the_run_would(dpicl, sim_suite, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(write_records(tmp_path / "data", rows_of("train", 40))))
+    words = ("--engine", "slurm", "--dry-run", "--results", tmp_path / "results")
+    refuse(dpicl("run", suite(tmp_path, "voting"), *words), "secure")
+    for option in ("time=5", "comment=a\n#SBATCH --x=y"):
+        refuse(dpicl("run", sim_suite, *words, "--sbatch", option), option.partition("=")[0])
+    assert not (tmp_path / "results").exists()
