@@ -31,9 +31,10 @@ class BoardAnswer:
     """Who is best at an ε. where: a task, or the tasks of a ranking. tasks: these. of: how many rows are ranked.
 
     first: those that may be the best, the highest first. above: controls at ε = 0 that are at least as good as every
-    ranked row. embeddings: rows of ``first`` that are a control without a language model. public: the score of the
-    public control, "" without one; beat_it: how many ranked rows are significantly above it. untold: rows with too few
-    seeds to be compared, which are not in ``first``.
+    ranked row. embeddings: rows of ``first`` that are a control without a language model. prompting: where ``first``
+    has no other, those of the other rows, prompting_of in number, that none of these is significantly above. public:
+    the score of the public control, "" without one; beat_it: how many ranked rows are significantly above it. untold:
+    rows with too few seeds to be compared, which are not in ``first``.
     """
 
     epsilon: float
@@ -43,6 +44,8 @@ class BoardAnswer:
     tasks: tuple[str, ...]
     above: tuple[Best, ...] = ()
     embeddings: tuple[str, ...] = ()
+    prompting: tuple[Best, ...] = ()
+    prompting_of: int = 0
     public: str = ""
     beat_it: int = 0
     untold: tuple[str, ...] = ()
@@ -80,6 +83,10 @@ class BoardAnswer:
         if self.embeddings:
             verb = "is a control that needs" if len(self.embeddings) == 1 else "are controls that need"
             said.append(f"{names_text(self.embeddings)} {verb} no language model")
+        if self.prompting:
+            which = named([f"{one.label} ({one.number})" for one in self.prompting])
+            verb = "is first" if len(self.prompting) == 1 else "are tied for first"
+            said.append(f"of the {self.prompting_of} that prompt one, {which} {verb}")
         if self.untold:
             said.append(f"{names_text(self.untold)} {'has' if len(self.untold) == 1 else 'have'} too few seeds to tell")
         return "; ".join(said)
@@ -158,6 +165,9 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
     first = [row for row in rows if row.rank is not None and row.rank.first and row not in untold]
     if not first:
         first, untold = rows, []
+    embeddings = [row for row in first if BY_EMBEDDINGS in row.marks] if len(first) < len(rows) else []
+    others = [row for row in rows if BY_EMBEDDINGS not in row.marks and row not in untold]
+    prompting = _unbeaten(table, others) if len(embeddings) == len(first) and len(others) > 1 else []
     return BoardAnswer(
         epsilon=rows[0].epsilon,
         where=table.task,
@@ -165,11 +175,22 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
         of=len(rows),
         tasks=(table.task,),
         above=tuple(_best(row) for row in controls if sign * row.score <= sign * rows[0].score),
-        embeddings=tuple(row.label for row in first if BY_EMBEDDINGS in row.marks) if len(first) < len(rows) else (),
+        embeddings=tuple(row.label for row in embeddings),
+        prompting=tuple(map(_best, prompting)),
+        prompting_of=len(others),
         public="" if public is None else score_text(public.score),
         beat_it=sum(not row.not_above for row in rows),
         untold=tuple(row.label for row in untold),
     )
+
+
+def _unbeaten(table: TaskTable, rows: Sequence[Row]) -> list[Row]:
+    """Those of some ranked rows of one ε that none of them is significantly above."""
+    family = next((one for one in table.families if {row.key for row in rows} <= one.places.keys()), None)
+    if family is None:
+        return []
+    places = [family.places[row.key] for row in rows]
+    return [row for row, at in zip(rows, places, strict=True) if not family.sets.better[places, at].any()]
 
 
 def _best(row: Row) -> Best:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,9 @@ import dpicl as api
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.compare.named_rows import compare_named
+from dpicl.leaderboards.model.answers import answers
 from dpicl.leaderboards.model.board import build_board, chosen
+from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.pairs import Pairs
 from tests.leaderboards.factory import ends, make_result, turned
 
@@ -194,3 +197,23 @@ def test_the_answer_names_the_best_the_tied_and_the_control_that_nobody_beats(bo
     (answer, _) = build_board(high).sections[0].answers
     assert [one.label for one in answer.above] == ["public_demonstrations"]
     assert "public_demonstrations (0.950)" in answer.says and "no private record" in answer.says
+
+
+def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_one_are_first():
+    scores = {"embedding_centroids": 0.9, "tang": 0.7, "prism": 0.69, "voting": 0.2}
+    found = [
+        shuffled(make_result(name, score, epsilon=1.0, seed=seed, documents=200), seed)
+        for name, score in scores.items()
+        for seed in range(4)
+    ]
+    (answer,) = build_board(found).sections[0].answers
+    assert answer.embeddings == () and answer.prompting == ()
+    marked = [
+        replace(one, marks=(BY_EMBEDDINGS,)) if one.label == "embedding_centroids" else one
+        for one in build_board(found).sections[0].tables[0].rows
+    ]
+    table = replace(build_board(found).sections[0].tables[0], rows=tuple(marked))
+    (answer,) = answers([table], [])
+    assert answer.embeddings == ("embedding_centroids",) and answer.prompting_of == 3
+    assert [one.label for one in answer.prompting] == ["tang", "prism"]
+    assert "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied for first" in answer.says
