@@ -1,7 +1,7 @@
 """How often rank sets leave out a true rank, and how large they are, over simulated tables.
 
     python -m benchmarks.rank_coverage --json
-    python -m benchmarks.rank_coverage --tables 200 --rows 2 5
+    python -m benchmarks.rank_coverage --tables 200 --scenes ties --rows 2 5 --seeds 20
 
 A table has 2, 5, 12 or 20 rows with 3, 5 or 20 seeds of 100 documents. An outcome is right (binary), or has a value
 (normal), by the row, by what the seed does to the row, by the document's difficulty, which all rows share, and by luck;
@@ -80,11 +80,11 @@ def measured(scene: str, rows: int, seeds: int, binary: bool, tables: int) -> di
     }
 
 
-def run(tables: int, rows: list[int]) -> Iterator[dict[str, Any]]:
+def run(tables: int, scenes: list[str], rows: list[int], of_seeds: list[int]) -> Iterator[dict[str, Any]]:
     for binary in (True, False):
-        for scene in SCENES:
+        for scene in scenes:
             for number in rows:
-                for seeds in SEEDS:
+                for seeds in of_seeds:
                     yield measured(scene, number, seeds, binary, tables)
 
 
@@ -92,10 +92,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=400, help="simulated tables of each setting")
     parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
+    parser.add_argument("--scenes", nargs="+", choices=SCENES, default=list(SCENES))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     arguments = parser.parse_args()
     start, lines = time.perf_counter(), []
-    for line in run(arguments.tables, arguments.rows):
+    for line in run(arguments.tables, arguments.scenes, arguments.rows, arguments.seeds):
         lines.append(line)
         if not arguments.json:
             print("  ".join(f"{name} {value}" for name, value in line.items()), flush=True)

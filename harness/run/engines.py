@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from typing import Protocol
 
+from tqdm.std import tqdm
+
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.interrupts import undisturbed
@@ -135,6 +137,7 @@ class _Crew:
 def _work(pipe: Connection, job: Job, wait_for_locks: bool) -> None:
     """A worker process: runs the cells that it receives, until it receives None."""
     threading.Thread(target=die_with_parent, daemon=True).start()
+    tqdm.set_lock(threading.RLock())  # else it makes a semaphore that a killed process leaves to the parent's complaint
     try:
         limit_threads(job.threads)  # before torch is used
         worker = LocalWorker(job)
