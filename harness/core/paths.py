@@ -35,6 +35,11 @@ def find_suite(name: str) -> Path:
     raise unknown("suite", name, shipped)
 
 
+def real_path(path: Path) -> Path:
+    """Where links lead; those that lead in a circle as far as they do, where `Path.resolve` has an error of its own."""
+    return Path(os.path.realpath(path))
+
+
 def slug(name: str) -> str:
     """A name as one part of a path; a name that must be changed for that gets a short hash, so that no two collide."""
     plain = re.sub(r"[^A-Za-z0-9._=+-]", "_", name).lstrip(".") or "_"

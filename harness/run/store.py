@@ -161,7 +161,8 @@ class Store:
         Raises ResultError when the disk does not take it, and PluginError for one that nobody could read again.
         """
         path = self.path(result.cell)
-        write_whole(path, _text_of(result), self.results)
+        with _examined(result) as text:
+            write_whole(path, text, self.results)
         return path
 
     def write_first(self, result: Result) -> bool:
@@ -169,15 +170,15 @@ class Store:
         the process was stopped for so long that its lock expired, and another one has done the cell. Raises as
         `write`."""
         path = self.path(result.cell)
-        text = _text_of(result)
-        if isinstance(found := read_file(path, from_text), Damaged):
-            self.set_aside([found])
-        try:
-            put_whole(path, text, new=True)
-        except FileExistsError:
-            return False
-        except OSError as error:
-            raise unwritable(self.results, error) from error
+        with _examined(result) as text:
+            if isinstance(found := read_file(path, from_text), Damaged):
+                self.set_aside([found])
+            try:
+                put_whole(path, text, new=True)
+            except FileExistsError:
+                return False
+            except OSError as error:
+                raise unwritable(self.results, error) from error
         return True
 
     def _remove_unfinished(self) -> None:
@@ -192,12 +193,13 @@ class Store:
                     unfinished[cell].unlink(missing_ok=True)
 
 
-def _text_of(result: Result) -> str:
-    """What `readable` gives, noted as examined: the next command need not do that again."""
+@contextmanager
+def _examined(result: Result) -> Iterator[str]:
+    """What `readable` gives, noted as examined, so that the next command need not do that again. Noted once it is
+    written: a cache that another process holds may keep one waiting, and a result must not wait for it."""
     checked = CheckedFiles()
-    text = readable(to_text, checked.read, result)
+    yield readable(to_text, checked.read, result)
     checked.keep()
-    return text
 
 
 def readable(write: Callable[[T], str], read: Callable[[str], T], content: T) -> str:

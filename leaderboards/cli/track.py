@@ -9,7 +9,7 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import ResultError
-from dpicl.harness.core.paths import shipped_suites
+from dpicl.harness.core.paths import real_path, shipped_suites
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.api import submissions_of
 from dpicl.leaderboards.cli.compare import add_cell_flags
@@ -77,9 +77,9 @@ def _track(arguments: argparse.Namespace) -> int:
     results: list[Result] = []
     read: set[Path] = set()
     for path in arguments.results:
-        if path.resolve() in read:
+        if real_path(path) in read:
             continue
-        read.add(path.resolve())
+        read.add(real_path(path))
         found, foreign = read_results(path)
         results += found
         if foreign:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import PUBLIC, compared, ranked
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, recovery_text, score_text
+
+T = TypeVar("T")
 
 #: The ε that is answered first, where a board has it.
 _USUAL = 1.0
@@ -151,7 +154,21 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> BoardAnswer | None:
     names = {one.label for one in first}
     embeddings = tuple(one.label for one in told if one.label in names and BY_EMBEDDINGS.sign in one.signs)
     embeddings = embeddings if len(first) < len(own) else ()
-    return BoardAnswer(epsilon, where, first, len(own), ranking.tasks, tuple(above), embeddings, untold=untold)
+    others = [one for one in told if BY_EMBEDDINGS.sign not in one.signs]
+    alone = len(others) > 1 and len(embeddings) == len(first)
+    prompting = _unbeaten(ranking, {(one.label, epsilon): one for one in others}) if alone else []
+    return BoardAnswer(
+        epsilon=epsilon,
+        where=where,
+        first=first,
+        of=len(own),
+        tasks=ranking.tasks,
+        above=tuple(above),
+        embeddings=embeddings,
+        prompting=tuple(Best(one.label, recovery_text(one.recovery)) for one in prompting),
+        prompting_of=len(others),
+        untold=untold,
+    )
 
 
 def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
@@ -167,7 +184,8 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
         first, untold = rows, []
     embeddings = [row for row in first if BY_EMBEDDINGS in row.marks] if len(first) < len(rows) else []
     others = [row for row in rows if BY_EMBEDDINGS not in row.marks and row not in untold]
-    prompting = _unbeaten(table, others) if len(embeddings) == len(first) and len(others) > 1 else []
+    alone = len(others) > 1 and len(embeddings) == len(first)
+    prompting = _unbeaten(table, {row.key: row for row in others}) if alone else []
     return BoardAnswer(
         epsilon=rows[0].epsilon,
         where=table.task,
@@ -184,13 +202,14 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
     )
 
 
-def _unbeaten(table: TaskTable, rows: Sequence[Row]) -> list[Row]:
-    """Those of some ranked rows of one ε that none of them is significantly above."""
-    family = next((one for one in table.families if {row.key for row in rows} <= one.places.keys()), None)
+def _unbeaten(where: TaskTable | Ranking, rivals: Mapping[Hashable, T]) -> list[T]:
+    """Those of some ranked rows or standings of one ε, by their names in families, that none of them is significantly
+    above."""
+    family = next((one for one in where.families if rivals.keys() <= one.places.keys()), None)
     if family is None:
         return []
-    places = [family.places[row.key] for row in rows]
-    return [row for row, at in zip(rows, places, strict=True) if not family.sets.better[places, at].any()]
+    places = {name: family.places[name] for name in rivals}
+    return [rival for name, rival in rivals.items() if not family.sets.better[[*places.values()], places[name]].any()]
 
 
 def _best(row: Row) -> Best:

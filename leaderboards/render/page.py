@@ -26,6 +26,7 @@ from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.paths import real_path
 from dpicl.leaderboards.model import attacks, text
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.metrics import metric_name, scored_things
@@ -76,9 +77,9 @@ def refuse_among(results: Sequence[Path], folder: Path | None) -> None:
     """Raises UsageError for a site in a folder of results, or around one: its pages would stand among them."""
     if folder is None or "\0" in str(folder):  # `write_file` says what is wrong with such a name
         return
-    site = folder.resolve()
+    site = real_path(folder)
     for own in results:
-        there = own.resolve()
+        there = real_path(own)
         if site == there or there in site.parents or site in there.parents:
             how = "is" if site == there else "lies in" if there in site.parents else "holds"
             raise UsageError(f"--html {folder} {how} the results folder {own}; choose a folder apart, such as site.")

@@ -98,6 +98,18 @@ def test_what_a_run_writes_is_noted_as_examined_and_a_changed_file_is_not(tmp_pa
     assert len(store.load_all()[0]) == 2 and len(seen) == 1
 
 
+@pytest.mark.parametrize("write", [Store.write, Store.write_first])
+def test_a_result_is_written_before_it_is_noted(tmp_path, monkeypatch, write):
+    def stopped(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checked_files.CheckedFiles, "keep", stopped)
+    store, result = Store(tmp_path / "results", "quick"), make_result()
+    with pytest.raises(KeyboardInterrupt):
+        write(store, result)
+    assert store.read(result.cell) == result
+
+
 def test_a_sound_text_reads_as_the_same_result():
     for one in (make_result(), make_result("real_demonstrations", 0.8), make_result("zero_shot")):
         assert results.from_sound_text(to_text(one)) == from_text(to_text(one)) == one

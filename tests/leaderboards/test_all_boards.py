@@ -96,6 +96,13 @@ def test_a_site_stands_apart_from_the_results(dpicl, results_folder, tmp_path, m
     assert sorted(results_folder.parent.rglob("*")) == before
 
 
+def test_a_link_that_leads_in_a_circle_is_no_folder_for_a_site(dpicl, results_folder, tmp_path):
+    (tmp_path / "circle").symlink_to("circle")
+    for folder in (tmp_path / "circle", tmp_path / "circle" / "site"):
+        refuse(dpicl("board", "quick", "--results", results_folder, "--html", folder), "Cannot write", "circle")
+    refuse(dpicl("track", tmp_path / "circle", "--html", tmp_path / "site"), "circle")
+
+
 def test_what_makes_no_sense_for_all_suites_is_refused(dpicl, tmp_path):
     for flags in (["--limit", "3"], ["--source", "local"], ["--model", "embedded"]):
         answer = dpicl("board", "all", *flags)

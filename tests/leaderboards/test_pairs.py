@@ -217,3 +217,26 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     assert answer.embeddings == ("embedding_centroids",) and answer.prompting_of == 3
     assert [one.label for one in answer.prompting] == ["tang", "prism"]
     assert "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied for first" in answer.says
+
+
+def test_so_it_does_over_several_tasks():
+    scores = {"embedding_centroids": 0.88, "tang": 0.7, "prism": 0.69, "voting": 0.4}
+    found = [
+        shuffled(one, f"{task} {seed} {one.cell.label}")
+        for task in ("agnews", "trec")
+        for seed in range(4)
+        for one in (
+            *ends(task, 0.3, 0.9, seed=seed, documents=200),
+            *(make_result(name, score, task=task, seed=seed, documents=200) for name, score in scores.items()),
+        )
+    ]
+    (ranking,) = (one for one in build_board(found).sections[0].rankings if len(one.tasks) == 2)
+    standings = [
+        replace(one, signs=BY_EMBEDDINGS.sign) if one.label == "embedding_centroids" else one
+        for one in ranking.standings
+    ]
+    tables = build_board(found).sections[0].tables
+    answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
+    assert answer.tasks == ("agnews", "trec") and answer.embeddings == ("embedding_centroids",)
+    assert "of the 3 that prompt one, tang (67%) and prism (65%) are tied for first" in answer.says
+    assert answers(tables, [ranking])[0].prompting == ()

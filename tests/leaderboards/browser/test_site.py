@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -277,6 +281,57 @@ def test_a_page_that_is_not_there_is_said_and_is_read_again_when_it_is(open_page
     (folder / "away.html").rename(own)
     element(browser, "#swap").click()
     assert compared(browser) == "zero_shot at ε = 0 scores 0.400, tang at ε = 1 0.650."
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *given: object) -> None:
+        return
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[tuple[Path, int]]:
+    """A small site that a server gives away, and its port."""
+    board = build_board([*ends(), make_result("tang", 0.65)])
+    folder = page.write(pages(board), tmp_path).parent
+    (folder / "favicon.ico").touch()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield folder, server.server_port
+        server.shutdown()
+
+
+def test_rows_of_a_served_site_are_compared_by_its_own_page_and_told_to_no_other(served, open_page):
+    folder, port = served
+    browser = open_page.browser
+    browser.get(f"http://127.0.0.1:{port}/compare.html")
+    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
+    Select(element(browser, "#b")).select_by_visible_text("zero_shot at ε = 0, agnews")
+    assert compared(browser) == "tang at ε = 1 scores 0.650, zero_shot at ε = 0 0.400."
+    (row,) = (folder / "rows").glob("tang*")
+    (folder / "evil.html").write_text(
+        "<!doctype html><title>evil</title><script>heard = []; onmessage = (event) => heard.push(event.data)</script>"
+        f"<iframe src='http://127.0.0.1:{port}/rows/{row.name}' onload='loaded = true'></iframe>"
+    )
+    browser.get_log("browser")
+    browser.get(f"http://localhost:{port}/evil.html")
+    heard = browser.execute_async_script("setTimeout(arguments[0], 500, [window.loaded, heard])")
+    refused = browser.get_log("browser")
+    browser.get("about:blank")
+    assert heard == [True, []]
+    assert len(refused) <= 1 and all("postMessage" in one["message"] for one in refused)
+
+
+def test_what_else_a_page_says_in_its_frame_is_not_taken_for_its_rows(open_page, tmp_path):
+    folder = page.write(pages(build_board([*ends(), make_result("tang", 0.65)])), tmp_path).parent
+    browser = open_page(folder / "compare.html")
+    browser.execute_script(
+        "const put = document.body.append.bind(document.body);"  # as an extension of the browser would
+        "document.body.append = (frame) => { put(frame); for (const data of [null, 'x', {}])"
+        " dispatchEvent(new MessageEvent('message', { data, source: frame.contentWindow })) }"
+    )
+    Select(element(browser, "#a")).select_by_visible_text("tang at ε = 1, agnews")
+    Select(element(browser, "#b")).select_by_visible_text("zero_shot at ε = 0, agnews")
+    assert compared(browser) == "tang at ε = 1 scores 0.650, zero_shot at ε = 0 0.400."
 
 
 def test_downloads_rows_mechanisms_and_retired_versions_are_where_links_lead(site, open_page):

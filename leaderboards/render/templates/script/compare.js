@@ -15,7 +15,9 @@ document.addEventListener("DOMContentLoaded", () => {
       frame.remove();
       resolve(rows);
     };
-    const hear = (event) => event.source === frame.contentWindow && done(event.data);
+    const hear = ({ source, data }) => {
+      if (source === frame.contentWindow && data?.rows) done(data.rows); // extensions of browsers speak there as well
+    };
     window.addEventListener("message", hear);
     frame.addEventListener("load", () => setTimeout(done, 2000, {})); // a page that is not there says nothing
     document.body.append(frame);
