@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.models.base import not_finite
 
 if TYPE_CHECKING:
-    from dpicl.harness.models.base import Broken, LanguageModel, not_finite
+    from dpicl.harness.models.base import Broken, LanguageModel
 
 
 class Writer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -143,17 +144,25 @@ class _SentenceTransformer(EmbeddingModel):
 
             self._model = SentenceTransformer(str(folder), device=device, local_files_only=True)
         self._products = functools.partial(by_onednn, linear_layers(self._model))
+        # Both ways of reading change the model for the time of a pass.
+        self._one_at_a_time = threading.RLock()
         self.name, self.sha256 = name, sha256
         self.dimension = int(self._raw(["a"]).shape[1])
         packed = PackedTexts(self._model, self._products)
-        self._packed = packed if packed.same_as(self._raw) else None
+        try:
+            self._packed = packed if packed.same_as(self._raw) else None
+        except _LOADING_ERRORS:  # of another make, or in numbers that numpy lacks
+            self._packed = None
 
     def _raw(self, texts: Sequence[str]) -> np.ndarray:
-        with self._products():
+        with self._one_at_a_time, self._products():
             return np.asarray(self._model.encode(list(texts), show_progress_bar=False, convert_to_numpy=True))
 
     def _raw_alone(self, texts: Sequence[str]) -> np.ndarray:
-        return self._packed.read(texts) if self._packed else super()._raw_alone(texts)
+        if not self._packed:
+            return super()._raw_alone(texts)
+        with self._one_at_a_time:
+            return self._packed.read(texts)
 
 
 def _load_sentence_transformer(reference: str) -> EmbeddingModel:

@@ -47,7 +47,7 @@ class PackedTexts:
     def same_as(self, alone: Callable[[Sequence[str]], np.ndarray]) -> bool:
         """Whether a text gets the bits that ``alone`` gives it by itself, wherever it stands in passes of all shapes.
 
-        Measured in a fraction of a second. False for models that cannot be read so.
+        Measured in a fraction of a second. False, or some error, for models that cannot be read so.
         """
         model, longest = self._model[0].auto_model, self._model.max_seq_length
         if not isinstance(model, BertModel) or model.device.type != "cpu" or longest is None or longest > PASS:
@@ -100,7 +100,8 @@ def _attend(
     value: torch.Tensor,
     attention_mask: torch.Tensor | None,
     scaling: float | None = None,
-    spans: Sequence[Span] = (),
+    *,
+    spans: Sequence[Span],
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
     """The attention of one layer, [1, T, heads, d], of texts that see themselves; what fills the pass gets zeros.

@@ -6,6 +6,7 @@ import importlib.metadata
 import shutil
 import socket
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,37 @@ def test_a_model_whose_packed_texts_have_other_bits_reads_one_at_a_time(monkeypa
     monkeypatch.setattr(PackedTexts, "read", lambda self, texts: packed(self, texts) * np.float32(1 + 1e-6))
     model = load_embeddings.__wrapped__("embedded")
     assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode([NEAR]))
+
+
+@pytest.mark.model
+def test_threads_that_read_at_the_same_time_get_the_bits_of_one(embedded: EmbeddingModel) -> None:
+    texts = [NEAR, FAR + " again and again" * 8, "a"]
+    expected = embedded.encode_alone(texts)
+
+    def read(at: int) -> bool:
+        if at % 2:
+            return np.array_equal(embedded.encode([texts[0]]), expected[:1])
+        return np.array_equal(embedded.encode_alone(texts), expected)
+
+    with ThreadPoolExecutor(3) as threads:
+        assert all(threads.map(read, range(24)))
+
+
+@pytest.mark.model
+def test_models_of_every_make_and_number_can_be_loaded(tmp_path: Path) -> None:
+    """A table of word vectors has no layers to pack, and numpy has no bfloat16."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    bert = SentenceTransformer(str(embeddings.embedded_folder()), device="cpu", local_files_only=True)
+    SentenceTransformer(modules=[StaticEmbedding(bert.tokenizer.backend_tokenizer, embedding_dim=4)]).save(
+        str(tmp_path / "static")
+    )
+    bert.to(torch.bfloat16).save(str(tmp_path / "bfloat16"))
+    for name in ("static", "bfloat16"):
+        model = load_embeddings.__wrapped__(f"st:{tmp_path / name}")
+        assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode([NEAR]))
 
 
 @settings(max_examples=examples(50))
