@@ -19,7 +19,6 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import ModuleType
@@ -155,10 +154,8 @@ def _classes_at(
         yield Registered(cls, origin_of(entry), code_hash(cls.__module__))
 
 
-@cache
 def version_of(distribution: str) -> str | None:
-    """The version of an installed distribution; None where it is not installed. It is looked up once: that reads and
-    parses a file, and every result names a dozen versions."""
+    """The version of an installed distribution; None where it is not installed."""
     try:
         return version(distribution)
     except PackageNotFoundError:

@@ -38,7 +38,7 @@ ROUGH = 0.15
 #: Numbers of one-token rows beside the watched ones: the output layer has each of its shapes.
 _OTHERS = (0, 20, 50, 100)
 #: Environment variables that decide how numbers are multiplied.
-_SETS = re.compile(r"MKL_|ONEDNN_(?!PRIMITIVE_CACHE)|DNNL_|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
+_SETS = re.compile(r"MKL_|(ONEDNN|DNNL)_(?!PRIMITIVE_CACHE)|NVIDIA_TF32|CUBLAS_|ATEN_CPU")
 #: A window that is longer than this is not looked beyond.
 LONGEST = 1200
 

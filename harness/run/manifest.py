@@ -34,6 +34,12 @@ _GIT_SECONDS = 10.0
 
 def package_versions() -> dict[str, str]:
     """Version of every fixed package that is installed."""
+    return dict(_versions())
+
+
+@lru_cache(maxsize=1)
+def _versions() -> dict[str, str]:
+    """Looked up once: that reads and parses a file for each, and every result names them."""
     return {name: version for name in PACKAGES if (version := version_of(name)) is not None}
 
 
