@@ -34,7 +34,10 @@ _TAGS = """
     strong style summary svg table tbody td text th thead title tr ul caption
 """
 
-of_both = pytest.mark.parametrize("together", [False, True], ids=["a page a row", "very many rows"])
+of_both = pytest.mark.parametrize(
+    "together",
+    [pytest.param(False, id="a page a row"), pytest.param(True, id="very many rows", marks=pytest.mark.slow)],
+)
 
 
 @cache
