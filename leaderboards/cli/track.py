@@ -77,9 +77,9 @@ def _track(arguments: argparse.Namespace) -> int:
     results: list[Result] = []
     read: set[Path] = set()
     for path in arguments.results:
-        if real_path(path) in read:
+        if (own := real_path(path)) in read:
             continue
-        read.add(real_path(path))
+        read.add(own)
         found, foreign = read_results(path)
         results += found
         if foreign:

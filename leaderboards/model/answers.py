@@ -10,7 +10,7 @@ from typing import TypeVar
 from dpicl.leaderboards.model.marks import BY_EMBEDDINGS
 from dpicl.leaderboards.model.ranks import PUBLIC, compared, ranked
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.standings import Ranking, TaskTable
+from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, names_text, recovery_text, score_text
 
 T = TypeVar("T")
@@ -155,8 +155,8 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> BoardAnswer | None:
     embeddings = tuple(one.label for one in told if one.label in names and BY_EMBEDDINGS.sign in one.signs)
     embeddings = embeddings if len(first) < len(own) else ()
     others = [one for one in told if BY_EMBEDDINGS.sign not in one.signs]
-    alone = len(others) > 1 and len(embeddings) == len(first)
-    prompting = _unbeaten(ranking, {(one.label, epsilon): one for one in others}) if alone else []
+    rivals: dict[Hashable, Standing] = {(one.label, epsilon): one for one in others}
+    prompting = _unbeaten(ranking, rivals) if len(embeddings) == len(first) else []
     return BoardAnswer(
         epsilon=epsilon,
         where=where,
@@ -184,8 +184,8 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
         first, untold = rows, []
     embeddings = [row for row in first if BY_EMBEDDINGS in row.marks] if len(first) < len(rows) else []
     others = [row for row in rows if BY_EMBEDDINGS not in row.marks and row not in untold]
-    alone = len(others) > 1 and len(embeddings) == len(first)
-    prompting = _unbeaten(table, {row.key: row for row in others}) if alone else []
+    rivals: dict[Hashable, Row] = {row.key: row for row in others}
+    prompting = _unbeaten(table, rivals) if len(embeddings) == len(first) else []
     return BoardAnswer(
         epsilon=rows[0].epsilon,
         where=table.task,
@@ -204,12 +204,14 @@ def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
 
 def _unbeaten(where: TaskTable | Ranking, rivals: Mapping[Hashable, T]) -> list[T]:
     """Those of some ranked rows or standings of one ε, by their names in families, that none of them is significantly
-    above."""
+    above; none where there are no two to compare."""
     family = next((one for one in where.families if rivals.keys() <= one.places.keys()), None)
-    if family is None:
+    if family is None or len(rivals) < 2:
         return []
-    places = {name: family.places[name] for name in rivals}
-    return [rival for name, rival in rivals.items() if not family.sets.better[[*places.values()], places[name]].any()]
+    places = [family.places[name] for name in rivals]
+    return [
+        rival for rival, at in zip(rivals.values(), places, strict=True) if not family.sets.better[places, at].any()
+    ]
 
 
 def _best(row: Row) -> Best:

@@ -1,7 +1,8 @@
-"""Fixtures of plug-ins."""
+"""Fixtures of plug-ins, and a server that answers as a model server does."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dpicl.harness import models
 from dpicl.harness.data import config as task_config
 from dpicl.harness.scaffold.writing import TASK, write_example
+from tests.harness.models.fake_server import FakeServer
 
 
 @pytest.fixture
@@ -23,3 +25,12 @@ def no_plugins_before(monkeypatch: pytest.MonkeyPatch) -> None:
 def meals(tmp_path: Path) -> Path:
     """The folder of a task."""
     return write_example(TASK, "task", "meals", (), tmp_path)[0]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeServer]:
+    """A server of the simulated model, as llama.cpp's."""
+    server = FakeServer("llama.cpp", models.load("sim"))
+    yield server
+    server.shutdown()
+    server.server_close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -63,14 +63,6 @@ RECORD = ServerRecord(
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(workbench, "EMBEDDED", "sim")
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeServer]:
-    server = FakeServer("llama.cpp", models.load("sim"))
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def entry(fake: FakeServer, **more: object) -> str:

@@ -4,7 +4,6 @@ one."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -22,14 +21,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_http, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(server_probe, "PATIENCE", 1.0)
     monkeypatch.setenv("OUR_KEY", KEY)
-
-
-@pytest.fixture
-def fake() -> Iterator[FakeServer]:
-    server = FakeServer("llama.cpp", models.load("sim"))
-    yield server
-    server.shutdown()
-    server.server_close()
 
 
 def loaded(fake: FakeServer) -> ServerLM:
