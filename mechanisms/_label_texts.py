@@ -35,12 +35,14 @@ NextToken = Callable[[np.ndarray, np.ndarray, Sample], int]
 class LabelTexts(DemonstrationMechanism):
     """A subclass writes one text in `write`."""
 
+    knob_per_label = True
+
     @abstractmethod
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
-        """One text of the label."""
+        """One text of the label; ``context.knob`` is that of the label."""
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return context.for_each_shot(lambda label: self.write(label, private, context))
+        return context.for_each_shot(lambda label: self.write(label, private, context.for_label(label)))
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":

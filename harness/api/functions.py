@@ -206,6 +206,7 @@ def calibrate(
         "options": resolved,
         "knob": built.knob.name if built.knob else None,
         "noise": found.knob,
+        "noise_by_label": dict(found.by_label),
         "epsilon": epsilon,
         "epsilon_upper": found.bounds.upper,
         "slack": slack,

@@ -185,8 +185,15 @@ class ExactRuns:
 
     def _demonstrations(self, mechanism: DemonstrationMechanism, private: PrivateSet) -> str:
         """The first text of the canary's group."""
-        knob, public = self.calibration.knob, self._streams.public
-        context = Context(self._public, self._model, self._shots, knob, public, embed=self._embed)
+        context = Context(
+            self._public,
+            self._model,
+            self._shots,
+            self.calibration.knob,
+            self._streams.public,
+            embed=self._embed,
+            knobs=self.calibration.by_label,
+        )
         given = checked_prompt(
             mechanism, mechanism.release(private, context), self._shots, self._model, self._public.labels
         )

@@ -43,6 +43,9 @@ def _show(answer: dict[str, Any]) -> None:
         f" ({proved}: {rounded_up(answer['epsilon_upper'], 5)}, neighbours:"
         f" {answer['neighbours'].replace('/', ' or ')})"
     )
+    if len(set(answer["noise_by_label"].values())) > 1:
+        own = ", ".join(f"{label} {value:.6g}" for label, value in answer["noise_by_label"].items())
+        output.emit(f"of each label, whose epsilon is the same: {own}")
     output.emit(f"options: {' '.join(f'{name}={value}' for name, value in answer['options'].items())}")
     smallest = min(answer["sizes"].values())
     if answer["epsilon_per_query"] is not None:

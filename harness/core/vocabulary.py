@@ -93,6 +93,10 @@ class Sizes:
         """The sizes of an answer mechanism: n records in one group, Q queries, no demonstration."""
         return cls(records={None: records}, shots={}, queries=queries)
 
+    def only(self, group: Partition) -> Sizes:
+        """The sizes of one group of the records, as if there were no other."""
+        return Sizes({group: self.records[group]}, {group: self.shots[group]}, self.queries)
+
 
 @dataclass(frozen=True)
 class Demonstration:

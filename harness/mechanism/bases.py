@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -41,6 +41,7 @@ from dpicl.harness.core.vocabulary import (
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.privacy.events import beside
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
@@ -53,7 +54,8 @@ class Context:
     """Everything public that a release may use. Noise is drawn by the primitives, with permits of the samples.
 
     shots: the label (or keyword) of each demonstration to release, in order; drawn from public lists.
-    knob: the calibrated value of the mechanism's knob.
+    knob: the calibrated value of the mechanism's knob. knobs: that of each label, for a mechanism that is calibrated
+        label by label (`Mechanism.knob_per_label`); `for_label` picks it.
     streams: public randomness.
     progress: called with the number of shots that are done.
     embed: (texts, name) -> float64[n, d] by the embedding model of that name: rows of length 1, each a function of its
@@ -67,6 +69,11 @@ class Context:
     streams: PublicStreams
     progress: Callable[[int], None] = field(default=lambda done: None, repr=False)
     embed: Callable[[Sequence[str], str], np.ndarray] = field(default=embed_alone, repr=False)
+    knobs: Mapping[str, float] = field(default_factory=dict)
+
+    def for_label(self, label: str) -> Context:
+        """This context, with the knob of that label."""
+        return replace(self, knob=self.knobs.get(label, self.knob))
 
     def for_each_shot(self, write: Callable[[str], Demonstration]) -> list[Demonstration]:
         """``write(label)`` for every shot, in their order; noise and samples come from streams of the shot's own.
@@ -116,10 +123,20 @@ class Mechanism(Pluggable):
     needs: ClassVar[Needs] = "reader"
     #: What it does, in a line, for tables.
     summary: ClassVar[str] = ""
+    #: Whether each label may have noise of its own: labels compose in parallel, so each is calibrated to the whole
+    #: epsilon with its own number of records. It then releases with `Context.for_label`, and what `events` says of a
+    #: label follows from that label's sizes alone.
+    knob_per_label: ClassVar[bool] = False
 
     @abstractmethod
     def events(self, knob: float, sizes: Sizes) -> DpEvent:
         """Everything that a run may cause, in the worst case, as one event (see dpicl.harness.privacy.events)."""
+
+    def events_of(self, knob: float, by_label: Mapping[str, float], sizes: Sizes) -> DpEvent:
+        """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
+        if not by_label:
+            return self.events(knob, sizes)
+        return beside(self.events(by_label[str(label)], sizes.only(label)) for label in sizes.shots)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The epsilon that the authors would have claimed for this knob; None when they state no formula."""

@@ -8,8 +8,8 @@ decide on the value that is returned, and the knob is rounded up. Answers are ca
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache as remember
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,8 @@ PAPER_TOLERANCE = 1e-4
 class Calibration:
     """A knob value and what it costs.
 
+    knob: the value; where labels have values of their own (`by_label`), the largest of them.
+
     bounds: of the event at this knob; ``bounds.upper`` lies in [0.98 epsilon, epsilon] unless even the lower end of the
         knob costs less. In paper mode the authors' own number, with the proved one under ``accountants["proved"]``.
     event: everything that a run may cause at this knob.
@@ -49,6 +51,18 @@ class Calibration:
     bounds: Bounds
     event: dp.DpEvent
     mode: str
+    by_label: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of_labels(cls, each: Mapping[str, Calibration], event: dp.DpEvent) -> Calibration:
+        """Labels that compose in parallel, each calibrated by itself to the same target; ``event`` is of them all."""
+        worst = max(each.values(), key=lambda own: own.bounds.upper)
+        knobs = {label: own.knob for label, own in each.items()}
+        return replace(worst, knob=max(knobs.values()), event=event, by_label=knobs)
+
+    def knob_of(self, label: str) -> float:
+        """The knob that texts of this label are released with."""
+        return self.by_label.get(label, self.knob)
 
 
 #: Knob -> everything that a run may cause.

@@ -68,6 +68,17 @@ def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
     return ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
 
 
+def beside(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+    """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
+    branches: dict[str | None, dp.DpEvent] = {}
+    for event in events:
+        own = event.branches if isinstance(event, ParallelDpEvent) else ((None, event),)
+        if taken := branches.keys() & {name for name, _ in own}:
+            raise UnsupportedEvent(f"Two events are of the group {sorted(map(str, taken))[0]!r}: they overlap.")
+        branches.update(own)
+    return parallel(branches)
+
+
 def gaussian(noise_multiplier: float) -> dp.DpEvent:
     """The Gaussian mechanism with noise of ``noise_multiplier`` times its L2 sensitivity; 0: not private."""
     return dp.GaussianDpEvent(noise_multiplier) if noise_multiplier > 0 else dp.NonPrivateDpEvent()

@@ -33,6 +33,7 @@ from dpicl.harness.mechanism.generation import public_log_probs, taught
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.models.base import ChatPrompt, LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -152,7 +153,7 @@ class _Work:
         self._task, self._view, self._model, self._settings = task, task.public_view(), model, settings
         self._tokens, self._epsilons = tokens, epsilons
         self._shots = task.plan_shots(settings.shots, streams(settings.seed).stream("shots"))
-        self._knobs: dict[tuple[str, float], float] = {}
+        self._calibrations: dict[tuple[str, float], Calibration] = {}
         self._sizes: dict[bool, Sizes] = {}
 
     @cached_property
@@ -183,17 +184,17 @@ class _Work:
         public = self._public(prompt, tokens)
         scores: dict[_Key, TextScore] = {(reference, 0.0, reference, None): text_score(public[None], public)}
         for epsilon in self._epsilons:
-            knob = self._knob(name, row, epsilon)
-            chances = self._chances(row, knob, record.label, tokens, number)
-            scores[name, epsilon, reference, knob] = text_score(chances, public)
+            found = self._calibrated(name, row, epsilon)
+            chances = self._chances(row, found.knob_of(record.label), record.label, tokens, number)
+            scores[name, epsilon, reference, found.knob] = text_score(chances, public)
         return scores
 
-    def _knob(self, name: str, row: Mechanism, epsilon: float) -> float:
-        if (name, epsilon) not in self._knobs:
+    def _calibrated(self, name: str, row: Mechanism, epsilon: float) -> Calibration:
+        if (name, epsilon) not in self._calibrations:
             sizes = self._sizes_of(row)
             found = named_failure(row, lambda: calibrated(row, sizes, epsilon, self._settings.delta))
-            self._knobs[name, epsilon] = found.knob
-        return self._knobs[name, epsilon]
+            self._calibrations[name, epsilon] = found
+        return self._calibrations[name, epsilon]
 
     def _tokenised(self, record: Record, style: str) -> tuple[list[int], list[int]]:
         """The public prompt, and the first T tokens of the text as they follow it."""

@@ -29,7 +29,7 @@ from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import load_embeddings
-from dpicl.harness.privacy.calibration import slack_of
+from dpicl.harness.privacy.calibration import Calibration, slack_of
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.slack import loose
 from dpicl.harness.run import manifest
@@ -178,7 +178,7 @@ def now() -> str:
 
 def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Privacy:
     """What a release cost, beside its target."""
-    knob, event = mechanism.knob, made.ledger.event()
+    event = made.ledger.event()
     slack = slack_of(event, made.calibration.delta, made.bounds.upper)
     return Privacy(
         epsilon_target=config.epsilon,
@@ -187,7 +187,7 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         delta=config.delta,
         notion=mechanism.notion.name,
         neighbours=mechanism.notion.neighbours,
-        knob=None if knob is None else KnobValue(name=knob.name, value=made.calibration.knob),
+        knob=_knob_value(mechanism, made.calibration),
         queries=made.sizes.queries,
         epsilon_per_query=made.stated.per_query,
         slack=slack,
@@ -197,6 +197,12 @@ def privacy_of(mechanism: Mechanism, made: Release, config: ReleaseConfig) -> Pr
         accountants=made.bounds.accountants,
         notes=[*made.bounds.notes, *filter(None, [loose(slack)]), *(_SECURE_NOTES if config.secure else ())],
     )
+
+
+def _knob_value(mechanism: Mechanism, calibration: Calibration) -> KnobValue | None:
+    if mechanism.knob is None:
+        return None
+    return KnobValue(name=mechanism.knob.name, value=calibration.knob, by_label=dict(calibration.by_label))
 
 
 def _outcomes(evaluation: Evaluation) -> dict[str, tuple[list[str], list[float]]]:

@@ -96,7 +96,14 @@ class Stated:
         """Raises PluginError for a claim that is no number."""
         claimed: float | None = calibration.epsilon
         if mechanism.knob is not None and math.isfinite(calibration.epsilon):
-            claimed = checked_claim(mechanism, mechanism.paper_epsilon(calibration.knob, sizes, calibration.delta))
+            claims = [
+                checked_claim(mechanism, mechanism.paper_epsilon(knob, own, calibration.delta))
+                for knob, own in (
+                    [(value, sizes.only(label)) for label, value in calibration.by_label.items()]
+                    or [(calibration.knob, sizes)]
+                )
+            ]
+            claimed = None if None in claims else max(claim for claim in claims if claim is not None)
         return cls(claimed, per_query_epsilon(mechanism, calibration.knob, sizes, calibration.delta))
 
 
@@ -134,17 +141,33 @@ def calibrated(
     mode: str = "proved",
     cache: Path | None = calibration_cache.DEFAULT,
 ) -> Calibration:
-    """The mechanism's knob for a run of these sizes; see `dpicl.harness.privacy.calibration.calibrate`."""
-    return calibrate(
-        lambda knob: mechanism.events(knob, sizes),
-        mechanism.knob,
-        epsilon,
-        delta,
-        name=mechanism.name,
-        paper=lambda knob: mechanism.paper_epsilon(knob, sizes, delta),
-        mode=mode,
-        cache=cache,
-    )
+    """The mechanism's knob for a run of these sizes; see `dpicl.harness.privacy.calibration.calibrate`.
+
+    A mechanism with `knob_per_label` gets one for each label, calibrated to the whole epsilon with that label's own
+    sizes: labels are disjoint, so they compose in parallel, and the epsilon of all is that of the worst one.
+    """
+
+    def of(own: Sizes) -> Calibration:
+        return calibrate(
+            lambda knob: mechanism.events(knob, own),
+            mechanism.knob,
+            epsilon,
+            delta,
+            name=mechanism.name,
+            paper=lambda knob: mechanism.paper_epsilon(knob, own, delta),
+            mode=mode,
+            cache=cache,
+        )
+
+    if mechanism.knob is None or not mechanism.knob_per_label or None in sizes.shots or not sizes.shots:
+        return of(sizes)
+    alike: dict[tuple[int, int], Calibration] = {}
+    for label, shots in sizes.shots.items():
+        if (own := (sizes.records[label], shots)) not in alike:
+            alike[own] = of(sizes.only(label))
+    each = {str(label): alike[sizes.records[label], shots] for label, shots in sizes.shots.items()}
+    knobs = {label: own.knob for label, own in each.items()}
+    return Calibration.of_labels(each, mechanism.events_of(0.0, knobs, sizes))
 
 
 def per_query_epsilon(mechanism: Mechanism, knob: float, sizes: Sizes, delta: float) -> float | None:
@@ -211,7 +234,7 @@ def release(
         model,
         config,
         private,
-        calibration.knob,
+        calibration,
         randomness.public,
         shots,
         asked,
@@ -284,13 +307,17 @@ class _Work:
     model: LanguageModel
     config: ReleaseConfig
     private: PrivateSet
-    knob: float
+    calibration: Calibration
     public: PublicStreams
     shots: tuple[str, ...]
     queries: Sequence[Query]
     outputs: Callable[[], OutputCache]
     embed: Embed
     report: Report
+
+    @property
+    def knob(self) -> float:
+        return self.calibration.knob
 
     def of(self, mechanism: Mechanism) -> _Released:
         """What the mechanism makes, by its kind."""
@@ -308,7 +335,8 @@ class _Work:
         def progress(done: int) -> None:
             self.report(done, len(self.shots), "demonstrations")
 
-        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed)
+        knobs = self.calibration.by_label
+        context = Context(self.task, self.model, self.shots, self.knob, self.public, progress, self.embed, knobs)
         given = mechanism.release(self.private, context)
         prompt = checked_prompt(mechanism, given, self.shots, self.model, self.task.labels)
         if len(prompt.demonstrations) == len(self.shots) > self.config.shots:

@@ -169,10 +169,20 @@ class Documents(Part):
 
 
 class KnobValue(Part):
-    """The calibrated value of a mechanism's knob."""
+    """The calibrated value of a mechanism's knob. by_label: of each label, where labels have values of their own; then
+    ``value`` is the largest."""
 
     name: str
     value: Finite
+    by_label: Annotated[dict[str, Finite], Field(max_length=_MOST_ROWS)] = Field(
+        default={}, exclude_if=lambda value: not value
+    )
+
+    @model_validator(mode="after")
+    def _the_largest(self, info: ValidationInfo) -> KnobValue:
+        if _is_sound(info) and self.by_label and max(self.by_label.values()) != self.value:
+            raise ValueError("its value is not the largest of those of its labels")
+        return self
 
 
 class LedgerRow(Part):

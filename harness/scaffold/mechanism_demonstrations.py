@@ -40,6 +40,8 @@ class MyMethod(DemonstrationMechanism):
     source = "an example"
     # Decide: the number that buys privacy. The harness finds the value whose proved epsilon meets the target.
     knob = Knob("noise_multiplier", low=0.05, high=2000.0, non_private=0.0)
+    # Each label has noise of its own, which the harness calibrates with that label's number of records.
+    knob_per_label = True
 
     # Decide: the options, with their defaults. A suite or `--option slots=20` changes them.
     slots: int = 10
@@ -54,7 +56,7 @@ class MyMethod(DemonstrationMechanism):
         return "it writes one text for a public label" if task.kind == "generation" else None
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
-        return context.for_each_shot(lambda label: self._write(label, private, context))
+        return context.for_each_shot(lambda label: self._write(label, private, context.for_label(label)))
 
     def _write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
         model, noisy = context.model, GaussianSum(context.knob)

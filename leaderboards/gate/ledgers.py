@@ -78,7 +78,9 @@ def _declared_by(cls: type[Mechanism], result: Result) -> Any:
 
         def declared() -> dp.DpEvent:  # in a ledger's form
             sizes = sizes_of(result, mechanism)
-            event = mechanism.events(0.0 if knob is None else knob.value, sizes)
+            event = (
+                mechanism.events(0.0, sizes) if knob is None else mechanism.events_of(knob.value, knob.by_label, sizes)
+            )
             total = Ledger(None, math.inf)
             for group, branch in event.branches if isinstance(event, ParallelDpEvent) else ((None, event),):
                 total.charge(branch, group)

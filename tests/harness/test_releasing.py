@@ -1,5 +1,6 @@
 """A release of answers: paid for before it starts, once a query, and nothing more than was declared."""
 
+import json
 from dataclasses import dataclass, replace
 
 import pytest
@@ -19,6 +20,7 @@ from dpicl.harness.privacy.sampling_schemes import SCHEMES, SamplingScheme
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader
 from dpicl.harness.run.releasing import answer_all, release
+from dpicl.mechanisms.tang import Tang
 from tests.harness.parrot import Parrot
 from tests.mechanisms.adversarial import StableSampling
 from tests.samples import contents
@@ -236,3 +238,14 @@ def test_without_noise_the_answer_is_the_plurality_and_costs_infinity(agnews):
     assert made.bounds.upper == float("inf")
     assert set(flatten(made.ledger.event())) == {dp.NonPrivateDpEvent()}
     assert len(set(made.answers.values())) == 1  # the same slots for every query, no noise
+
+
+def test_a_text_is_released_with_the_noise_of_its_label():
+    task = Task.load("trec", "synthetic", limit_test=6)
+    task = replace(task, declared={**task.group_sizes, "Abbreviation": 84})
+    made = released(Tang(slots=4, tokens=3), task, ReleaseConfig(epsilon=1.0, delta=1e-5, shots=6))
+    knobs = made.calibration.by_label
+    assert set(knobs) == {demonstration.label for demonstration in made.demonstrations} == set(task.labels)
+    charged = {row["partition"]: json.dumps(row["event"]) for row in made.ledger.to_json()}
+    assert all(f": {knobs[label]}" in event for label, event in charged.items()) and len(set(knobs.values())) > 1
+    assert made.bounds.upper <= 1.0

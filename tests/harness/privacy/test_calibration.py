@@ -12,6 +12,8 @@ from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from dpicl.harness.run.releasing import calibrated
+from dpicl.mechanisms.prism import Prism
+from dpicl.mechanisms.tang import Tang
 from tests.harness.privacy.makers import DELTA, SIZES, Fixed, FixedSize, NoisyTokens, OneGaussian, SoftTokens
 
 
@@ -22,6 +24,21 @@ def test_sampled_gaussians_end_just_below_the_target(target: float) -> None:
     assert found.event == NoisyTokens().events(found.knob, SIZES)
     assert found.bounds == epsilon(found.event, DELTA)
     assert found.bounds.accountants["worst_groups"] == ["Sports"]
+
+
+@pytest.mark.parametrize("row", [Tang(slots=8, tokens=12), Prism(prompts=32, tokens=12)], ids=lambda row: row.name)
+def test_each_label_has_the_noise_of_its_own_size_at_the_whole_epsilon(row) -> None:
+    sizes = Sizes(
+        {"Abbreviation": 84, "Location": 835, "Entity": 1250}, {"Abbreviation": 1, "Location": 1, "Entity": 2}
+    )
+    found = calibrated(row, sizes, 1.0, DELTA, cache=None)
+    alone = {label: calibrated(row, sizes.only(label), 1.0, DELTA, cache=None) for label in sizes.shots}
+    assert found.by_label == {label: own.knob for label, own in alone.items()}
+    assert found.knob == max(found.by_label.values()) > 2 * found.knob_of("Location") > 0
+    assert found.event == row.events_of(found.knob, found.by_label, sizes)
+    for _, branch in found.event.branches:
+        assert 0.98 <= epsilon(branch, DELTA).upper <= 1.0
+    assert 0.98 <= epsilon(found.event, DELTA).upper <= 1.0
 
 
 @pytest.mark.parametrize(("target", "temperature"), [(1, 0.4616), (2, 0.2492), (4, 0.1365)])
