@@ -41,7 +41,7 @@ from dpicl.harness.core.vocabulary import (
 from dpicl.harness.data.task import PublicTask
 from dpicl.harness.models.base import LanguageModel
 from dpicl.harness.models.embeddings import embed_alone
-from dpicl.harness.privacy.events import beside
+from dpicl.harness.privacy.events import merge_groups
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme, SchemeName, SlotScheme
 
@@ -136,7 +136,7 @@ class Mechanism(Pluggable):
         """`events`, with knobs of their own for the labels in ``by_label`` (none: ``knob`` for all)."""
         if not by_label:
             return self.events(knob, sizes)
-        return beside(self.events(by_label[str(label)], sizes.only(label)) for label in sizes.shots)
+        return merge_groups(self.events(by_label[str(label)], sizes.only(label)) for label in sizes.shots)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The epsilon that the authors would have claimed for this knob; None when they state no formula."""

@@ -68,7 +68,7 @@ def parallel(branches: Mapping[str | None, dp.DpEvent]) -> dp.DpEvent:
     return ParallelDpEvent(tuple(sorted((str(name), event) for name, event in branches.items())))
 
 
-def beside(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
+def merge_groups(events: Iterable[dp.DpEvent]) -> dp.DpEvent:
     """Events of disjoint groups, each a `ParallelDpEvent` of its own groups, as one."""
     branches: dict[str | None, dp.DpEvent] = {}
     for event in events:

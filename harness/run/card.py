@@ -22,7 +22,7 @@ from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.run.pipeline import embedding_of, now, privacy_of
 from dpicl.harness.run.releasing import UP_TO_ROUNDING, Release
-from dpicl.harness.run.results import Free, Manifest, Moment, Part, Privacy
+from dpicl.harness.run.results import Free, KnobValue, Manifest, Moment, Part, Privacy
 
 SCHEMA_VERSION: Final = 1
 SEEDED = (
@@ -122,7 +122,7 @@ def card_json(content: Mapping[str, Any]) -> str:
 def card_markdown(content: Mapping[str, Any]) -> str:
     """The card for people."""
     privacy, manifest = content["privacy"], content["manifest"]
-    knob = "" if privacy["knob"] is None else f", {privacy['knob']['name']} = {privacy['knob']['value']:g}"
+    knob = "" if privacy["knob"] is None else f", {KnobValue(**privacy['knob'])}"
     version = f"{manifest['commit']}{' (with changes)' if manifest['dirty'] else ''}" if manifest["commit"] else "none"
     state = content.get("state_sha256")
     rows = [

@@ -178,6 +178,11 @@ class KnobValue(Part):
         default={}, exclude_if=lambda value: not value
     )
 
+    def __str__(self) -> str:
+        if len(set(self.by_label.values())) < 2:
+            return f"{self.name} = {self.value:g}"
+        return f"{self.name} = {min(self.by_label.values()):g} to {self.value:g}, by label"
+
     @model_validator(mode="after")
     def _the_largest(self, info: ValidationInfo) -> KnobValue:
         if _is_sound(info) and self.by_label and max(self.by_label.values()) != self.value:

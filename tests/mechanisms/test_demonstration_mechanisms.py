@@ -35,6 +35,7 @@ ANSWERS = {
     "pta_alpha": PTA(slots=4, tokens=3, top_k=8, alpha=5.0),
     "pta_top_p": PTA(slots=4, tokens=3, top_k=8, top_p=0.9),
     "pta_no_base": PTA(slots=4, tokens=3, top_k=8, base=False),
+    "pta_all": PTA(slots=4, tokens=3, top_k=8, normalise="all"),
     "tang_shared": Tang(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "pta_shared": PTA(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "hot_pate": HotPATE(slots=4, tokens=3, top_k=8),
@@ -268,6 +269,17 @@ def test_amplification_matches_algorithm_1_line_by_line():
     np.testing.assert_allclose(got, slow / slow.sum())
     unchanged = PTA().amplified(np.log(public)[None], np.log(public), np.log(base))[0]
     np.testing.assert_allclose(unchanged, base)
+
+
+@pytest.mark.parametrize("normalise", ["public", "all"])
+def test_slots_are_normalised_over_the_public_vocabulary_or_over_all_tokens(normalise):
+    generator = np.random.default_rng(1)
+    private, public, base = (generator.dirichlet(np.ones(6)) for _ in range(3))
+    allowed = np.array([4, 1, 2])
+    row = PTA(alpha=2.0, normalise=normalise)
+    got = row.distributions(np.log(private)[None], np.log([public, base]), allowed)[0]
+    weights = base * (private / public) ** 2
+    np.testing.assert_allclose(got, weights[allowed] / weights[allowed if normalise == "public" else slice(None)].sum())
 
 
 def test_amplification_keeps_a_token_of_public_probability_zero_at_weight_zero():

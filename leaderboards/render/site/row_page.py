@@ -115,7 +115,7 @@ def _facts(row: Row) -> dict[str, str]:
     return {
         "mechanism": first.cell.mechanism,
         "options": options_text(first.cell.options, none="none"),
-        "knob": f"{knob.name} = {knob.value:.6g}" if knob else "none",
+        "knob": str(knob) if knob else "none",
         **shown,
         "recovery": shown["recovery"] + (f" = {row.recovery_sum}" if row.recovery_sum else ""),
         "privacy": f"ε = {shown['proved ε']} proved, δ = {first.privacy.delta:g}, {first.privacy.neighbours}",

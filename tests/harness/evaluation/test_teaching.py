@@ -28,7 +28,7 @@ TOKENS = 3
 MECHANISMS = [
     (Tang(slots=5, tokens=TOKENS, top_k=4), 0.4),
     (Tang(slots=3, examples_per_slot=2, tokens=TOKENS, top_k=4), 0.3),
-    (PTA(slots=5, tokens=TOKENS, top_k=4), 0.4),
+    (PTA(slots=5, tokens=TOKENS, top_k=4), 3.0),
     (HotPATE(slots=5, tokens=TOKENS, top_k=4), 0.4),
     (Prism(prompts=5, tokens=TOKENS), 0.5),
     (InvisibleInk(prompts=5, tokens=TOKENS, top_k=4), 0.3),
