@@ -156,8 +156,16 @@ class NoisyTokens(LabelTexts):
         """
         return weights
 
+    def token_event(self, knob: float) -> dp.DpEvent:
+        """Everything that one token releases from its sample."""
+        return GaussianSum(knob).event
+
+    def choose(self, knob: float, rows: np.ndarray, public: np.ndarray, sample: Sample, allowed: np.ndarray) -> int:
+        """The next token. rows: float64[M, K], what the slots say. public: float64[K], what the public prompt says."""
+        return GaussianSum(knob, self.own_slots).choose(rows, sample, allowed)
+
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
-        return per_label(sizes, self.slots * self.examples_per_slot, GaussianSum(knob).event, self.tokens)
+        return per_label(sizes, self.slots * self.examples_per_slot, self.token_event(knob), self.tokens)
 
     def paper_epsilon(self, knob: float, sizes: Sizes, delta: float) -> float | None:
         """The estimate, not the upper bound, of the PRV accountant for Poisson sampling (Tang: section 4.1; PTA:
@@ -165,12 +173,12 @@ class NoisyTokens(LabelTexts):
         return accountants.epsilon(self.events(knob, sizes), delta).estimate
 
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
-        model, mechanism = context.model, GaussianSum(context.knob, self.own_slots)
+        model = context.model
         sampler = private.poisson_slots(
             self.slots * self.examples_per_slot,
             None if self.own_slots else self.slots,
             partition=private.partition_of(label),
-            releases=mechanism.event,
+            releases=self.token_event(context.knob),
             times=self.tokens,
         )
         prompts = PromptWriter(context.task, model, label, self.tokens, self.record_tokens, self.style)
@@ -186,11 +194,12 @@ class NoisyTokens(LabelTexts):
             sample = sampler.draw()
             filled = [[*prompts.private(slot), *text.tokens] for slot in sample.slots if slot]
             # Empty slots: all M slots but the filled ones; none where every record has its own.
-            rows = np.tile(self.distributions(public[:1], public, allowed), (len(sample.slots), 1))
+            empty = self.distributions(public[:1], public, allowed)
+            rows = np.tile(empty, (len(sample.slots), 1))
             if filled:
                 private_rows = model.listed_log_probs(filled, allowed.tolist(), prompts.prefix).numpy()
                 rows[: len(filled)] = self.distributions(private_rows, public, allowed)
-            text.append(mechanism.choose(self.votes(rows, randomness), sample, allowed))
+            text.append(self.choose(context.knob, self.votes(rows, randomness), empty[0], sample, allowed))
         return text.demonstration(label)
 
 

@@ -14,6 +14,7 @@ from dpicl.harness.mechanism.bases import Sizes
 from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText
 from dpicl.harness.privacy import primitives, private_set, release_hooks
 from dpicl.harness.privacy.events import compose
+from dpicl.mechanisms.adadpsyn import AdaDPSyn
 from dpicl.mechanisms.hot_pate import HotPATE
 from dpicl.mechanisms.invisible_ink import InvisibleInk
 from dpicl.mechanisms.prism import Prism
@@ -43,6 +44,8 @@ ANSWERS = {
 }
 ALL = {
     **ANSWERS,
+    "adadpsyn": AdaDPSyn(slots=4, tokens=3, top_k=8),
+    "adadpsyn_shared": AdaDPSyn(slots=3, examples_per_slot=2, tokens=3, top_k=8),
     "prism": Prism(prompts=6, tokens=3),
     "prism_completion": Prism(prompts=6, tokens=3, style="completion"),
     "invisible_ink": InvisibleInk(prompts=6, tokens=3, top_k=8),
@@ -130,7 +133,7 @@ class SharedPrompts(private_set.PrivateSet):
         return super().poisson_slots(expected, int(expected) // 2 if slots is None else slots, **given)
 
 
-@pytest.mark.parametrize("name", sorted(set(ALL) - {"tang_shared", "pta_shared", "hot_pate_shared"}))
+@pytest.mark.parametrize("name", sorted(name for name in ALL if not name.endswith("_shared")))
 def test_two_records_a_slot_are_refused_where_the_bound_is_of_an_added_row(name, monkeypatch):
     """PRISM as a plug-in may write it, with two examples a prompt: a record changes its prompt's scores, so it moves
     them by twice the range of the charged choice. No token comes out."""
