@@ -233,13 +233,18 @@ def declared(
     """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
 
     Raises UsageError for secure noise without declared sizes, and for a mechanism that publishes texts where they are
-    to stay private; DataError for a group without records.
+    to stay private, or were chosen by what it keeps private; DataError for a group without records.
     """
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
     if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
         why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
         raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
+    if mechanism.notion != RECORD_CENTRAL and task.chosen_by_label:
+        raise UsageError(
+            f"{mechanism.name} keeps labels private, and `train_records` keeps texts by their labels, so that the shown"
+            " texts would tell them; leave `train_records` out."
+        )
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.kind == "demonstrations":
