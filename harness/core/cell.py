@@ -59,7 +59,7 @@ class ReleaseConfig(BaseModel):
     def require_small_delta(self, records: int) -> None:
         """Raises UsageError for a delta that promises nothing to one of so many records, unless that is allowed."""
         if not self.allow_large_delta and (said := large_delta(self.delta, records)):
-            raise UsageError(f"{said}; lower delta (to release all the same: --allow-large-delta).")
+            raise UsageError(f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta).")
 
 
 class Cell(BaseModel):
