@@ -42,6 +42,7 @@ from dpicl.harness.attacks.audit import check as check_audit
 from dpicl.harness.attacks.audit_settings import AuditSettings
 from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
+from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import DpiclError, UsageError, require_known
 from dpicl.harness.core.messages import message
 from dpicl.harness.core.seeds import accounted_delta
@@ -220,7 +221,10 @@ def calibrate(
         "shots": {name or "": n for name, n in sizes.shots.items()},
         "events": to_json(found.event),
         "accountants": found.bounds.accountants,
-        "notes": [*found.bounds.notes, *filter(None, [loose(slack)])],
+        "notes": [
+            *found.bounds.notes,
+            *filter(None, [loose(slack), large_delta(delta, sum(sizes.records.values()))]),
+        ],
     }
 
 

@@ -63,6 +63,8 @@ class ReleaseJob:
                 "Say how many private records a class has, by a number that everybody may know (a round one; no count"
                 " of this file, which would tell about it): --size 100, or --size LABEL=100 for each label."
             )
+        if sizes is not None:
+            config.require_small_delta(sum(sizes.values()))
         asked = Task.of_records(task, (), sizes or {}).public_view()
         resolved = resolve_options(given.cls, asked.name, {**given.options, **(options or {})})
         mechanism = build(given.cls, resolved)
@@ -132,11 +134,14 @@ def given_of(mechanism: GivenMechanism, plugins: Any, kinds: Sequence[str], othe
     return found
 
 
-def config_of(epsilon: float, delta: float, noise: str, seed: int, shots: int = 4) -> ReleaseConfig:
+def config_of(
+    epsilon: float, delta: float, noise: str, seed: int, allow_large_delta: bool, shots: int = 4
+) -> ReleaseConfig:
     require_known("noise", [noise], NOISES)
     if math.isinf(epsilon):
         raise UsageError("A release at epsilon = inf is not private: it publishes the records; give a finite epsilon.")
-    return ReleaseConfig(epsilon=epsilon, delta=delta, seed=seed, shots=shots, noise=noise)  # type: ignore[arg-type]
+    own = {"seed": seed, "shots": shots, "noise": noise, "allow_large_delta": allow_large_delta}
+    return ReleaseConfig(epsilon=epsilon, delta=delta, **own)  # type: ignore[arg-type]
 
 
 def payer_of(private_set: str | None, data: Path | str, total_epsilon: float | None) -> ChargeTo:

@@ -45,6 +45,7 @@ def release(
     model: Text = "embedded",
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
+    allow_large_delta: Annotated[bool, as_it_is] = False,
     size: DeclaredSizes = None,
     shots: Shots = 4,
     text_field: MaybeText = None,
@@ -66,6 +67,7 @@ def release(
 
     data: CSV, JSON Lines, JSON or Parquet, all of it private. labels: of a classification (a list, or a dictionary from
         those in the file to better words); or task: a known task with its prompts.
+    allow_large_delta: whether delta may be above one over the declared number of records; the card then says so.
     size: declared private records of each class, one number or by label, which secure noise needs. text_field,
         label_field: of a row. text_is: what a text is, such as "support ticket". public: a file with records that
         everybody may know, for tasks that need some.
@@ -77,7 +79,7 @@ def release(
     what was released cannot be written.
     """
     own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
-    config = config_of(epsilon, delta, noise, seed, shots=shots)
+    config = config_of(epsilon, delta, noise, seed, allow_large_delta, shots)
     kinds, said = ("demonstrations", "prepared"), "answers queries; use `dpicl answer` (dpicl.answer)"
     job = ReleaseJob.checked(given_of(mechanism, plugins, kinds, said), own, model, config, size, options)
     if job.mechanism.kind == "prepared" and format is not None:
@@ -98,6 +100,7 @@ def answer(
     model: Text = "embedded",
     epsilon: Epsilon = 1.0,
     delta: Delta = 1e-6,
+    allow_large_delta: Annotated[bool, as_it_is] = False,
     size: DeclaredSizes = None,
     text_field: MaybeText = None,
     label_field: MaybeText = None,
@@ -119,7 +122,7 @@ def answer(
     Everything else is as for `release`.
     """
     own = OwnRecords(labels_of(labels), task, text_field, label_field, text_is)
-    config = config_of(epsilon, delta, noise, seed)
+    config = config_of(epsilon, delta, noise, seed, allow_large_delta)
     said = "releases demonstrations, which answer any query; use `dpicl release` (dpicl.release)"
     given = given_of(mechanism, plugins, ("answers", "prepared"), said)
     job = ReleaseJob.checked(given, own, model, config, size, options)

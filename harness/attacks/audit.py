@@ -33,6 +33,7 @@ from dpicl.harness.attacks.mixtures import bootstrap_bound, clean_share, exact_b
 from dpicl.harness.attacks.paired import paired_bounds
 from dpicl.harness.attacks.prepared_evidence import PreparedEvidence
 from dpicl.harness.attacks.results import AttackResult, Attempt, LowerBound
+from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, Sizes, silent
@@ -140,7 +141,11 @@ def audit(
                 meter.cost({"audit": round(time.perf_counter() - start, 3)}),
                 bound=bound,
                 details={**separate, **_as_they_are(evidence, bound, settings), **_ceiling(evidence)},
-                notes=[*runs.notes, *_ceiling_note(evidence)],
+                notes=[
+                    *runs.notes,
+                    *_ceiling_note(evidence),
+                    *filter(None, [large_delta(settings.delta, job.records)]),
+                ],
             )
         yield result
         start, meter = time.perf_counter(), Meter()

@@ -58,6 +58,11 @@ def add_flags(parser: Parser, required: bool = True) -> None:
         "--epsilon", type=epsilon, required=required, metavar="E", help="proved epsilon of this release"
     )
     parser.share("--delta", default=None, help="delta (default: 1e-6)")
+    parser.add_argument(
+        "--allow-large-delta",
+        action="store_true",
+        help="release also where delta is above one over the declared number of records; the card says so",
+    )
     parser.repeated(
         "--size", "N", "declared private records of each class, or LABEL=N for one class; a public number", size
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
 
+from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.field_types import Count, Delta, Epsilon, Positive
 from dpicl.harness.core.seeds import accounted_delta
 
@@ -25,6 +26,7 @@ class ReleaseConfig(BaseModel):
     """What a release is made for.
 
     shots: demonstrations. queries: Q of an answer mechanism, None for all. mode: by whose accounting.
+    allow_large_delta: whether secure noise may come with a delta that `large_delta` warns of.
     Raises UsageError for secure noise at too small a delta.
     """
 
@@ -37,6 +39,7 @@ class ReleaseConfig(BaseModel):
     noise: Noise = "seeded"
     mode: Mode = "proved"
     queries: Positive | None = None
+    allow_large_delta: bool = False
 
     @model_validator(mode="after")
     def _large_enough_delta(self) -> ReleaseConfig:
@@ -52,6 +55,11 @@ class ReleaseConfig(BaseModel):
     def accounted_delta(self) -> float:
         """The delta at which noise is calibrated and epsilon proved."""
         return accounted_delta(self.delta, self.noise)
+
+    def require_small_delta(self, records: int) -> None:
+        """Raises UsageError for a delta that promises nothing to one of so many records, unless that is allowed."""
+        if not self.allow_large_delta and (said := large_delta(self.delta, records)):
+            raise UsageError(f"{said}; lower delta (`dpicl release` and `answer` have --allow-large-delta).")
 
 
 class Cell(BaseModel):
@@ -120,6 +128,16 @@ class Cell(BaseModel):
 
     def __str__(self) -> str:
         return f"{self.label} on {self.task}, epsilon={self.epsilon:g}, seed {self.seed}, {self.model}"
+
+
+def large_delta(delta: float, records: int) -> str:
+    """Why delta is too large for so many records, as a sentence without its end; '' where it is not."""
+    if delta * records <= 1 + 1e-9:
+        return ""
+    return (
+        f"delta = {delta:g} is above 1/{records:,}, one over the number of records: publishing one of them at random"
+        " would be as private"
+    )
 
 
 def refusal(row: str) -> str:

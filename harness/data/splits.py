@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 
 from dpicl.harness.core.errors import DataError
@@ -15,8 +17,29 @@ from dpicl.harness.core.vocabulary import Record
 Split = list[Record]
 
 
+#: What nobody sees (Unicode's Default_Ignorable_Code_Point); between a letter and its accent it keeps them apart.
+_UNSEEN = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+
+
+def folded(text: str) -> str:
+    """A text without case, invisible characters and Unicode forms: NFC and NFD, widths and ligatures are one."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _UNSEEN.sub("", text)).casefold())
+
+
 def normalised(text: str) -> str:
-    """The key by which two texts are one record: lower-cased letters and digits; the text itself if it has none."""
+    """The key by which two texts are one record: letters and digits of the folded text; without any, all but blanks."""
+    seen = folded(text)
+    return "".join(filter(str.isalnum, seen)) or "".join(seen.split()) or text
+
+
+def letters(text: str) -> str:
+    """The key of earlier versions, to which two Unicode forms were two records: limits and public parts of committed
+    results, and old ledgers, rest on it."""
     return "".join(filter(str.isalnum, text.lower())) or text
 
 
@@ -84,7 +107,7 @@ def subsample(
 
 def _priority(seed: int, record: Record) -> bytes:
     """A public random priority for each text, which does not depend on the other records."""
-    return hashlib.sha256(f"{seed}:{normalised(record.text)}".encode()).digest()
+    return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()
 
 
 def require_records(

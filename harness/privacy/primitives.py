@@ -168,9 +168,9 @@ class NoisySum:
     the unit ball, the weights ``w`` into the ball of that radius. The noise is N(0, (radius sigma)^2) on every
     coordinate of the sum, sigma = ``noise_multiplier``.
 
-    Both factors are cut towards 0 to multiples of a power of 2, which lengthens none of them, and the noise is rounded
-    to multiples of the product of both steps. So every product, the sum in whatever order (of up to 2^20 records), and
-    sum + noise are exact in float64: what is released is the sum plus a number whose distribution, its lowest bits
+    Both factors are cut towards 0 to multiples of a power of 2, which lengthens none of them. So the sum is a whole
+    number of products of both steps, exact in whatever order (of up to 2^20 records), and the permit rounds the noise
+    to multiples of that product. What is released is the sum plus a number whose distribution, its lowest bits
     included, does not depend on records. It equals the ideal noisy sum, rounded: post-processing of a Gaussian
     mechanism.
     """
@@ -202,9 +202,8 @@ class NoisySum:
         check_slots(vectors, True, sample)
         step = math.ldexp(_WEIGHT_STEP, math.frexp(self.radius)[1])
         given = np.full((len(vectors), 1), self.radius) if weights is None else weights
-        bounded = _cut(clip_norm(given, self.radius), step)
-        total = bounded.T @ _cut(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
-        return sample.spend(self.event).noisy_sum(total, self.bound, step * _VECTOR_STEP)
+        total = _steps(clip_norm(given, self.radius), step).T @ _steps(clip_norm(vectors, _INSIDE), _VECTOR_STEP)
+        return sample.spend(self.event).noisy_sum(total.astype(np.int64), self.bound, step * _VECTOR_STEP)
 
 
 #: The least and the largest radius of a `NoisySum`: far from where float64 ends, with room for sums and for noise.
@@ -215,9 +214,9 @@ _VECTOR_STEP, _WEIGHT_STEP = 2.0**-20, 2.0**-13
 _INSIDE = 1 - 1e-9
 
 
-def _cut(rows: np.ndarray, step: float) -> np.ndarray:
-    """Every number as the next multiple of ``step`` towards 0."""
-    return np.trunc(rows / step) * step
+def _steps(rows: np.ndarray, step: float) -> np.ndarray:
+    """How many whole steps every number is long: cut towards 0, and float64, whose products are as exact and fast."""
+    return np.trunc(rows / step)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.seeds import SeededNoise
 from dpicl.harness.privacy.private_set import PrivateRecord, PrivateSet, Sample
-from dpicl.harness.privacy.release_hooks import Permit
+from dpicl.harness.privacy.release_hooks import Permit, in_steps
 from dpicl.harness.privacy.sampling_schemes import SamplingScheme
 
 
@@ -26,7 +26,7 @@ class PublicPermit(Permit):
     def noisy_sum(
         self, clean: np.ndarray, bound: float, grid: float = 0.0, ids: np.ndarray | None = None
     ) -> np.ndarray:
-        return np.array(clean, dtype=np.float64)
+        return in_steps(clean, grid)[0] if grid else np.array(clean, dtype=np.float64)
 
     def _choices(
         self, rows: Sequence[np.ndarray], width: float, count: int, ids: np.ndarray | None = None

@@ -24,6 +24,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.harness.core.exact_noise import step_of
 from dpicl.harness.core.seeds import NoiseSource
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
 from dpicl.harness.privacy.secure_release import (
@@ -46,7 +47,7 @@ class NoisyRelease:
     scale: standard deviation of the noise on every coordinate; for a choice the temperature, which multiplies standard
         Gumbel noise; for a question that of its exponential noise, and of its threshold's. 0 is no noise.
     count: how many of the K are chosen, in order ('choice').
-    grid: the noise on a sum is rounded to multiples of this; 0: it is not rounded.
+    grid: a sum and its noise are multiples of this; 0: they are not rounded.
     ids: int64[K], what the coordinates stand for: public token ids, in which a choice is told; None: their places.
     permit: what it was drawn with.
     """
@@ -116,20 +117,26 @@ class Permit:
         """float64 of the same shape: clean + N(0, (sigma * bound)^2) on every coordinate, sigma the event's multiplier.
 
         bound: the most that one record moves ``clean`` in L2. So it is a Gaussian mechanism of that multiplier.
-        grid: the noise is rounded to multiples of this before it is added (`on_grid`; a power of 2); 0: as it is.
+        grid: a power of 2; what is released is a multiple of it, as the sum and its noise are, which are both rounded
+            (`in_steps`, `on_grid`): so its lowest bits are those of the noise. Of whole numbers (an integer dtype)
+            ``clean`` counts steps and is exact, and ``bound`` is that of clean * grid. Floats are rounded, which adds
+            grid * sqrt(K) to the bound of K coordinates. 0: nothing is rounded.
         ids: see `NoisyRelease`.
         Raises BudgetExceeded for a permit that was used, UnsupportedEvent where the event is that of a choice,
-        PluginError for a bound that is not above 0 (that would be no noise).
+        PluginError for a bound that is not above 0 (that would be no noise), and for a grid that is no power of 2.
         """
         _require_positive("bound of a sum", bound)
         multiplier = self._multiplier()
+        if grid:
+            clean, rounding = in_steps(clean, grid)
+            bound += rounding
         scale, noise = multiplier * bound, self._use()
         if scale > 0 and not noise.seeded:
             scale *= 1 + sum_margin(multiplier, clean.size)
             clean = prepared_sum(clean, scale)
         return _observed(
             NoisyRelease("gaussian", clean, bound, scale, grid=grid, ids=ids, permit=self),
-            lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid).reshape(clean.shape),
+            lambda: clean + on_grid(noise.gaussian(scale, clean.size), grid, scale).reshape(clean.shape),
         )
 
     def noisy_choice(self, scores: np.ndarray, width: float, ids: np.ndarray | None = None) -> list[int]:
@@ -243,9 +250,36 @@ class Permit:
         return noise
 
 
-def on_grid(values: np.ndarray, grid: float) -> np.ndarray:
-    """The nearest multiples of ``grid``, a power of 2, which floats hold exactly; 0: the values as they are."""
-    return np.rint(values / grid) * grid if grid else values
+def on_grid(noise: np.ndarray, grid: float, scale: float) -> np.ndarray:
+    """Noise of this scale as the nearest multiples of ``grid``, a power of 2, which floats hold exactly; 0: as it is.
+
+    Secure noise is whole steps and a half. Where the grid is its step, halves go up: to the even neighbour, all noise
+    would lie on twice the grid, and what is released would tell whether the sum is even.
+    """
+    if not grid:
+        return noise
+    steps = noise / grid
+    return (np.floor(steps + 0.5) if grid == step_of(scale) else np.rint(steps)) * grid
+
+
+def in_steps(clean: np.ndarray, grid: float) -> tuple[np.ndarray, float]:
+    """(float64 multiples of ``grid`` for a sum, by how much more one record may move them in L2 than the sum).
+
+    Whole numbers count steps: they stay, and so does the bound. Floats are rounded by at most grid/2 each, so two sums
+    come to differ by at most grid more in each of K coordinates: by grid * sqrt(K) more in L2. Whatever is private, no
+    value is refused: beyond 2^53 steps, where floats lack multiples, a sum is cut off, which brings no two further
+    apart, and what is no number counts as 0. Raises PluginError for a grid that is no power of 2, or far from 1.
+    """
+    if not _GRIDS[0] <= grid <= _GRIDS[1] or math.frexp(grid)[0] != 0.5:
+        raise PluginError(f"The grid of a noisy sum must be a power of 2 between 2^-900 and 2^900, not {grid!r}.")
+    exact = np.issubdtype(np.asarray(clean).dtype, np.integer)
+    with np.errstate(over="ignore"):
+        steps = np.nan_to_num(np.asarray(clean, dtype=np.float64)) / (1.0 if exact else grid)
+    return np.rint(steps.clip(-(2.0**53), 2.0**53)) * grid, 0.0 if exact else grid * math.sqrt(np.size(clean))
+
+
+#: The smallest and the largest grid: float64 holds 2^53 steps of it, and a step of its rounding.
+_GRIDS = (2.0**-900, 2.0**900)
 
 
 def _require_positive(what: str, value: float) -> None:

@@ -108,9 +108,9 @@ def charge(records: Sequence[Record], release: NewRelease, to: ChargeTo) -> tupl
     """
     if release.free:
         return ()
-    hashes = hashes_of(record.text for record in records)
+    hashes, known = _hashes(records)
     with _alone():
-        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), hashes, to)]
+        ledgers = [_limited(ledger, to.total_epsilon, release.delta) for ledger in _chosen(read_all(), known, to)]
         entry = _entry(release)
         charged = [ledger.charged(entry, hashes) for ledger in ledgers]
         if refused := next(filter(None, map(_refusal, charged)), ""):
@@ -129,10 +129,10 @@ def prospects(planned: Sequence[tuple[Sequence[Record], Sequence[NewRelease], Ch
     before = {ledger.name: ledger for ledger in read_all()}
     now = dict(before)
     for records, releases, to in planned:
-        hashes = hashes_of(record.text for record in records)
+        hashes, known = _hashes(records)
         for release in releases:
             entry = _entry(release)
-            for ledger in () if release.free else _chosen(list(now.values()), hashes, to):
+            for ledger in () if release.free else _chosen(list(now.values()), known, to):
                 limited = _limited(ledger, to.total_epsilon, release.delta)
                 now[ledger.name] = limited.charged(entry, hashes)
     found = []
@@ -211,6 +211,12 @@ def _entry(release: NewRelease) -> Charge:
         epsilon=release.epsilon,
         delta=release.delta,
     )
+
+
+def _hashes(records: Sequence[Record]) -> tuple[frozenset[bytes], frozenset[bytes]]:
+    """Those that a ledger gets, and those by which one may know the records."""
+    texts = [record.text for record in records]
+    return hashes_of(texts), hashes_of(texts, earlier=True)
 
 
 def _chosen(there: Sequence[PrivateLedger], hashes: frozenset[bytes], to: ChargeTo) -> list[PrivateLedger]:

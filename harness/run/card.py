@@ -34,13 +34,13 @@ _NOT_COVERED = (
     "The guarantee is for one record: that of somebody with k records in the set is k times epsilon at k"
     " e^((k-1) epsilon) times delta, and records that tell about each other (families, edited copies) are protected as"
     " single ones only.",
-    "The set is that of the file after texts that differ in case, blanks and punctuation alone were taken once: where"
-    " the file repeats texts, one line more or less may change the set by two records (k = 2).",
+    "The set is that of the file after texts that differ in case, blanks, punctuation and Unicode form alone were taken"
+    " once: where the file repeats texts, one line more or less may change the set by two records (k = 2).",
     "How long the release ran, how much memory it took and whether it failed: withheld, and not proved.",
     "What the model knew before: records that it was trained on are not protected by any of this.",
     "Every other release from the same records: what they cost adds up with this one. Whoever made this release keeps a"
     " budget of them (`dpicl budget`), which knows the releases of one machine and recognises records by their texts"
-    " (case, blanks and punctuation aside); an edited or translated copy is another record to it.",
+    " (case, blanks, punctuation and Unicode form aside); an edited or translated copy is another record to it.",
     "Declared sizes, labels, prompts, options and queries are public inputs. If they were chosen by looking at the"
     " records, they tell about them; a declared size far below the truth (more than 2^17 records in one sum) voids the"
     " margins that pay for floating point.",

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from unicodedata import normalize
 
 from dp_accounting import dp_event as dp
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -31,7 +32,7 @@ from dpicl.harness.core.errors import ResultError, UnsupportedEvent, UsageError
 from dpicl.harness.core.field_types import Count, Delta, Epsilon
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.paths import private_folder
-from dpicl.harness.data.splits import normalised
+from dpicl.harness.data.splits import letters, normalised
 from dpicl.harness.privacy.events import from_json
 from dpicl.harness.run.fingerprints import machine_key, own_folder
 from dpicl.harness.run.results import Moment, first_problem
@@ -153,15 +154,25 @@ def read_all() -> list[PrivateLedger]:
         raise ResultError(f"{private_folder()} cannot be read ({error.strerror}); fix its rights.") from error
 
 
-def hashes_of(texts: Iterable[str]) -> frozenset[bytes]:
-    """Keyed hashes of records: the same for texts that differ in case, blanks and punctuation alone."""
+def hashes_of(texts: Iterable[str], earlier: bool = False) -> frozenset[bytes]:
+    """Keyed hashes of records: the same for texts that are one record (dpicl.harness.data.splits).
+
+    earlier: with those under which an earlier version may have written a Unicode form of the text. By them a set is
+    known again (at worst, one with a record that differs in accents alone pays too); they are not written any more.
+    """
     key = machine_key()
 
-    def hashed(text: str) -> bytes:
-        content = normalised(text).encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(content, key=key, digest_size=HASH_BYTES).digest()
+    def hashed(content: str) -> bytes:
+        return hashlib.blake2b(content.encode("utf-8", "surrogatepass"), key=key, digest_size=HASH_BYTES).digest()
 
-    return frozenset(map(hashed, texts))
+    if not earlier:
+        return frozenset(hashed(normalised(text)) for text in texts)
+    return frozenset(hashed(own) for text in texts for own in {normalised(text), *map(letters, _forms(text))})
+
+
+def _forms(text: str) -> set[str]:
+    """The text as it stands, and in every Unicode form."""
+    return {text} if text.isascii() else {text, *(normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))}
 
 
 def require_name(name: str) -> str:

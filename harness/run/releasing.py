@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpicl.harness.core.cell import ReleaseConfig, refusal
+from dpicl.harness.core.cell import ReleaseConfig, large_delta, refusal
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UsageError
 from dpicl.harness.core.seeds import NoiseSource, PublicStreams, Streams, streams
 from dpicl.harness.core.vocabulary import (
@@ -211,6 +211,7 @@ def release(
     randomness = streams(config.seed, config.noise)
     if config.secure:
         report = silent  # how far a release is may depend on the records
+        config.require_small_delta(task.size)
     shots, asked, sizes = declared(mechanism, task, config, queries)
     calibration, stated = _calibrated(mechanism, sizes, config, phase, reveal)
     if 0 < calibration.bounds.upper < math.inf and notion_of(calibration.event) != mechanism.notion:
@@ -245,7 +246,7 @@ def release(
     with phase("release"):
         out = concealed(config.secure, lambda: named_failure(mechanism, lambda: work.of(mechanism)))
     with phase("account"):
-        bounds = _proved(mechanism, config, ledger, model)
+        bounds = _proved(mechanism, config, ledger, model, task.size)
     return Release(calibration, sizes, stated, out.prompt, out.answers, ledger, bounds, out.more, out.state, charged_to)
 
 
@@ -255,13 +256,18 @@ def declared(
     """What is public of a release before it is calibrated: labels of the shots, queries, and the sizes it depends on.
 
     Raises UsageError for secure noise without declared sizes, and for a mechanism that publishes texts where they are
-    to stay private; DataError for a group without records.
+    to stay private, or were chosen by what it keeps private; DataError for a group without records.
     """
     if config.secure and task.declared is None:
         raise UsageError(f"Secure noise needs the declared sizes of {task.name}; give them under `sizes`.")
     if mechanism.notion != RECORD_CENTRAL and (config.secure or task.restricted):
         why = "noise: secure keeps texts private" if config.secure else f"the records of {task.name} are restricted"
         raise UsageError(f"{mechanism.name} publishes the texts of records as they are, and {why}; leave it out.")
+    if mechanism.notion != RECORD_CENTRAL and task.chosen_by_label:
+        raise UsageError(
+            f"{mechanism.name} keeps labels private, and `train_records` keeps texts by their labels, so that the shown"
+            " texts would tell them; leave `train_records` out."
+        )
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.kind == "demonstrations":
@@ -460,7 +466,7 @@ def _close(mechanism: Mechanism, private: PrivateSet, config: ReleaseConfig, tex
         require_noise(mechanism, texts, releases)
 
 
-def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel) -> Bounds:
+def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: LanguageModel, records: int) -> Bounds:
     ledger.settle()
     bounds = accountants.epsilon(ledger.event(), config.accounted_delta)
     if config.mode == "proved" and not bounds.upper <= config.epsilon * _ROUNDING:
@@ -469,6 +475,8 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: 
             f" Mechanism '{mechanism.name}' charges what its `events` do not declare."
         )
     notes = bounds.notes
+    if 0 < bounds.upper < math.inf and (said := large_delta(config.delta, records)):
+        notes = (*notes, said)
     if 0 < bounds.upper < math.inf and not model.identity.rows_alone:
         notes = (*notes, UP_TO_ROUNDING)
     if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":

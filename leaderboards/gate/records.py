@@ -27,7 +27,7 @@ from typing import Any
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import resolve
-from dpicl.harness.data.splits import normalised
+from dpicl.harness.data.splits import folded, normalised
 from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.gate.card import CARD
@@ -166,5 +166,5 @@ def _strings(value: Any, place: tuple[str, ...] = ()) -> Iterator[str]:
 
 
 def _runs(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.lower())
+    words = _WORD.findall(folded(text))
     return (" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1))

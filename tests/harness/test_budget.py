@@ -9,6 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from unicodedata import normalize
 
 import pytest
 from dp_accounting import dp_event as dp
@@ -20,11 +21,12 @@ from dpicl.harness.core import files
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError, ResultError, UsageError
 from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.data.splits import letters, normalised
 from dpicl.harness.data.task import Task
 from dpicl.harness.privacy import accountants, over_releases, secure_release
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range_choice, compose, gaussian, parallel
 from dpicl.harness.privacy.over_releases import joined, total
-from dpicl.harness.run import budget
+from dpicl.harness.run import budget, private_ledger
 from dpicl.harness.run.budget import ChargeTo, NewRelease
 from dpicl.harness.run.private_ledger import read_all
 from dpicl.harness.run.releasing import release
@@ -33,6 +35,7 @@ from tests.harness.parrot import Parrot
 from tests.harness.secure_suite import LABELS
 
 DELTA = 1e-5
+FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 ONE = NewRelease(gaussian(4.0), 1.0, DELTA, {"mechanism": "test"})
 
 
@@ -142,6 +145,22 @@ def test_the_same_records_with_one_added_pay_where_they_paid_before(private):
     assert budget.charge(records(59, 70), ONE, ChargeTo()) == ("renamed", "tickets")  # one record is enough
     assert budget.charge(records(100, 120), ONE, ChargeTo(default="others")) == ("others",)
     assert (spent("tickets"), spent("renamed"), spent("others")) == (4, 2, 1)
+
+
+@pytest.mark.parametrize(("text", "earlier"), [("Résiliation — ﬁn ½", False), ("Résiliation — fin", True)])
+def test_every_unicode_form_of_a_record_pays_where_one_of_them_paid(private, monkeypatch, text, earlier):
+    """NFC and NFD were two records, so each was released under the limit. earlier: the ledger is of that version."""
+    forms = [[Record(normalize(form, text), "billing")] for form in FORMS]
+    for number, first in enumerate(forms):
+        with monkeypatch.context() as patch:
+            patch.setenv("DPICL_CACHE", str(private / str(number)))
+            if earlier:
+                patch.setattr(private_ledger, "normalised", letters)
+            budget.charge(first, ONE, ChargeTo(default="tickets", total_epsilon=1.0))
+            patch.setattr(private_ledger, "normalised", normalised)
+            for other in forms:
+                with pytest.raises(BudgetExceeded):
+                    budget.charge(other, ONE, ChargeTo(default="other"))
 
 
 def test_a_named_set_pays_whatever_its_records_are(private):

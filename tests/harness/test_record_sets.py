@@ -1,15 +1,19 @@
 """How far one raw record moves the set that is loaded: every small file against every one with a record more."""
 
+import unicodedata
 from collections import Counter
 from itertools import product
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from dpicl.harness.data.splits import Record, deduplicate, split_public, subsample
+from dpicl.harness.data.splits import Record, deduplicate, letters, normalised, split_public, subsample
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3
-UNIVERSE = [Record(text, label) for text, label in product(TEXTS, LABELS)]
+#: Two forms of one key, whose lots differ.
+FORMS = ("\u00e9", "e\u0301", "b", "d")
 TEST = [Record("c", "x")]
 
 
@@ -22,16 +26,17 @@ def loaded(train, limit, partitioned, public):
     return Counter(subsample("task", partitioned, private, test, limit, None, seed=SEED)[0])
 
 
-def moves(limit, partitioned, public, length=4, agreeing=False):
+def moves(limit, partitioned, public, length=4, agreeing=False, texts=TEXTS):
     """Symmetric difference of the loaded sets, by label, of all pairs of neighbouring files of up to that length.
 
     agreeing: only files in which records of one key have one label.
     """
     found = set()
+    universe = [Record(text, label) for text, label in product(texts, LABELS)]
     for size in range(length):
-        for train in product(UNIVERSE, repeat=size):
+        for train in product(universe, repeat=size):
             before = loaded(train, limit, partitioned, public)
-            for added, at in product(UNIVERSE, range(size + 1)):
+            for added, at in product(universe, range(size + 1)):
                 longer = [*train[:at], added, *train[at:]]
                 keys = {(record.text[0].lower(), record.label) for record in longer}
                 if agreeing and len(keys) > len({key for key, _ in keys}):
@@ -58,6 +63,45 @@ def test_with_classes_and_a_limit_one_raw_record_moves_two_of_each_of_two_classe
 def test_without_a_limit_or_classes_or_duplicates_of_another_class_it_moves_two(limit, partitioned, agreeing):
     found = moves(limit, partitioned, public=0, agreeing=agreeing)
     assert max(map(sum, found)) == 2
+
+
+@pytest.mark.parametrize(
+    ("limit", "partitioned", "public"), [(None, True, 1), (1, False, 1), (1, True, 0), (1, True, 1)]
+)
+def test_repeated_texts_of_two_unicode_forms_move_no_more_than_others(limit, partitioned, public):
+    found = moves(limit, partitioned, public, texts=FORMS)
+    assert max(map(sum, found)) <= (4 if limit and partitioned else 2)
+    assert max(map(max, found)) == 2
+
+
+SAME = [
+    ("Café — N° 5", "cafe\u0301 n\u00b05"),
+    ("Straße", "STRASSE"),
+    ("ΟΔΟΣ", "οδοσ"),
+    ("ﬁne ½", "fine 1⁄2"),
+    ("ＡＢＣ", "abc"),
+    ("zero\u200bwidth", "\ufeffzero width"),
+    ("e\u200d\u0301", "É"),
+    ("한글", unicodedata.normalize("NFD", "한글") + "\u3164"),
+    ("one\r\ntwo", "One\nTwo"),
+    ("♥\ufe0f ♥", "♥♥"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+def test_what_readers_cannot_tell_apart_is_one_record(one, other):
+    kept, _, dropped = deduplicate([Record(one, "x"), Record(other, "y")], TEST)
+    assert [record.text for record in kept] == [one] and dropped["duplicates"] == 1
+
+
+@given(st.text())
+def test_the_key_of_a_record_is_that_of_all_its_unicode_forms(text):
+    assert len({normalised(unicodedata.normalize(form, text)) for form in ("NFC", "NFD", "NFKC", "NFKD")}) == 1
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=127), min_size=1), st.sampled_from("ab"))
+def test_in_plain_english_the_key_is_what_it_was(text, end):
+    assert normalised(text + end) == letters(text + end)
 
 
 def test_without_duplicates_and_limits_it_moves_itself_alone():

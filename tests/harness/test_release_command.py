@@ -9,6 +9,7 @@ import pytest
 
 import dpicl as package
 from dpicl.harness.api import release_job
+from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
@@ -141,6 +142,8 @@ def test_what_fails_with_records_tells_nothing_and_stays_charged(dpicl, desk):
     [
         (("--epsilon", "inf"), ["finite"]),
         (("--delta", "1e-7"), ["1e-06"]),
+        (("--delta", "0.1"), ["0.1", "1/60", "--allow-large-delta"]),
+        (("--delta", "0.1", "--noise", "seeded"), ["1/60"]),
         (("--task", "agnews"), ["--labels", "--task"]),
         (("--size", "billing=5"), ["--size"]),
         (("--text-field", "body"), ["body", "text, label", "--text-field"]),
@@ -155,6 +158,14 @@ def test_what_does_not_fit_is_one_sentence_and_costs_nothing(dpicl, desk, more, 
     assert answer.code == 2 and "Traceback" not in answer.err
     assert all(word in answer.err for word in words), answer.err
     assert dpicl("budget", "--json").json == {"private_sets": []}
+
+
+def test_a_delta_above_one_over_the_declared_size_is_released_where_the_flag_says_so_and_the_card_too(dpicl, desk):
+    answer = release(dpicl, "--delta", "0.1", "--allow-large-delta")
+    assert answer.code == 0, answer.err
+    assert "above 1/60" in " ".join(json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"])
+    assert "above 1/60" in (desk / "demos.card.md").read_text()
+    assert large_delta(1 / 60, 60) == "" != large_delta(1 / 59, 60)
 
 
 def test_secure_noise_needs_a_declared_size(dpicl, desk):
@@ -230,6 +241,8 @@ def test_answers_of_both_kinds(dpicl, desk):
     assert answer.json["card"]["privacy"]["queries"] is None
     assert answer.json["budgets"][0]["releases"] == 2
     refuse(dpicl("answer", "tang", *words, "--queries", "new.txt", "--out", "c.jsonl"), "dpicl release")
+    large = ("--delta", 0.1, "--queries", "new.txt", "--out", "c.jsonl")
+    refuse(dpicl("answer", "embedding_centroids", *words, *large), "1/60", "--allow-large-delta")
     refuse(dpicl("release", "voting", *words, "--out", "c.jsonl"), "dpicl answer")
     (desk / "new.jsonl").write_text('{"id": null, "text": "where"}\n{"id": "q", "text": "why"}\n{"text": "who"}\n')
     answer = dpicl("answer", "embedding_centroids", *words, "--queries", "new.jsonl", "--option", "embedding=sim",

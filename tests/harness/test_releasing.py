@@ -218,6 +218,14 @@ def test_public_coins_and_secret_noise_do_not_go_together(agnews):
         )
 
 
+def test_secure_noise_is_refused_at_a_delta_above_one_over_the_declared_size_and_other_noise_gets_a_note(agnews):
+    task, config = declared(agnews), ReleaseConfig(epsilon=1.0, delta=0.1, noise="secure")
+    with pytest.raises(UsageError, match="above 1/240"):
+        released(Parrot(slots=4), task, config)
+    noted = released(Parrot(slots=4), task, config.model_copy(update={"noise": "seeded"}))
+    assert any("above 1/240" in note for note in noted.bounds.notes)
+
+
 def test_secure_noise_leaves_nothing_in_the_cache(agnews, tmp_path):
     mechanism = Parrot(slots=4)
     config = ReleaseConfig(epsilon=1.0, delta=1e-5, noise="secure")

@@ -1,6 +1,7 @@
 """Randomised labels: the formula by enumeration, what depends on no label, what is refused, and a notion of its own."""
 
 import dataclasses
+import json
 import math
 
 import numpy as np
@@ -154,6 +155,27 @@ def test_secure_noise_and_restricted_records_are_refused_and_texts_are_no_labels
     with pytest.raises(UsageError):
         made(dataclasses.replace(agnews, source="local", config={**agnews.config, "metadata": metadata}))
     assert LabelResponses().skip(Task.without_records("samsum"))
+
+
+def test_texts_that_a_limit_chose_by_their_labels_are_not_shown(tmp_path, monkeypatch):
+    """With a limit of 2 a class, of two files that differ in one label the other records follow, or leave."""
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    labels, loaded = Task.without_records("agnews").labels, []
+    (tmp_path / "agnews").mkdir()
+    for moved in labels[:2]:
+        rows = [{"text": f"text {n}", "label": moved if n == 0 else labels[n % 4]} for n in range(24)]
+        for split, own in (("train", rows), ("test", [{"text": "a question", "label": labels[0]}])):
+            (tmp_path / "agnews" / f"{split}.jsonl").write_text("\n".join(map(json.dumps, own)) + "\n")
+        for limit in (2, None):
+            loaded.append(Task.load("agnews", "local", limit_train=limit))
+    texts = [{record.text for record in task.train} for task in loaded]
+    assert texts[0] != texts[2] and texts[1] == texts[3]
+    for limited, whole in zip(loaded[::2], loaded[1::2], strict=True):
+        with pytest.raises(UsageError, match="train_records"):
+            made(limited)
+        assert len(made(whole).demonstrations) == 6
+    shown = [[each.text for each in made(whole).demonstrations] for whole in loaded[1::2]]
+    assert shown[0] == shown[1]
 
 
 def test_a_mechanism_that_states_another_notion_than_its_events_is_refused(agnews):

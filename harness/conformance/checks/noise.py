@@ -86,7 +86,7 @@ def _explains(observed: ObservedRelease) -> bool:
     if values.size != observed.clean.size:
         return False
     if observed.shape.kind == "gaussian":
-        added = on_grid(values, observed.shape.grid).reshape(observed.clean.shape)
+        added = on_grid(values, observed.shape.grid, observed.shape.scale).reshape(observed.clean.shape)
         return bool(np.array_equal(observed.released, observed.clean + added))
     if observed.shape.scale == 0:
         return False

@@ -122,8 +122,9 @@ def test_a_black_box_bound_on_votes_stands_beside_what_the_winner_can_show(own_c
 
 @pytest.mark.parametrize("access", ["white-box", "black-box"])
 def test_what_depends_on_no_record_has_the_bound_zero(own_cache, news, sim, access) -> None:
-    result = audited(Blind(**SMALL), news, sim, 1.0, question="lookup", runs=40, access=access, redraws=20)
-    assert result.bound.epsilon == 0
+    wide = {"question": "lookup", "runs": 40, "access": access, "redraws": 20, "delta": 0.3}
+    result = audited(Blind(**SMALL), news, sim, 1.0, **wide)
+    assert result.bound.epsilon == 0 and any("delta = 0.3 is above 1/" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("question", ["inquiry", "lookup"])

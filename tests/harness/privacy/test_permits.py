@@ -5,14 +5,20 @@ import math
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
+from dpicl.harness.core.exact_noise import step_of
 from dpicl.harness.core.seeds import SecureNoise, SeededNoise, Streams
 from dpicl.harness.data.splits import Record
 from dpicl.harness.privacy.events import bounded_range, bounded_range_choice, gaussian
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet, Sample
-from dpicl.harness.privacy.release_hooks import Permit
+from dpicl.harness.privacy.release_hooks import Permit, in_steps
+from dpicl.harness.privacy.secure_release import sum_margin
+from tests.examples import examples
 
 RECORDS = [Record(f"text {i}", "a") for i in range(12)]
 
@@ -232,4 +238,54 @@ def test_noise_is_not_scaled_away_by_the_bound(bound):
     for use in ("noisy_choice", "joint_choice"):
         with pytest.raises(PluginError, match="above 0"):
             getattr(Permit(bounded_range_choice(1.0), noise), use)(np.zeros((1, 2)), bound)
+    assert noise.asked == []
+
+
+#: Sums that lie on no grid, or far from it.
+HOSTILE_SUMS = st.lists(
+    st.floats() | st.sampled_from([0.1, 2**-60, 1e300, -1e300, math.inf, -math.inf, math.nan, 2.0**53 + 2]),
+    min_size=1,
+    max_size=6,
+).map(np.array)
+STEP = step_of(2.0 * (1 + sum_margin(2.0, 64)))
+
+
+@pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
+@pytest.mark.parametrize("grid", [STEP / 4, STEP / 2, STEP, 2 * STEP, 2.0**-10, 16.0])
+@given(clean=HOSTILE_SUMS)
+@settings(max_examples=examples(50), deadline=None)
+def test_what_is_released_on_a_grid_is_a_multiple_of_it_whatever_the_sum_is(noise, grid, clean):
+    """The noise was rounded and the sum was not, so the released value modulo the grid was the sum modulo the grid."""
+    for event in (gaussian(2.0), dp.NonPrivateDpEvent()):
+        steps = Permit(event, noise).noisy_sum(clean, 1.0, grid) / grid
+        assert np.array_equal(steps, np.rint(steps)) and np.isfinite(steps).all()
+
+
+@pytest.mark.parametrize("noise", [Scales(), SecureNoise()], ids=["seeded", "secure"])
+@pytest.mark.parametrize("grid", [STEP, 2 * STEP, 2.0**-10])
+def test_noise_on_a_grid_takes_odd_and_even_multiples(noise, grid):
+    """Secure noise is whole steps and a half; on a grid of its own step all of it was rounded to even multiples, so
+    that what was released told whether the sum was even."""
+    released = Permit(gaussian(2.0), noise).noisy_sum(np.zeros(64), 1.0, grid)
+    assert set(np.rint(released / grid) % 2) == {0.0, 1.0}
+
+
+@given(st.integers(1, 6).flatmap(lambda size: st.tuples(*[arrays(np.float64, size, elements=st.floats(-9, 9))] * 2)))
+@settings(max_examples=examples(100), deadline=None)
+def test_the_noise_pays_for_what_the_rounding_of_a_sum_adds_to_its_moves(sums):
+    """And nothing is added to that of whole numbers, which stay as they are."""
+    (one, rounding), (other, _) = (in_steps(each, 0.25) for each in sums)
+    assert np.linalg.norm(one - other) <= np.linalg.norm(sums[0] - sums[1]) + rounding + 1e-12
+    noise = Scales()
+    Permit(gaussian(3.0), noise).noisy_sum(sums[0], 2.0, 0.25)
+    assert noise.asked == [("gaussian", 3.0 * (2.0 + rounding))]
+    whole, none = in_steps(np.rint(sums[0]).astype(np.int64), 0.25)
+    assert none == 0 and np.array_equal(whole * 4, np.rint(sums[0]))
+
+
+@pytest.mark.parametrize("grid", [0.1, -0.5, math.nan, math.inf, 3.0, 5e-324, 2.0**1000])
+def test_a_grid_whose_multiples_floats_do_not_hold_is_refused_before_noise_is_drawn(grid):
+    noise = Scales()
+    with pytest.raises(PluginError, match="power of 2"):
+        Permit(gaussian(1.0), noise).noisy_sum(np.zeros(2), 1.0, grid)
     assert noise.asked == []
