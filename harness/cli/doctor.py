@@ -105,7 +105,8 @@ def _models() -> Iterator[Check]:
         for entry in entries:
             if (there := entry["available"]) is not None:
                 found, remedy = ("installed", "") if there else (f"missing{needed_by}", entry["get"])
-                yield Check(f"{kind} {entry['name']}", there or kind == "embeddings", found, remedy)
+                needed = kind == "model" and entry["name"] != models.QWEN.name
+                yield Check(f"{kind} {entry['name']}", there or not needed, found, remedy)
 
 
 def _metrics() -> Iterator[Check]:

