@@ -31,6 +31,16 @@ def sampled_texts(
     return written(context, context.shots, prompts, room, stream)
 
 
+def public_prompts(context: Context, room: int, style: str = "completion") -> list[list[int]]:
+    """The prompt that asks for one more text of each shot's label, without a record."""
+    return [PromptWriter(context.task, context.model, label, room, None, style).public for label in context.shots]
+
+
+def seeds_of(context: Context, stream: str, count: int) -> list[int]:
+    """Public seeds of so many samples, from the stream of that name."""
+    return [int(seed) for seed in context.streams.stream(stream).integers(2**53, size=count)]
+
+
 def written(
     context: Context,
     labels: Sequence[str],
@@ -40,7 +50,7 @@ def written(
     temperature: float = 1.0,
 ) -> list[Demonstration]:
     """One text of each label, sampled after its prompt: at most ``room`` tokens, up to where a released text ends."""
-    seeds = context.streams.stream(stream).integers(2**53, size=len(prompts)).tolist()
+    seeds = seeds_of(context, stream, len(prompts))
     # Blanks before the first word end no released text, so a stop string that is blank waits for ReleasedText.
     stop = [word for word in context.task.stop_strings if word.strip()]
     texts = context.model.generate(prompts, room, stop, temperature=temperature, seeds=seeds)

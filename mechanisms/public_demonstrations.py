@@ -1,29 +1,32 @@
 """The control that a private method must beat: demonstrations that the model writes from the public prompt alone.
 
-Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read; the text of each label is the greedy
-continuation of the instruction and the label. Its gain over zero-shot comes from the format and from what the model
-knows; only what a mechanism gains beyond it was learned from private data.
+Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read. Its gain over zero-shot comes from the
+format and from what the model knows; only what a mechanism gains beyond it was learned from private data.
 
-Where a demonstration is an input with its output (generation), they are records of the task's public part. Where
-demonstrations have no labels (continuation), one prompt would give the same text each time: they are samples at
-temperature 1.
+Texts are sampled at temperature 1, anew for every seed; ``greedy`` gives the continuation of Tang et al.'s released
+code, the same texts for every seed. Where a demonstration is an input with its output (generation), the model writes
+the input after the task's instruction and then the output to it. (Public *records* of the same data set are another
+control, `public_records`.)
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
-from dpicl.harness.mechanism.generation import PromptWriter, ReleasedText, check_positive, check_style, public_log_probs
+from dpicl.harness.mechanism.generation import check_positive, check_style
 from dpicl.harness.privacy.private_set import PrivateSet
-from dpicl.mechanisms._sampled_texts import sampled_texts
+from dpicl.mechanisms._sampled_texts import public_prompts, seeds_of, written
 
 if TYPE_CHECKING:
     from dpicl.harness.data.task import PublicTask
+
+#: Stands for the text in a query, to see what surrounds it.
+_GAP = "\x00"
 
 
 @dataclass(frozen=True)
@@ -33,8 +36,8 @@ class PublicDemonstrations(DemonstrationMechanism):
     name = "public_demonstrations"
     knob = None
     source = "Tang et al., ICLR 2024, epsilon = 0"
-    summary = "demonstrations from the public prompt alone: what a private method must beat"
-    needs = "log-probabilities"
+    summary = "demonstrations that the model writes from the public prompt alone: what a private method must beat"
+    needs = "texts"
     published = {
         "agnews": {"tokens": 100},
         "dbpedia": {"tokens": 100},
@@ -46,6 +49,7 @@ class PublicDemonstrations(DemonstrationMechanism):
 
     tokens: int = 50
     style: str = "completion"
+    greedy: bool = False
 
     def __post_init__(self) -> None:
         check_positive(tokens=self.tokens)
@@ -55,40 +59,31 @@ class PublicDemonstrations(DemonstrationMechanism):
         return dp.NoOpDpEvent()
 
     def skip(self, task: PublicTask) -> str | None:
-        if task.kind == "json":
-            return "it writes greedily from one prompt, so all its texts would be the same; zero_shot samples them"
-        if task.kind == "generation" and not task.has_public_part:
-            return "the task has no public records; add a public part to its task.yaml"
-        return None
+        return "zero_shot releases the same texts there" if task.kind == "json" else None
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
+        temperature = 0.0 if self.greedy else 1.0
         if context.task.kind == "generation":
-            return _public_records(context)
-        if context.task.kind == "continuation":
-            return sampled_texts(context, [()] * len(context.shots), "public demonstrations", self.tokens)
-        return context.for_each_shot(lambda label: self._write(label, context))
+            return self._pairs(context, temperature)
+        prompts = public_prompts(context, self.tokens, self.style)
+        return written(context, context.shots, prompts, self.tokens, "public demonstrations", temperature)
 
-    def _write(self, label: str, context: Context) -> Demonstration:
+    def _pairs(self, context: Context, temperature: float) -> list[Demonstration]:
+        task, model = context.task, context.model
+        before, _, after = task.query(_GAP).partition(_GAP)
+        opened, ends = task.icl_prefix(()) + before, [after[:1] or "\n", *task.stop_strings]
+        inputs = self._sampled(context, [opened] * len(context.shots), ends, temperature, "inputs")
+        asked = [task.icl_prefix(()) + task.query(text) for text in inputs]
+        until = list(task.config["generation_kwargs"]["until"])
+        outputs = self._sampled(context, asked, until, temperature, "outputs")
+        pairs = zip(inputs, outputs, strict=True)
+        return [Demonstration(text, output, tokens=len(model.encode(text))) for text, output in pairs]
+
+    def _sampled(
+        self, context: Context, prompts: Sequence[str], ends: Sequence[str], temperature: float, stream: str
+    ) -> list[str]:
         model = context.model
-        prompts = PromptWriter(context.task, model, label, self.tokens, None, self.style)
-        decoder = model.decoder([prompts.public], prompts.prefix)
-        text = ReleasedText(context.task, model)
-        while not text.ended and len(text.tokens) < self.tokens:
-            if text.tokens:
-                decoder.append(text.tokens[-1])
-            text.append(int(public_log_probs(decoder.likeliest(1), model)[0].argmax()))
-        return text.demonstration(label)
-
-
-def _public_records(context: Context) -> list[Demonstration]:
-    """A random public record a shot, none of them twice."""
-    public, shots = context.task.public, len(context.shots)
-    if len(public) < shots:
-        raise DataError(
-            f"{context.task.name} has {len(public)} public records and {shots} are to be shown; lower shots."
-        )
-    chosen = context.streams.stream("public demonstrations").choice(len(public), size=shots, replace=False)
-    return [
-        Demonstration(record.text, record.label, tokens=len(context.model.encode(record.text)))
-        for record in (public[i] for i in chosen)
-    ]
+        seeds = seeds_of(context, f"public demonstrations: {stream}", len(prompts))
+        encoded = [model.encode(prompt) for prompt in prompts]
+        texts = model.generate(encoded, self.tokens, ends, temperature=temperature, seeds=seeds)
+        return [text.strip().strip('"').strip() for text in texts]

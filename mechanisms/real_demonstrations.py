@@ -7,12 +7,14 @@ unchanged there too.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import DataError
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
+from dpicl.harness.mechanism.generation import check_positive, cut_record
+from dpicl.harness.mechanism.options import LATER
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.mechanisms._sampled_texts import sampled_texts
 
@@ -22,13 +24,21 @@ EXAMPLES = 4
 
 @dataclass(frozen=True)
 class RealDemonstrations(DemonstrationMechanism):
-    """One random record of each shot's label (of any keyword where the task has none); never stored or published."""
+    """One random record of each shot's label (of any keyword where the task has none); never stored or published.
+
+    tokens: records are cut to their first so many tokens, for a ceiling of the length of released texts; None: whole.
+    """
 
     name = "real_demonstrations"
     knob = None
     source = "no privacy"
     summary = "real records as demonstrations, no privacy: the upper reference baseline"
     needs = "texts"
+
+    tokens: int | None = field(default=None, metadata={LATER: True})
+
+    def __post_init__(self) -> None:
+        check_positive(tokens=self.tokens)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NonPrivateDpEvent()
@@ -42,12 +52,14 @@ class RealDemonstrations(DemonstrationMechanism):
             slots = [[records[i] for i in slot] for slot in chosen]
             return sampled_texts(context, slots, "texts after real records")
         shown: list[Demonstration] = []
+        used: set[str] = set()
         for label in context.shots:
-            used = {demonstration.text for demonstration in shown}
             candidates = [r for r in records if (not private.partitioned or r.label == label) and r.text not in used]
             if not candidates:
                 raise DataError(f"There are too few records of '{label}' for {len(context.shots)} demonstrations.")
-            record = candidates[int(generator.integers(len(candidates)))]
+            drawn = candidates[int(generator.integers(len(candidates)))]
+            used.add(drawn.text)
+            record = cut_record(drawn, context.model, self.tokens)
             tokens = len(context.model.encode(record.text))
             shown.append(Demonstration(record.text, record.label, tokens=tokens))
         return shown

@@ -20,7 +20,6 @@ from dpicl.mechanisms.invisible_ink import InvisibleInk
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.private_prediction import PrivatePrediction
 from dpicl.mechanisms.pta import PTA
-from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
 from dpicl.mechanisms.real_demonstrations import RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
@@ -355,15 +354,3 @@ def test_prisms_public_prompt_is_read_apart_from_the_private_ones():
     (alone, prefix), (slots, other) = batches
     assert alone == 1 < slots
     assert prefix == other and not any(record in prefix for record in RECORDS)  # a prefix is public
-
-
-def test_public_demonstrations_read_no_record_and_are_the_greedy_continuation():
-    model = AdversarialModel(poison=False)
-    demos, ledger, _ = run(PublicDemonstrations(tokens=4), RECORDS, model=model)
-    other, _, _ = run(PublicDemonstrations(tokens=4), ["something else"], seed=9, model=model)
-    assert ledger.event() == dp.NoOpDpEvent()
-    assert demos == other
-    prompt, greedy = model.encode(TinyTask().generation_prompt("a", [])), []
-    for _ in range(demos[0].tokens):
-        greedy.append(int(np.argmax(model.log_probs_after(prompt + greedy))))
-    assert demos[0].text in model.decode(greedy)

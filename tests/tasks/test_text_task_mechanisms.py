@@ -21,6 +21,7 @@ from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.mechanisms.prism import Prism
 from dpicl.mechanisms.pta import PTA
 from dpicl.mechanisms.public_demonstrations import PublicDemonstrations
+from dpicl.mechanisms.public_records import PublicRecords
 from dpicl.mechanisms.real_demonstrations import EXAMPLES, RealDemonstrations
 from dpicl.mechanisms.tang import Tang
 from dpicl.mechanisms.zero_shot import ZeroShot
@@ -96,6 +97,13 @@ def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
     assert len(texts) == 3
 
 
+def test_a_ceiling_of_matched_length_shows_the_first_tokens_of_the_same_records(tasks):
+    whole, cut = (release(row, tasks["trec"])[0] for row in (RealDemonstrations(), RealDemonstrations(tokens=3)))
+    assert [each.label for each in cut] == [each.label for each in whole]
+    assert all(long.text.startswith(short.text) and short.tokens <= 3 for long, short in zip(whole, cut, strict=True))
+    assert any(short.text != long.text for long, short in zip(whole, cut, strict=True))
+
+
 @pytest.mark.parametrize("name", GENERATION)
 def test_real_demonstrations_are_private_pairs(tasks, name):
     demonstrations, ledger = release(RealDemonstrations(), tasks[name])
@@ -104,29 +112,55 @@ def test_real_demonstrations_are_private_pairs(tasks, name):
 
 
 @pytest.mark.parametrize("name", GENERATION)
-def test_public_demonstrations_are_different_public_pairs_at_no_cost(tasks, name):
+def test_public_records_are_different_public_pairs_at_no_cost(tasks, name):
     task = tasks[name]
-    demonstrations, ledger = release(PublicDemonstrations(), task, shots=8)
+    demonstrations, ledger = release(PublicRecords(), task, shots=8)
     assert len({(d.text, d.label) for d in demonstrations} & {(r.text, r.label) for r in task.public}) == 8
     assert ledger.event() == dp.NoOpDpEvent()
-    assert release(PublicDemonstrations(), task, shots=8)[0] == demonstrations
-    assert release(PublicDemonstrations(), task, shots=8, seed=1)[0] != demonstrations
+    assert release(PublicRecords(), task, shots=8)[0] == demonstrations
+    assert release(PublicRecords(), task, shots=8, seed=1)[0] != demonstrations
     scored = evaluate(task, models.load("sim"), demonstrations[:2], limit=2)
     assert scored.prefix_tokens == len(models.load("sim").encode(task.icl_prefix(demonstrations[:2])))
 
 
-def test_public_demonstrations_say_why_they_cannot(tasks):
+@pytest.mark.parametrize("name", GENERATION)
+def test_public_demonstrations_are_pairs_that_the_model_writes_from_the_instruction(tasks, name):
+    task = tasks[name]
+    demonstrations, ledger = release(PublicDemonstrations(tokens=8), task, shots=4)
+    bare = release(PublicDemonstrations(tokens=8), replace(task, public=()), shots=4)[0]
+    assert demonstrations == bare and ledger.event() == dp.NoOpDpEvent()
+    assert len({d.text for d in demonstrations}) == 4 and all(d.label for d in demonstrations)
+    assert release(PublicDemonstrations(tokens=8), task, shots=4, seed=1)[0] != demonstrations
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_public_texts_of_a_label_continue_its_prompt_and_are_sampled_anew_for_every_seed(tasks, greedy):
+    task, row, model = tasks["trec"], PublicDemonstrations(tokens=6, greedy=greedy), models.load("sim")
+    demonstrations, ledger = release(row, task, shots=6)
+    assert ledger.event() == dp.NoOpDpEvent() and release(row, task, shots=6)[0] == demonstrations
+    texts, others = ({own.label: own.text for own in release(row, task, shots=6, seed=seed)[0]} for seed in (0, 1))
+    assert (texts == others) == greedy
+    if greedy:
+        prompts = [model.encode(task.generation_prompt(label, ())) for label in texts]
+        written = model.generate(prompts, 6, [word for word in task.stop_strings if word.strip()])
+        for text, whole in zip(texts.values(), written, strict=True):
+            assert whole.strip().startswith(text)
+
+
+def test_public_controls_say_why_they_cannot(tasks):
     config = copy.deepcopy(dict(tasks["samsum"].config))
     del config["metadata"]["data"]["public"]
-    mechanism, without_public = PublicDemonstrations(), replace(tasks["samsum"], public=(), config=config)
-    assert "all its texts would be the same" in str(mechanism.skip(tasks["wikimovies"]))
-    assert "no public records" in str(mechanism.skip(without_public))
-    assert all(mechanism.skip(tasks[name]) is None for name in (*GENERATION, "trec"))
+    without_public = replace(tasks["samsum"], public=(), config=config)
+    assert "zero_shot" in str(PublicDemonstrations().skip(tasks["wikimovies"]))
+    assert PublicDemonstrations().skip(without_public) is None
+    assert "no public records" in str(PublicRecords().skip(without_public))
+    assert "generation" in str(PublicRecords().skip(tasks["trec"]))
+    assert all(PublicDemonstrations().skip(tasks[name]) is None for name in (*GENERATION, "trec"))
     few = replace(tasks["samsum"], public=tasks["samsum"].public[:1])
     context = Context(few.public_view(), SimulatedLM(), ("example",) * 2, 0.0, Streams(0).public)
     sampling = Streams(0).source("sampling")
     with pytest.raises(DataError, match="1 public records and 2 are to be shown"):
-        mechanism.release(PrivateSet([], Ledger(None, 1.0), sizes={}, sampling=sampling, noise=sampling), context)
+        PublicRecords().release(PrivateSet([], Ledger(None, 1.0), sizes={}, sampling=sampling, noise=sampling), context)
 
 
 @pytest.mark.parametrize("name", WRITERS)
