@@ -8,7 +8,8 @@ For every token of a synthetic demonstration:
    every sampled record has a slot of its own, M in expectation;
 3. every slot answers with p(v) proportional to p_base(v) * (p(v | private prompt) / p(v | public prompt))^alpha over
    the full vocabulary: tokens that the private examples make more plausible are amplified. p_base conditions on the
-   generated text alone (eq. 11); without ``base`` it is constant (PA3). All in log space, normalised per slot;
+   generated text alone (eq. 11); without ``base`` it is constant (PA3). All in log space, normalised per slot over the
+   full vocabulary (line 6; the derivation in E.1 normalises over V_pub, as Tang does, which releases other tokens);
 4. the next token is the argmax over V_pub of the sum over slots + N(0, 2 sigma^2), with N = 1 + N(0, sigma^2).
 
 Privacy (unit: one record; neighbours: add/remove; proved mode): as for Tang. A record touches one slot, whose

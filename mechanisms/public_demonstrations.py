@@ -2,7 +2,8 @@
 
 Tang et al. (ICLR 2024) call it epsilon = 0, 4-shot: no private record is read; the text of each label is the greedy
 continuation of the instruction and the label. Its gain over zero-shot comes from the format and from what the model
-knows; only what a mechanism gains beyond it was learned from private data.
+knows; only what a mechanism gains beyond it was learned from private data. All seeds show this one greedy set of texts,
+in other orders: its spread over seeds, and that of a recovery over it, leaves out which public texts were written.
 
 Where a demonstration is an input with its output (generation), they are records of the task's public part. Where
 demonstrations have no labels (continuation), one prompt would give the same text each time: they are samples at

@@ -52,7 +52,7 @@ class RowPair:
 
     @property
     def says(self) -> str:
-        """'tang@1 against pta@1: better by …': in words."""
+        """'tang@1 against pta@1: better, …': in words."""
         return pair_words(row_name(self.one), row_name(self.other), self.found)
 
 

@@ -61,7 +61,7 @@ class BoardAnswer:
         if len(self.first) == 1:
             return f"is first of {self.of}"
         if len(self.first) == self.of:
-            return f"are tied with the best (95%): all {self.of} rows"
+            return f"are tied with the best (95%): {'both' if self.of == 2 else f'all {self.of}'} rows"
         return f"are tied with the best (95%), of {self.of}"
 
     @property
@@ -86,7 +86,7 @@ class BoardAnswer:
             said.append(f"{names_text(self.embeddings)} {verb} no language model")
         if self.prompting:
             which = named([f"{one.label} ({one.number})" for one in self.prompting])
-            verb = "is first" if len(self.prompting) == 1 else "are tied for first"
+            verb = "is first" if len(self.prompting) == 1 else "are tied with the best of them (95%)"
             said.append(f"of the {self.prompting_of} that prompt one, {which} {verb}")
         if self.untold:
             said.append(f"{names_text(self.untold)} {'has' if len(self.untold) == 1 else 'have'} too few seeds to rank")

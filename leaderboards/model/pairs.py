@@ -59,9 +59,9 @@ class Pairs:
 
 
 def pair_words(one: str, other: str, found: Difference | None) -> str:
-    """'tang against pta: better by 0.031 (0.012 to 0.050), adjusted p = 0.004', always of the first one's score."""
+    """'tang against pta: better, 0.031 (0.012 to 0.050), adjusted p = 0.004': first score less second."""
     if found is None:
         return f"{one} and {other} cannot be compared: they share too few seeds or test records"
-    verdict = "inconclusive," if not found.shown else "better by" if found.value > 0 else "worse by"
+    verdict = "inconclusive" if not found.shown else "better" if found.value > 0 else "worse"
     interval = f"{signed_text(found.low)} to {signed_text(found.high)}"
-    return f"{one} against {other}: {verdict} {signed_text(found.value)} ({interval}), adjusted {p_text(found.p)}"
+    return f"{one} against {other}: {verdict}, {signed_text(found.value)} ({interval}), adjusted {p_text(found.p)}"

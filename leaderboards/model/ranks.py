@@ -201,5 +201,6 @@ def _first(rows: Sequence[Row]) -> str:
     if len(first) == 1:
         return f"{first[0]} is first"
     if len(first) == len(rows):
-        return f"all {len(rows)} rows are tied with the best (95%): {named(first)}"
+        every = "both" if len(rows) == 2 else f"all {len(rows)}"
+        return f"{every} rows are tied with the best (95%): {named(first)}"
     return f"tied with the best (95%): {names_text(first)}"

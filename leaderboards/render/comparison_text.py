@@ -95,7 +95,7 @@ def notes(comparison: Comparison) -> list[str]:
         *_without_partner(comparison),
         f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
         f" at least {settings.min_effect:g}. MDE (80% power): the smallest true drop that this cell would show with"
-        f" probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)}; a smaller one may go unseen (none: no drop"
+        f" probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)}; smaller ones may go unseen (none: no drop"
         " shows).",
     ]
     tests = sorted({cell.test.name for cell in comparison.cells if cell.test})
