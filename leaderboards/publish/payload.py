@@ -18,7 +18,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.run.results import Result, finite, to_text
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.board import Board, Section
@@ -149,8 +148,8 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
 
 
 def group_name(group: Group) -> str:
-    """'classification v1, SmolLM2-135M-Instruct': what the runs of one section are grouped under."""
-    return visible(f"{group.suite} v{group.version}, {model_name(group.model)}", _NAME)
+    """'classification v1, embedded': what the runs of one section are grouped under."""
+    return visible(f"{group.suite} v{group.version}, {group.model}", _NAME)
 
 
 def _group_config(group: Group) -> dict[str, Any]:

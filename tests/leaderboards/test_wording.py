@@ -12,7 +12,6 @@ from dpicl.leaderboards.compare.named_rows import compare_named
 from dpicl.leaderboards.compare.track import build_tracks
 from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.columns import columns
-from dpicl.leaderboards.publish.payload import group_name
 from dpicl.leaderboards.render import board_charts, html, pairs_text, terminal, track
 from tests.leaderboards.factory import ends, make_result
 from tests.leaderboards.site_factory import Page
@@ -54,7 +53,7 @@ def texts(board):
 )
 def test_the_model_has_its_name_wherever_a_board_is_read(model, name):
     board = build_board(results(model))
-    shown = texts(board) | {"group": group_name(board.sections[0].group)}
+    shown = texts(board)
     shown["releases"] = track.render_terminal(build_tracks(results(model), by="model"), color=False)
     assert [where for where, text in shown.items() if name not in text and "mechanisms/" not in where] == []
     if name != model:  # a command still says it as a command does
