@@ -395,7 +395,7 @@ def answer_all(
     does not admit Q of them; then nothing is drawn.
     """
     if len(queries) > budget:
-        raise UsageError(f"The queries are {len(queries)} and the budget is for {budget}; raise `queries`.")
+        raise UsageError(f"There are {len(queries)} queries but the budget is for {budget}; raise `queries`.")
     if len({query.id for query in queries}) < len(queries):
         raise UsageError("Two queries have the same id; remove the repeated record from the test set.")
     context.reader.read_public()

@@ -218,8 +218,6 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     assert [one.label for one in answer.prompting] == ["tang", "prism"]
     tied = "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied with the best of them (95%)"
     assert tied in answer.says
-        "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied with the best of them (95%)" in answer.says
-    )
 
 
 def test_so_it_does_over_several_tasks():
