@@ -14,8 +14,8 @@ Privacy (unit: one record; neighbours: add/remove; proved mode). A record is sam
 whose vector is replaced by another one in the ball of radius r: the sum moves by at most 2r in L2. Where every record
 has its own slot it adds one vector: r. An answer is one Gaussian release. An empty text counts as the centre. Unlike
 the released code, which takes the sensitivity of the sum to be 1 although the slot's embedding is replaced and not
-removed (2 for vectors of length 1: what it calls epsilon = 1 costs 5.3), does not centre, and samples a fixed number of
-records.
+removed (2 for vectors of length 1: what it calls epsilon = 1 costs up to 5.32), does not centre, and samples a fixed
+number of records.
 """
 
 from __future__ import annotations

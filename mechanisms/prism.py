@@ -12,7 +12,7 @@ choice, which may look at the tokens before it. The whole demonstration runs on 
 Poisson(q, T x bounded range epsilon'), accounted by the exact recursion for T adaptive choices and the sampling of its
 privacy loss distribution. Labels are disjoint. The paper's own formula, epsilon = sqrt(2 T ln(1/delta)) epsilon', drops
 a term of advanced composition and claims no amplification; at the same epsilon it uses a temperature 2 to 3 times
-higher than it needs.
+higher than it needs. Written from the paper; its version 4 names the authors' repository, which was not read.
 """
 
 from __future__ import annotations

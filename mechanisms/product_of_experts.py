@@ -1,5 +1,5 @@
 """Product of experts: Romijnders et al., "Private PoEtry: Private In-Context Learning via Product of Experts" (arXiv
-2602.05012).
+2602.05012). Written from the paper's abstract: our reading, so its scores are no verdict on the paper.
 
 For every query:
 

@@ -27,6 +27,7 @@ from dpicl.harness.api.values import (
 )
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, require_known
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.paths import find_suite
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.vocabulary import silent
@@ -198,7 +199,9 @@ def _table(found: Diagnosed, cell: Cell, settings: DiagnosisSettings) -> Diagnos
         " many differences there are.",
     ]
     if drawn := list(dict.fromkeys(row.row for row in found.scored if row.spread is not None)):
-        notes.append(f"A mean over {settings.draws} draws of public randomness, others exact: {', '.join(drawn)}.")
+        notes.append(
+            f"A mean over {count(settings.draws, 'draw')} of public randomness, others exact: {', '.join(drawn)}."
+        )
     notes += [f"{name} is left out: {why}." for name, why in found.left_out.items()]
     setup = {"task": cell.task, "source": cell.source, "model": cell.model, "delta": cell.delta, "seed": settings.seed}
     counts = {"texts": found.texts, "tokens": found.tokens, "draws": settings.draws, "shots": settings.shots}

@@ -179,7 +179,7 @@ def _kept(results: Path, job: ExactJob) -> AttackResult | None:
     found = store.stored(results, job.attempt, message)
     if found is not None and found.manifest.data.fingerprint != job.row.task.fingerprint:
         raise UsageError(
-            f"The audit under {results} is of other records of {job.row.task.name} than those at hand; give another"
-            " --results folder, or move it away."
+            f"The audit under {results} was computed on different data of {job.row.task.name} (fingerprint mismatch);"
+            " give another --results folder, or move it away."
         )
     return found

@@ -44,7 +44,7 @@ from dpicl.harness.attacks.results import Access, AttackResult
 from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.core.cell import large_delta
 from dpicl.harness.core.errors import DpiclError, UsageError, require_known
-from dpicl.harness.core.messages import message
+from dpicl.harness.core.messages import count, message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
 from dpicl.harness.data.task import Task, load_config
@@ -147,8 +147,8 @@ def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: 
     found = presence(selection.cells, known, Fingerprints())
     if found.stale:
         raise UsageError(
-            f"{len(found.stale)} results in {selection.store.folder} are of other records than those at hand"
-            f" ({why(found.stale)}); give another `results` folder."
+            f"{count(len(found.stale), 'result')} in {selection.store.folder} computed on different data (fingerprint"
+            f" mismatch: {why(found.stale)}); give another `results` folder."
         )
     job = Job(selection.reference, selection.store.folder.parent, plugins)
     done = run_missing(selection, found.missing, known, made, job, progress=progress)
@@ -326,8 +326,8 @@ def _kept_audits(
         found = store.stored(results, job.at(target), tell)
         if found is not None and found.manifest.data.fingerprint != job.task.fingerprint:
             raise UsageError(
-                f"The audit under {results} at epsilon = {target:g} is of other records of {job.task.name} than those"
-                " at hand; give another --results folder, or move it away."
+                f"The audit under {results} at epsilon = {target:g} was computed on different data of {job.task.name}"
+                " (fingerprint mismatch); give another --results folder, or move it away."
             )
         if found is not None:
             there[target] = found

@@ -78,7 +78,7 @@ def places(out: Path) -> list[Path]:
     """The file, and the two of its card. Raises UsageError for what is no file's name, and for one that is there: a
     release is not made twice."""
     if not out.name or "\0" in str(out):
-        raise UsageError(f"'{out}' is no name of a file; give another --out.")
+        raise UsageError(f"Invalid file name '{out}'; give another --out.")
     paths = [out, out.with_name(f"{out.stem}.card.md"), out.with_name(f"{out.stem}.card.json")]
     try:
         there = next((path for path in paths if path.exists() or path.is_symlink()), None)

@@ -28,6 +28,7 @@ from dpicl.harness.attacks.canaries import canary
 from dpicl.harness.attacks.exact_pairs import label_only_ceiling
 from dpicl.harness.attacks.observers import Observation, Recording
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import FinalPrompt
 from dpicl.harness.mechanism.bases import AnswerContext, AnswerMechanism
@@ -71,7 +72,7 @@ class AnswerEvidence:
         self._reader.read_public()
         size = len(setup.private)
         which = mechanism.scheme.described(size)
-        self.notes = [f"one query, question {self._settings.question}, {size} records, {which}"]
+        self.notes = [f"one query, question {self._settings.question}, {count(size, 'record')}, {which}"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""

@@ -173,7 +173,7 @@ def bounds_of(evidence: AuditEvidence, settings: AuditSettings) -> tuple[LowerBo
     """
     rule, gaussian = evidence.rule, evidence.gaussian
     if any(np.isnan(runs).any() for runs in (evidence.members, evidence.others)):
-        raise UsageError("A run gave NaN, and a run cannot be left out afterwards; `dpicl check` looks for the reason.")
+        raise UsageError("A trial returned NaN; dropping it would bias the bound. `dpicl check` looks for the reason.")
     seen = (evidence.members, evidence.others, rule.decide, rule.candidates, settings.delta, settings.confidence)
     separate = split_bounds(*seen, settings.seed)
     found = (paired_bounds(*seen, settings.seed) if evidence.probabilities else separate).valid(gaussian)

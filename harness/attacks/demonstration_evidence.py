@@ -19,6 +19,7 @@ from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.observers import Forcing, Recording
 from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.mechanism.bases import Context, DemonstrationMechanism
@@ -53,7 +54,7 @@ class DemonstrationEvidence:
         self._forced_runs: Runs | None = None
         self._canary: Record | None = None
         self._indices: list[int] = []
-        self.notes = [f"one demonstration of the first label, {len(setup.private)} records"]
+        self.notes = [f"one demonstration of the first label, {count(len(setup.private), 'record')}"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""

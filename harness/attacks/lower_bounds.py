@@ -204,7 +204,7 @@ def checked_runs(scores: ArrayLike) -> np.ndarray:
     if runs.ndim not in (1, 2) or runs.size == 0 or len(runs) < FEWEST_RUNS:
         raise UsageError(f"An audit needs at least {FEWEST_RUNS} independent runs on each side; run more trials.")
     if np.isnan(runs).any():
-        raise UsageError("A score is NaN; fix the attack that gives it, since a run cannot be left out afterwards.")
+        raise UsageError("A score is NaN; fix the attack, since dropping the run would bias the bound.")
     return runs
 
 

@@ -92,7 +92,7 @@ def one_run_bound(
     if values.ndim != 1 or values.shape != said.shape or len(values) < 2:
         raise UsageError("One run needs at least two records, each with one score and one coin.")
     if np.isnan(values).any():
-        raise UsageError("A score is NaN; fix the attack that gives it, since a record cannot be left out afterwards.")
+        raise UsageError("A score is NaN; fix the attack, since dropping the record would bias the bound.")
     if not (0 < confidence < 1 and 0 <= delta < 1):
         raise UsageError(f"Confidence must lie between 0 and 1, and delta in [0, 1), not {confidence} and {delta}.")
     ranking = np.argsort(-values, kind="stable")  # largest first

@@ -13,6 +13,7 @@ from dpicl.harness.attacks.audit_settings import SIDES, AuditSetup
 from dpicl.harness.attacks.observers import Observation, Recording
 from dpicl.harness.attacks.views import with_records
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.seeds import streams
 from dpicl.harness.core.vocabulary import Query, Record
 from dpicl.harness.mechanism.bases import PreparedContext, PreparedMechanism
@@ -41,7 +42,7 @@ class PreparedEvidence:
         own = labels.index(setup.other.label) if setup.other.label in labels else 0
         self._canary = Record(setup.other.text, labels[(own + 1) % len(labels)] if labels else setup.other.label)
         self._reader = SlotReader(self._task, setup.model, setup.outputs, ALL_RECORDS, [self._query])
-        self.notes = [f"one preparation from {len(setup.private)} records, every one of which may be in it"]
+        self.notes = [f"one preparation from {count(len(setup.private), 'record')}, every one of which may be in it"]
 
     def evidence(self, calibration: Calibration) -> AuditEvidence:
         """The runs at one epsilon. Raises BudgetExceeded when a run spends more than was calibrated for."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from dpicl.harness.attacks.base import Attack, AttackFinding, AttackSetup
 from dpicl.harness.attacks.membership import ask_and_score, cannot_answer
 from dpicl.harness.attacks.views import first_words, free_text
+from dpicl.harness.core.messages import count
 from dpicl.harness.data.task import Record, Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.models.embeddings import check_name, load_embeddings
@@ -50,7 +51,7 @@ class Repeat(Attack):
             view=self._view,
             questions=lambda record: [_QUESTION.format(start=first_words(record.text, self.words))],
             score=self.nearness,
-            notes=[f"{short} candidates have no more than {self.words} words and score 0"] if short else [],
+            notes=[f"{count(short, 'candidate')} of {self.words} words or fewer, which score 0"] if short else [],
         )
 
     def nearness(self, candidates: Sequence[Record], answers: Sequence[Sequence[str]]) -> list[float]:

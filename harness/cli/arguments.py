@@ -17,6 +17,7 @@ from dpicl.harness.core import strict_yaml
 from dpicl.harness.core.errors import UsageError, require_known, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.paths import DEFAULT_RESULTS, shipped_suites
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **settings)
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message[0].upper()}{message[1:]}; see `{self.prog} --help`.")
+        raise UsageError(f"{capitalized(message)}; see `{self.prog} --help`.")
 
     def share(self, *flags: str, **changes: Any) -> None:
         """Adds flags that several commands have. changes: what is other about them here."""

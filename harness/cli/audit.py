@@ -15,6 +15,7 @@ from dpicl.harness.cli import exact_table, output
 from dpicl.harness.cli.arguments import Subparsers, add_command, confidence, options_of, passed
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import rounded_down, rounded_up
+from dpicl.harness.core.vocabulary import model_name
 
 
 def add(subparsers: Subparsers) -> None:
@@ -124,8 +125,8 @@ def _show(results: Sequence[AttackResult]) -> None:
     judged = first.bound.decision.trials_in if first.bound.decision else 0
     output.emit(
         f"audited: a lower bound at {first.bound.confidence:.0%} confidence over samples and noise; of"
-        f" {first.settings['runs']} runs on each side {judged} judged, and the others chose the rule; exact: if these"
-        " runs were all that there is."
+        f" {output.count(first.settings['runs'], 'run')} on each side {judged} judged, and the others chose the rule;"
+        " exact: if these runs were all that there is."
     )
     for note in dict.fromkeys(note for result in results for note in result.notes):
         output.emit(f"note: {note}")
@@ -141,8 +142,8 @@ def _title(result: AttackResult) -> str:
     subject = result.subject
     options = " ".join(f"{name}={value}" for name, value in subject.options.items())
     return (
-        f"{subject.mechanism} on {subject.task} ({subject.source}), {result.access}, {subject.model},"
-        f" {subject.members} records, δ = {subject.delta:g}; {options}"
+        f"{subject.mechanism} on {subject.task} ({subject.source}), {result.access}, {model_name(subject.model)},"
+        f" {output.count(subject.members, 'record')}, δ = {subject.delta:g}; {options}"
     )
 
 

@@ -7,6 +7,7 @@ import argparse
 from dpicl.harness.api.diagnosis import Diagnosis, diagnose
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, passed
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.evaluation.log_loss import PairedDifference, RowScores
 
 
@@ -34,8 +35,9 @@ def _diagnose(arguments: argparse.Namespace) -> int:
 def _show(found: Diagnosis) -> None:
     setup = found.setup
     title = (
-        f"{setup['task']} ({setup['source']}), {setup['model']}, {setup['texts']} texts of at most {setup['tokens']}"
-        f" tokens, δ = {setup['delta']:g}, seed {setup['seed']}"
+        f"{setup['task']} ({setup['source']}), {model_name(setup['model'])},"
+        f" {output.count(setup['texts'], 'text')} of at most"
+        f" {output.count(setup['tokens'], 'token')}, δ = {setup['delta']:g}, seed {setup['seed']}"
     )
     output.emit_table(("row", "ε", "L (nats a token)", "H (hit rate)", "knob"), list(map(_row, found)), title=title)
     output.emit("")

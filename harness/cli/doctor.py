@@ -85,7 +85,9 @@ def _software() -> Iterator[Check]:
 
 def _processor() -> Iterator[Check]:
     machine = manifest.machine()
-    yield Check("processor", True, f"{machine.cpu}, {machine.cores} cores, {machine.memory_mb / 1024:.1f} GB")
+    yield Check(
+        "processor", True, f"{machine.cpu}, {output.count(machine.cores, 'core')}, {machine.memory_mb / 1024:.1f} GB"
+    )
     try:
         import torch
     except ModuleNotFoundError:

@@ -200,10 +200,10 @@ def _to_do(arguments: argparse.Namespace, selection: Selection, found: Presence)
     if not found.stale:
         return found.missing
     if not arguments.again:
-        verb = "is" if len(found.stale) == 1 else "are"
+        verb = "was" if len(found.stale) == 1 else "were"
         raise UsageError(
-            f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} of other records than"
-            f" those at hand ({why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
+            f"{output.count(len(found.stale), 'result')} under {arguments.results} {verb} computed on different data"
+            f" (fingerprint mismatch: {why(found.stale)}). Nothing was run; {_stale_advice(arguments)}."
         )
     selection.store.set_aside([Damaged(selection.store.path(each.cell), each.reason) for each in found.stale])
     stale = {each.cell.id for each in found.stale}
@@ -284,7 +284,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
-        output.emit(f"Stale: made from other records than those at hand ({why(found.stale)}).")
+        output.emit(f"Stale: computed on different data (fingerprint mismatch: {why(found.stale)}).")
         output.emit(f"Next: {_stale_advice(arguments)}.")
         return 0
     planned_budget.require_admitted(budgets)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from dpicl.harness.conformance.bench import SMALL, small_options
 from dpicl.harness.conformance.dictionary import constants
+from dpicl.harness.core.messages import count
 from dpicl.harness.mechanism.bases import DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.options import option_types
 
@@ -39,7 +40,7 @@ class Variant:
 
     def __str__(self) -> str:
         said = ", ".join(f"{name}={value}" for name, value in self.changes.items())
-        return f"with {self.shots} demonstrations" if self.shots else f"with option {said}"
+        return f"with {count(self.shots, 'demonstration')}" if self.shots else f"with option {said}"
 
 
 def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Variant]:

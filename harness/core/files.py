@@ -33,9 +33,9 @@ def put_whole(
     file (a device would be replaced), and leaves nothing.
     """
     if not path.name or "\0" in str(path):
-        raise OSError(errno.EINVAL, "it is no name of a file", str(path))
+        raise OSError(errno.EINVAL, "invalid file name", str(path))
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no plain file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     temporary = path.with_name(f".{path.name}{tag}.tmp")
     rights = partial(os.open, mode=0o600 if private else 0o666)
     try:

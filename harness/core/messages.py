@@ -19,6 +19,11 @@ def message(text: str) -> None:
     sys.stderr.flush()
 
 
+def capitalized(text: str) -> str:
+    """The text as the beginning of a sentence. A Greek letter is a symbol and stays: ε is not Ε."""
+    return text if "α" <= text[:1] <= "ω" else text[:1].upper() + text[1:]
+
+
 def duration(seconds: float | None) -> str:
     """'4.5 s', '45 s', '12 min', '3.4 h'; 'unknown' for None."""
     if seconds is None:

@@ -39,6 +39,19 @@ LABEL_LOCAL = Notion(
 NOTIONS: Mapping[str, Notion] = {notion.name: notion for notion in (RECORD_CENTRAL, LABEL_LOCAL)}
 
 
+#: A model as commands name it -> as people know it.
+_MODELS: Mapping[str, str] = {
+    "embedded": "SmolLM2-135M-Instruct",
+    "embedded-float32": "SmolLM2-135M-Instruct (float32)",
+    "ginc": "GPT-2 trained on GINC",
+}
+
+
+def model_name(model: str) -> str:
+    """The display name of a model of a suite: 'embedded' is 'SmolLM2-135M-Instruct'; most others are their own."""
+    return _MODELS.get(model, model)
+
+
 def silent(done: int, total: int, unit: str) -> None:
     """Reports nothing."""
 

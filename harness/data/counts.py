@@ -116,9 +116,10 @@ def label_words(reading: FileRecords, column: str) -> list[str]:
     many = len(found) > _MOST_LABELS or (len(found) > _FEW and len(found) > len(reading.records) / 2)
     if many or long > _LONGEST_LABEL or wordy > _MOST_WORDS:
         raise DataError(
-            f"The field '{column}' of {reading.path} has {len(found):,} values for {len(reading.records):,} records,"
-            f" the longest of {long} characters: these look like texts and not like labels, which are public. Name the"
-            " field of the labels with --label-field, or the labels with --labels."
+            f"The field '{column}' of {reading.path} has {count(len(found), 'value')} for"
+            f" {count(len(reading.records), 'record')}, the longest of {long} characters: these look like texts, not"
+            " labels, and labels are public. Name the field of the labels with --label-field, or the labels with"
+            " --labels."
         )
     return [label for label, _ in found.most_common()]
 

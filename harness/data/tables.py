@@ -168,7 +168,7 @@ def _look(path: Path) -> None:
         raise DataError(f"{path} is of no kind that is read; give {', '.join(SUFFIXES)}, or a folder of `datasets`.")
     first = start.partition(b"\n")[0].strip()
     if b"\0" in first:
-        raise DataError(f"{path} is no text in UTF-8 (it holds NUL bytes, as UTF-16 and programs' own files do); save"
+        raise DataError(f"{path} is not UTF-8 (it holds NUL bytes, as UTF-16 and programs' own files do); save"
                         " it as UTF-8.")  # fmt: skip
     found = _look_of(first, start)
     if kind in _LINES and found == "table":

@@ -92,8 +92,8 @@ def settings_of(rest: str) -> ServerSettings:
     variable = variable_of(rest)
     if "://" not in (address := os.environ.get(variable, "")):
         raise UsageError(
-            f"Nobody says where server:{rest} is; set {variable} to its address, such as"
-            f" {EXAMPLE.removeprefix('server:')}, or write the address in place of the name."
+            f"No address for server:{rest}; set {variable} (for example {EXAMPLE.removeprefix('server:')}), or write"
+            " the address in place of the name."
         )
     return _parsed(address)
 

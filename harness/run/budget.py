@@ -26,7 +26,7 @@ from dp_accounting import dp_event as dp
 from dpicl.harness.core.errors import BudgetExceeded, ResultError, UsageError, unknown
 from dpicl.harness.core.json_text import plain
 from dpicl.harness.core.locks import held
-from dpicl.harness.core.messages import rounded_up
+from dpicl.harness.core.messages import count, rounded_up
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.privacy.events import to_json
@@ -271,7 +271,7 @@ def _refusal(ledger: PrivateLedger) -> str:
     if limit is None or epsilon <= limit * _ROUNDING:
         return ""
     return (
-        f"With this, {len(ledger.charges)} releases of private set '{ledger.name}' would add up to epsilon ="
+        f"With this, {count(len(ledger.charges), 'release')} of private set '{ledger.name}' would add up to epsilon ="
         f" {rounded_up(epsilon)} (delta = {delta:g}), and its limit is {limit:g}. Nothing was released or charged; ask"
         f" for a smaller epsilon (dpicl budget --private-set {ledger.name} shows what is left)."
     )

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.json_text import plain
 from dpicl.harness.core.messages import rounded_up
-from dpicl.harness.core.vocabulary import NOTIONS
+from dpicl.harness.core.vocabulary import NOTIONS, model_name
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.run.pipeline import embedding_of, now, privacy_of
@@ -130,7 +130,10 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ("options", _json(content["options"])),
         ("task", f"{content['task']['name']}, {content['task']['kind']}"),
         ("labels", ", ".join(content["task"]["labels"][:50])),
-        ("model", f"{manifest['model']['name']}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}"),
+        (
+            "model",
+            f"{model_name(manifest['model']['name'])}, {manifest['dtype']}, sha256 {manifest['model']['sha256']}",
+        ),
         *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
         ("epsilon", f"{_upper(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),

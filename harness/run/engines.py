@@ -111,8 +111,8 @@ class _Crew:
             self._forget(worker)
 
     def watch_memory(self) -> None:
-        """Before the system kills somebody for want of memory: of several workers the largest is stopped. It is looked
-        at once a second, however much workers say."""
+        """Stops the largest of several workers before the OOM killer does. Memory is looked at once a second, however
+        much workers say."""
         now = time.monotonic()
         if len(self.running) < 2 or now - self.looked < _LOOK_SECONDS:
             return

@@ -204,5 +204,5 @@ def _lines(path: Path) -> list[str]:
     except OSError as error:
         raise DataError(f"{path} cannot be read ({error.strerror}); give a file with queries.") from None
     except UnicodeDecodeError:
-        raise DataError(f"{path} is no text in UTF-8; save it as UTF-8.") from None
+        raise DataError(f"{path} is not UTF-8; save it as UTF-8.") from None
     return [line for line in lines if line.strip()]

@@ -14,6 +14,7 @@ from functools import partial
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, PluginError
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.data.config import load_config, source_spec
 from dpicl.harness.data.sources import check_there
@@ -91,7 +92,7 @@ def completeness(suite: str, cells: Sequence[Cell], results: Iterable[Result], l
     all_of, done_of = Counter(wanted.values()), Counter(wanted[which] for which in done)
     split = "; ".join(f"ε {e:g}: {done_of[e]:,} of {all_of[e]:,}" for e in sorted(all_of) if 0 < e < math.inf)
     by_epsilon = f" ({split})" if split else ""
-    return f"Incomplete: {len(done):,} of {len(wanted):,} cells of {suite} have a result{by_epsilon}."
+    return f"Incomplete: {len(done):,} of {count(len(wanted), 'cell')} of {suite} done{by_epsilon}."
 
 
 def _which(cell: Cell) -> Hashable:
@@ -129,16 +130,17 @@ def at_hand(results: Sequence[Result], records: Fingerprints) -> tuple[list[Resu
         except NotRead:
             pass
         except DpiclError as error:
-            notes.append(f"{task}: whether these results are of the records at hand is not known. {error}")
-        count = f"{len(others)} result{'' if len(others) == 1 else 's'}"
+            notes.append(f"{task}: cannot tell whether these results were computed on the present data. {error}")
         said = ", ".join(dict.fromkeys(others.values()))
         if len(others) == len(own):
             kept += own
             notes.append(
-                f"{task}: the results are not of the records at hand ({said}); `dpicl run` with --again makes new ones."
+                f"{task}: results computed on different data (fingerprint mismatch: {said}); `dpicl run --again` makes"
+                " new ones."
             )
             continue
         kept += [result for result in own if id(result) not in others]
         if others:
-            notes.append(f"{task}: left out {count} of other records than those at hand ({said}).")
+            lost = count(len(others), "result")
+            notes.append(f"{task}: left out {lost} computed on different data (fingerprint mismatch: {said}).")
     return kept, notes

@@ -55,6 +55,7 @@ from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
 from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
+from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
 from dpicl.harness.models.server_settings import name_of
@@ -219,7 +220,7 @@ class Suite(BaseModel):
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
         if self._document is None or (place and place[0] in self._from_flags):
-            return UsageError(message[0].upper() + message[1:])
+            return UsageError(capitalized(message))
         return self._document.error(place, message)
 
 
@@ -240,7 +241,7 @@ def made_suite(data: Mapping[str, Any], document: Document | None = None) -> Sui
     """A suite of these keys and values; document: the file that they come from. Raises UsageError as `load_suite`."""
 
     def error(place: Place, message: str) -> UsageError:
-        return document.error(place, message) if document else UsageError(message[0].upper() + message[1:])
+        return document.error(place, message) if document else UsageError(capitalized(message))
 
     try:
         suite = Suite.model_validate(data)

@@ -12,6 +12,7 @@ from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.data.task import list_tasks
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.registry import load_mechanisms
@@ -33,6 +34,8 @@ from dpicl.leaderboards.render.terminal import render_attacks
 
 #: The words in place of a suite.
 ALL, ATTACKS = "all", "attacks"
+#: The suite of the run of record, which comes first.
+OF_RECORD = "v1"
 _COLUMNS = ("suite", "version", "model", "source", "rows", "best at each ε (mean recovery)")
 
 
@@ -44,7 +47,7 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     known = load_evidence(arguments.results, mechanisms, output.message)
     found, skipped = {}, {}
     records = Fingerprints(download=False)
-    for path in shipped_suites().values():
+    for path in sorted(shipped_suites().values(), key=lambda path: path.stem != OF_RECORD):
         suite = load_suite(path)
         kept, retired, selection = _results(arguments, suite, mechanisms)
         kept, notes = at_hand(kept, records)
@@ -65,8 +68,9 @@ def show(arguments: argparse.Namespace, submissions: Sequence[Submission]) -> in
     if arguments.json:
         output.emit_json({"suites": lines, "page": page})
         return 0
+    named = [line | {"model": model_name(line["model"])} for line in lines]
     output.emit_table(
-        _COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), "; ".join(line["levels"])] for line in lines]
+        _COLUMNS, [[*(str(line[name]) for name in _COLUMNS[:-1]), "; ".join(line["levels"])] for line in named]
     )
     output.emit(f"Page: {page}" if page else "Next: dpicl board all --html site")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.core.errors import UsageError, require_known
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.leaderboards.cli import board
 from dpicl.leaderboards.model.text import names_text
 from dpicl.leaderboards.render.board_charts import printed
@@ -55,10 +56,14 @@ def _plot(arguments: argparse.Namespace) -> int:
     tables = [pair for pair in found if pair[1].task in (arguments.tasks or there)]
     differs = [name for name in _NAMES if len({vars(group)[name] for group, _ in tables}) > 1]
     panels = [
-        (", ".join([table.task, *(str(vars(group)[name]) for name in differs)]), table.only(arguments.labels))
+        (
+            ", ".join([table.task, *(model_name(str(vars(group)[name])) for name in differs)]),
+            table.only(arguments.labels),
+        )
         for group, table in tables
     ]
-    write_file(arguments.out, in_print(printed(panels).file)(arguments.out.suffix.removeprefix(".")))
+    about = names_text(dict.fromkeys(model_name(group.model) for group, _ in tables))
+    write_file(arguments.out, in_print(printed(panels, about).file)(arguments.out.suffix.removeprefix(".")))
     said = f"Figure: {arguments.out} ({output.count(len(panels), 'panel')})"
     document = {"figure": arguments.out, "panels": [title for title, _ in panels]}
     return output.answer(arguments, document, lambda: output.emit(said))

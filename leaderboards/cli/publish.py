@@ -126,7 +126,7 @@ def _publish(arguments: argparse.Namespace) -> int:
             said = publish(plan, sink, counts)
         said += [extra() for extra in extras]
     except DpiclError as error:
-        done = f"{counts.total()} of {len(things)} runs are published; no result is lost."
+        done = f"{counts.total()} of {output.count(len(things), 'run')} published; no result is lost."
         raise type(error)(f"{error} {done} Run `{shlex.join(['dpicl', *arguments.argv])}` again later.") from error
     sent, unchanged = counts["sent"], counts["unchanged"]
     if arguments.json:
@@ -135,10 +135,9 @@ def _publish(arguments: argparse.Namespace) -> int:
         output.emit_json({**known, "runs": ids, "notes": list(plan.notes), "advice": said})
         return 0
     verb = "written" if where.get("mode") == "offline" else "sent"
-    boards = output.count(len(plan.boards), "board")
+    rows, boards = output.count(len(plan.rows), "row"), output.count(len(plan.boards), "board")
     output.emit(
-        f"{output.count(sent, 'run')} {verb}, {unchanged} unchanged: {len(plan.rows)} rows and {boards}, project"
-        f" {sink.project}."
+        f"{output.count(sent, 'run')} {verb}, {unchanged} unchanged: {rows} and {boards}, project {sink.project}."
     )
     for sentence in said:
         output.emit(sentence)

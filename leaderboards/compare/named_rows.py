@@ -52,7 +52,7 @@ class RowPair:
 
     @property
     def says(self) -> str:
-        """'tang@1 beats pta@1 by …': in words."""
+        """'tang@1 against pta@1: better, …': in words."""
         return pair_words(row_name(self.one), row_name(self.other), self.found)
 
 
@@ -96,7 +96,7 @@ def parse_name(text: str, labels: Sequence[str]) -> RowName:
     except ValueError:
         value = math.nan
     if not value >= 0:
-        raise UsageError(f"'{epsilon}' in '{text}' is no ε; name a row as LABEL or LABEL@EPSILON, such as tang@1.")
+        raise UsageError(f"'{epsilon}' in '{text}' is not an ε; name a row as LABEL or LABEL@EPSILON, such as tang@1.")
     return RowName(text, label, value)
 
 
@@ -184,4 +184,4 @@ def _nowhere(names: Sequence[RowName], rows: Sequence[Row]) -> str:
         return (
             f"'{names[0].text}' is one row twice; name two ε to compare, such as {names[0].label}@1 {names[0].label}@8."
         )
-    return f"The two rows stand nowhere together, at one ε on one task: {where[0]}; {where[1]}."
+    return f"The two rows share no task and ε: {where[0]}; {where[1]}."

@@ -19,6 +19,7 @@ from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.sides import Side, by_seed, check_one_model, listed
 from dpicl.leaderboards.model.comparability import PAIR, differing, value_of
 from dpicl.leaderboards.model.rows import outcomes_of
+from dpicl.leaderboards.model.text import counted
 
 
 @dataclass(frozen=True, order=True)
@@ -177,7 +178,7 @@ def _check_conditions(cells: Sequence[PairedCell], metric: str | None) -> None:
 def _values(condition: str, one: Result, other: Result, metric: str | None) -> str:
     here, there = (value_of(result, condition, metric) for result in (one, other))
     if condition == "test records" and isinstance(here, tuple) and isinstance(there, tuple):
-        return f"{len(here)} documents against {len(there)} documents, {len({*here} & {*there})} shared"
+        return f"{len(here)} against {counted(len(there), 'document')}, {len({*here} & {*there})} shared"
     return " against ".join(
         _short(" / ".join(dict.fromkeys(map(str, v))) if isinstance(v, tuple) else str(v)) for v in (here, there)
     )

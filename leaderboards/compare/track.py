@@ -16,12 +16,14 @@ from typing import Literal
 import numpy as np
 
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.compare.cell_tests import DEFAULTS, family_of, p_value
 from dpicl.leaderboards.compare.paired_tests import holm
 from dpicl.leaderboards.model.comparability import PAIR, differing, weights
 from dpicl.leaderboards.model.rows import outcomes_of, score_of
+from dpicl.leaderboards.model.text import counted
 
 By = Literal["commit", "model"]
 ReleaseKey = tuple[str, str, str, str, str]
@@ -48,7 +50,9 @@ class ModelRelease:
         """'v2: SmolLM2-135M-Instruct (c3c3c3c3c3c3), bfloat16, 0123456789ab'."""
         short = f" ({self.weights[:12]})" if self.weights else ""
         called = f"{self.called}: " if self.called else ""
-        return f"{called}{self.name}{short}, {self.dtype}" + (f", {self.commit[:12]}" if self.commit else "")
+        return f"{called}{model_name(self.name)}{short}, {self.dtype}" + (
+            f", {self.commit[:12]}" if self.commit else ""
+        )
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ def _settled(results: Sequence[Result], release: ModelRelease, notes: list[str])
         firsts = [next(iter(group.values())) for group in groups]
         others = dict.fromkeys(name for one in firsts for name in differing(kept[0], one, PAIR))
         why = f"other {', '.join(others)}" if others else "older results of the same seeds"
-        notes.append(f"release {release.number}: {left_out} of {len(results)} results left out: {why}")
+        notes.append(f"release {release.number}: {left_out} of {counted(len(results), 'result')} left out: {why}")
     return kept
 
 

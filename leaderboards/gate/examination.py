@@ -11,6 +11,7 @@ from pathlib import Path
 from dpicl.harness.core import git
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.core.git import GitError
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.paths import shipped_suites
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
@@ -78,9 +79,9 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
     }
     past, before = _history(contents, request, base)
     findings = [
-        verdict("size", contents.size, f"{len(contents.files)} files of known kinds, none too large"),
+        verdict("size", contents.size, f"{count(len(contents.files), 'file')} of known kinds, none too large"),
         verdict("card", _card_problems(contents), "every key is there and readable"),
-        verdict("schema", contents.schema, f"{len(contents.results)} results, each where it belongs"),
+        verdict("schema", contents.schema, f"{count(len(contents.results), 'result')}, each where it belongs"),
         suite,
         *(check() if contents.results else not_checked(name, _NO_RESULT) for name, check in of_results.items()),
         reproduced_check(contents),
@@ -164,7 +165,9 @@ def _rerun(
     if reason:
         return not_checked("rerun", reason), None, []
     seed, chosen = sample(contents, request.rerun, request.rerun_seed)
-    request.announce(f"{contents.name}: running {len(chosen)} of {len(contents.results)} cells again, seed {seed}.")
+    request.announce(
+        f"{contents.name}: running {len(chosen)} of {count(len(contents.results), 'cell')} again, seed {seed}."
+    )
     try:
         cells = rerun(contents, chosen, request.run_code)
     except DpiclError as error:

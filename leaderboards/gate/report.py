@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
 
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding
@@ -16,7 +17,7 @@ from dpicl.leaderboards.model.board import build_board
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.submissions import Reproduction
-from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, seeds_text, visible
+from dpicl.leaderboards.model.text import epsilon_text, recovery_text, score_text, visible
 from dpicl.leaderboards.render.comparison_text import markdown_table
 
 #: Further sentences of one check that are shown; JSON has all.
@@ -119,8 +120,8 @@ def cells_of(line: Line) -> dict[str, str]:
         "task": row.task,
         "ε": epsilon_text(row.epsilon),
         "row": visible(row.label, 100),
-        "model": visible(line.model, 60),
-        "seeds": seeds_text(row.seeds),
+        "model": visible(model_name(line.model), 60),
+        "seeds": str(len(row.seeds)),
         "score": score_text(row.score),
         "95% interval": f"{row.low:.3f}–{row.high:.3f}",
         "recovery": recovery_text(row.recovery),

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import pstdev
 
 from dpicl.harness.core.errors import PluginError, UsageError
+from dpicl.harness.core.messages import count
 from dpicl.harness.run.results import Result, from_text
 from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
@@ -161,7 +162,7 @@ def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Findin
         for one in cells
         if one.problem and (was := one.reported)
     ]
-    drawn = f"{len(cells)} of {len(contents.results)} cells (drawn with seed {seed})"
+    drawn = f"{len(cells)} of {count(len(contents.results), 'cell')} (drawn with seed {seed})"
     identical = sum(one.identical for one in cells)
     return verdict("rerun", problems, f"{drawn} came out again, {identical} identical{trusting(contents)}")
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import unknown
+from dpicl.harness.core.messages import count
 from dpicl.harness.data.config import classes, load_config
 from dpicl.harness.run.expand import declared_sizes
 from dpicl.harness.run.results import Result
@@ -59,7 +60,7 @@ def suite_check(contents: Contents, suites: Mapping[str, Suite], frozen: bool) -
     misfits = ((name, _misfit(result, suite)) for name, result in contents.results.items())
     problems = by_sentence((*misfits, *_plugins(contents)))
     problems += _options(contents.results.values())
-    cells = f"{len(contents.results)} cells of {suite.name}, version {suite.version}"
+    cells = f"{count(len(contents.results), 'cell')} of {suite.name}, version {suite.version}"
     return verdict("suite", problems, f"{cells}, hash {suite.hash[:8]}")
 
 
@@ -152,7 +153,9 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
             problems.append(f"{where} has two results for one seed; keep one.")
         if len(seeds) < SEEDS:
             command = _more_seeds(contents, results[0].cell, suite)
-            problems.append(f"{where} has {len(seeds)} seeds; at least {SEEDS} are needed, so run more: `{command}`.")
+            problems.append(
+                f"{where} has {count(len(seeds), 'seed')}; at least {SEEDS} are needed, so run more: `{command}`."
+            )
         elif lacking := everywhere - seeds - _left_out(suite, task, epsilon):
             problems.append(f"{where} lacks seed {seeds_text(lacking)}, which other rows have; run it too.")
         if _same_noise(results):
@@ -163,7 +166,7 @@ def seeds_check(contents: Contents, reference: Sequence[Result], suite: Suite | 
     if suite is not None and (left_out := set(suite.seeds) - everywhere):
         problems.append(f"Seed {seeds_text(left_out)} of the suite is left out; run all of its seeds.")
     problems += _without_baselines(contents, reference, everywhere)
-    return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {len(rows)} rows")
+    return verdict("seeds", problems, f"seeds {seeds_text(everywhere)} in each of {count(len(rows), 'row')}")
 
 
 def _more_seeds(contents: Contents, cell: Cell, suite: Suite | None) -> str:

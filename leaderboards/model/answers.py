@@ -55,20 +55,18 @@ class BoardAnswer:
 
     @property
     def verdict(self) -> str:
-        """What is said of ``first``, after their names; with all rows tied it is the whole sentence."""
+        """What is said of ``first``, after their names."""
         if self.of == 1:
             return "is the only row"
         if len(self.first) == 1:
             return f"is first of {self.of}"
         if len(self.first) == self.of:
-            return f"none of the {self.of} rows can be told apart from the best"
-        return f"are tied for first, of {self.of}"
+            return f"are tied with the best (95%): {'both' if self.of == 2 else f'all {self.of}'} rows"
+        return f"are tied with the best (95%), of {self.of}"
 
     @property
     def names(self) -> str:
-        """'tang (0.650), pta (0.640) and 3 more'; "" where all are tied."""
-        if 1 < self.of == len(self.first):
-            return ""
+        """'tang (0.650), pta (0.640) and 3 more'."""
         return named([f"{one.label} ({one.number})" for one in self.first])
 
     @property
@@ -88,17 +86,16 @@ class BoardAnswer:
             said.append(f"{names_text(self.embeddings)} {verb} no language model")
         if self.prompting:
             which = named([f"{one.label} ({one.number})" for one in self.prompting])
-            verb = "is first" if len(self.prompting) == 1 else "are tied for first"
+            verb = "is first" if len(self.prompting) == 1 else "are tied with the best of them (95%)"
             said.append(f"of the {self.prompting_of} that prompt one, {which} {verb}")
         if self.untold:
-            said.append(f"{names_text(self.untold)} {'has' if len(self.untold) == 1 else 'have'} too few seeds to tell")
+            said.append(f"{names_text(self.untold)} {'has' if len(self.untold) == 1 else 'have'} too few seeds to rank")
         return "; ".join(said)
 
     @property
     def says(self) -> str:
         """'At ε = 1, agnews: tang (0.650) is first of 4; no row is significantly above …'."""
-        verdict = " ".join(filter(None, (self.names, self.verdict)))
-        said = "; ".join(filter(None, (verdict, self.controls)))
+        said = "; ".join(filter(None, (f"{self.names} {self.verdict}", self.controls)))
         return f"At ε = {epsilon_text(self.epsilon)}, {self.where}: {said}."
 
 

@@ -70,7 +70,7 @@ def rates_text(result: AttackResult) -> str:
 
 def sizes_text(result: AttackResult) -> str:
     """'16 records, 1 query': what was attacked."""
-    return f"{result.subject.members:,} records, {queries_words(result.privacy.queries)}"
+    return f"{counted(result.subject.members, 'record')}, {queries_words(result.privacy.queries)}"
 
 
 def options_text(options: Options, none: str = "defaults") -> str:

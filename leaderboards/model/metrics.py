@@ -34,6 +34,6 @@ def task_kind(main_metric: str) -> str:
     return next((kind for kind, names in _KINDS.items() if main_metric in names), main_metric)
 
 
-def scored_things(metric: str) -> str:
+def scored_thing(metric: str) -> str:
     """What a score of this metric is a mean over: a JSON task scores the released texts themselves."""
-    return "released texts" if metric in ("parses", "valid", "plausible") else "test records"
+    return "released text" if metric in ("parses", "valid", "plausible") else "test record"

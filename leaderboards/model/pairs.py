@@ -59,13 +59,9 @@ class Pairs:
 
 
 def pair_words(one: str, other: str, found: Difference | None) -> str:
-    """'tang beats pta by 0.031 (0.012 to 0.050), adjusted p = 0.004', or that they cannot be told apart."""
+    """'tang against pta: better, 0.031 (0.012 to 0.050), adjusted p = 0.004': first score less second."""
     if found is None:
         return f"{one} and {other} cannot be compared: they share too few seeds or test records"
-    if found.value < 0:
-        one, other, found = other, one, found.turned()
-    low, high = signed_text(found.low), signed_text(found.high)
-    numbers = f"{signed_text(found.value)} ({low} to {high}), adjusted {p_text(found.p)}"
-    if found.shown:
-        return f"{one} beats {other} by {numbers}"
-    return f"{one} and {other} cannot be told apart: a difference of {numbers}"
+    verdict = "inconclusive" if not found.shown else "better" if found.value > 0 else "worse"
+    interval = f"{signed_text(found.low)} to {signed_text(found.high)}"
+    return f"{one} against {other}: {verdict}, {signed_text(found.value)} ({interval}), adjusted {p_text(found.p)}"

@@ -11,6 +11,7 @@ from statistics import fmean
 import numpy as np
 
 from dpicl.leaderboards.model.families import RankFamily
+from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rank_sets import RankSets, rank_sets
 from dpicl.leaderboards.model.rows import Rank, Row, outcomes_of, recover, score_of
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable
@@ -172,7 +173,7 @@ def _turned(row: Row) -> bool:
 
 
 def rank_notes(table: TaskTable) -> list[str]:
-    """At each ε who may be the best, in words, and the difference that this table could have found."""
+    """At each ε who may be the best, in words, and the minimum detectable effect (MDE) of this table."""
     there = {row.epsilon for row in table.rows}
     return [
         f"ε = {epsilon_text(epsilon)}: {said}."
@@ -185,7 +186,7 @@ def _said(table: TaskTable) -> Iterator[tuple[float, str]]:
     for epsilon, rows in ranked(table).items():
         if len(rows) > 1:
             found = table.detectable.get(epsilon)
-            size = "" if found is None else f"; a true difference of {score_text(found)} is found 8 times in 10"
+            size = "" if found is None else f"; MDE (80% power): {score_text(found)}"
             yield epsilon, _first(rows) + size
         if low := [row.label for row in rows if row.not_above]:
             which = (
@@ -200,5 +201,6 @@ def _first(rows: Sequence[Row]) -> str:
     if len(first) == 1:
         return f"{first[0]} is first"
     if len(first) == len(rows):
-        return f"no row can be told apart from the best ({len(rows)} rows)"
-    return f"tied for first: {names_text(first)}"
+        every = "both" if len(rows) == 2 else f"all {len(rows)}"
+        return f"{every} rows are tied with the best (95%): {named(first)}"
+    return f"tied with the best (95%): {names_text(first)}"

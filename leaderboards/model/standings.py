@@ -16,7 +16,7 @@ from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_rows, outcomes_of, title_of
-from dpicl.leaderboards.model.text import names_text, score_text, seeds_text
+from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,9 @@ class TaskTable:
         """(metric, why it was not computed, in how many rows: '3 of 11 rows'), each once."""
         rows = self.all_rows
         found = Counter(pair for row in rows for pair in row.skipped.items())
-        return tuple((name, reason, f"{count} of {len(rows)} rows") for (name, reason), count in found.items())
+        return tuple(
+            (name, reason, f"{count} of {counted(len(rows), 'row')}") for (name, reason), count in found.items()
+        )
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def recovery_notes(table: TaskTable) -> list[str]:
             scores = f"0% is {ZERO_SHOT} {score_text(row.zero_shot)}, 100% {REAL_DATA} {score_text(row.real_data)}"
             notes[f"recovery over seeds {seeds_text(row.seeds)}: {scores} over these seeds."] = None
     reasons = Counter(row.recovery_note for row in rows if row.recovery_note)
-    said = (f"recovery n/a in {count} of {len(rows)} rows: {reason}." for reason, count in reasons.items())
+    said = (f"recovery n/a in {count} of {counted(len(rows), 'row')}: {reason}." for reason, count in reasons.items())
     return [*notes, *said]
 
 

@@ -25,6 +25,7 @@ from matplotlib.image import imread
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.files import write_whole
+from dpicl.harness.core.messages import count
 from dpicl.harness.core.paths import slug
 from dpicl.leaderboards.publish.payload import Published, PublishedBoard
 from dpicl.leaderboards.publish.wandb_settings import (
@@ -160,7 +161,9 @@ class WandbSink(Sink):
         end, changed = time.monotonic() + ASK_SECONDS, 0
         while lacking := self._sent - self._find():  # wandb may end a run whose data it could not deliver
             if time.monotonic() > end:
-                raise SinkError(f"W&B took the data but shows {len(lacking)} of {len(self._sent)} runs incomplete.")
+                raise SinkError(
+                    f"W&B took the data but shows {len(lacking)} of {count(len(self._sent), 'run')} incomplete."
+                )
             time.sleep(1)
         try:
             for id, run in self._there.items():
@@ -172,7 +175,11 @@ class WandbSink(Sink):
                     changed += 1
         except Exception as error:
             raise SinkError(f"W&B did not take a tag: {reason(error)}.") from error
-        return [f"The tag `superseded` was changed on {changed} runs, for rows with newer results."] if changed else []
+        return (
+            [f"The tag `superseded` was changed on {count(changed, 'run')}, for rows with newer results."]
+            if changed
+            else []
+        )
 
     def send(self, thing: Published | PublishedBoard) -> Outcome:
         """See `Sink`. What the server has is marked on this machine as `wandb sync` does, which would append it."""

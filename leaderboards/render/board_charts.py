@@ -82,15 +82,16 @@ def _best(table: TaskTable, series: tuple[int | str, list[ChartPoint]]) -> float
 
 
 @in_print
-def printed(tables: Sequence[tuple[str, TaskTable]]) -> Chart:
-    """Privacy against utility for a paper in two columns: a panel for each (title, table), and one legend.
+def printed(tables: Sequence[tuple[str, TaskTable]], about: str) -> Chart:
+    """Privacy against utility for a paper in two columns: a panel for each (title, table), and one legend. about: what
+    the legend says of all of them.
 
     One panel is as wide as a column (3.5 inches), several are as wide as the page (7 inches).
     """
     styles, controls = series_styles(table for _, table in tables), _controls(table for _, table in tables)
     columns, (width, names) = min(3, len(tables)), (252, 2) if len(tables) == 1 else (504, 4)
     rows = math.ceil(len(tables) / columns)
-    height = 135 * rows + 12 * math.ceil((len(styles) + len(controls) + 2) / names)
+    height = 135 * rows + 12 * math.ceil((len(styles) + len(controls) + 2) / names) + 12
     chart = Chart(width, height, "score against ε", layout="constrained")
     panels = chart.subplots(rows, columns, squeeze=False).flat
     lines = {label: Line2D([], [], **look(style)) for label, style in styles.items()}
@@ -99,7 +100,7 @@ def printed(tables: Sequence[tuple[str, TaskTable]]) -> Chart:
         axes.set(title=cut(title, 40), ylabel=cut(metric_name(table.metric), 40))
     for axes in panels[len(tables) :]:
         axes.set_axis_off()
-    chart.key(list(lines.values()), list(lines), loc="outside lower center", ncols=names)
+    chart.key(list(lines.values()), list(lines), loc="outside lower center", ncols=names, title=cut(about, 60))
     return chart
 
 

@@ -33,7 +33,10 @@ _SUMMARY_HEAD = (
     "ε too large",
     "mean change",
 )
-_HEAD = ["mechanism", "ε", "seeds", "base", "candidate", "change", "95% interval", "p (Holm)", "finds ≥", "verdict"]
+_HEAD = [
+    *("mechanism", "ε", "seeds", "base", "candidate", "change"),
+    *("95% interval", "p (Holm)", "MDE (80% power)", "verdict"),
+]
 
 
 def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
@@ -42,12 +45,12 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
     console.print(Text(_title(comparison), style="bold red" if comparison.regressed else "bold"), soft_wrap=True)
     sides = (comparison.base, comparison.candidate)
     for side in sides:
-        line = f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {len(side.results)} results"
+        line = f"{side.name}: {visible(side.path, _LONGEST_NAME)}, {counted(len(side.results), 'result')}"
         console.print(Text(line), soft_wrap=True)
     print_notes(console, _change_lines(comparison.changes), style="")
     for task, metric in dict.fromkeys((cell.key.task, cell.metric) for cell in comparison.cells):
         cells = [cell for cell in comparison.cells if (cell.key.task, cell.metric) == (task, metric)]
-        documents = f"{max(cell.documents for cell in cells) or 'no'} documents"
+        documents = counted(max(cell.documents for cell in cells), "document")
         print_heading(console, f"{visible(task, _LONGEST_NAME)}: {_metric(cells[0])}, {documents}")
         print_tables(console, _HEAD, [_line(cell) for cell in cells], [_style(cell) for cell in cells], keep=2)
     console.print()
@@ -59,7 +62,7 @@ def render_terminal(comparison: Comparison, color: bool | None = None) -> str:
 def render_markdown(comparison: Comparison) -> str:
     """The comparison as GitHub-flavoured Markdown: what changed for certain first, the rest folded."""
     sides = (comparison.base, comparison.candidate)
-    found = "\n".join(f"- {side.name}: {_code(side.path)}, {len(side.results)} results" for side in sides)
+    found = "\n".join(f"- {side.name}: {_code(side.path)}, {counted(len(side.results), 'result')}" for side in sides)
     parts = [f"### {_title(comparison)}", found]
     changed = [change for change in comparison.changes if change.changed]
     if changed:
@@ -71,7 +74,7 @@ def render_markdown(comparison: Comparison) -> str:
         parts.append(_cells_markdown(certain))
     if rest:
         parts.append(
-            f"<details><summary>{len(rest)} cells that show no significant change or were not tested</summary>\n\n"
+            f"<details><summary>{counted(len(rest), 'cell')} without a significant change, or not tested</summary>\n\n"
             f"{_cells_markdown(rest)}\n\n</details>"
         )
     summary = [[_code(line[0]), *line[1:]] for line in map(_summary_line, comparison.summaries)]
@@ -90,9 +93,10 @@ def notes(comparison: Comparison) -> list[str]:
             if cell.privacy
         ),
         *_without_partner(comparison),
-        f"Regression: Holm's p over {comparison.tested} cells is at most {settings.alpha:g} and the loss at least"
-        f" {settings.min_effect:g}. finds ≥: the smallest true drop that this cell would show with probability 0.8 at"
-        f" {settings.alpha:g}/{max(comparison.tested, 1)}; a smaller one may be there unseen (none: no drop shows).",
+        f"Regression: Holm's p over {counted(comparison.tested, 'cell')} is at most {settings.alpha:g} and the loss"
+        f" at least {settings.min_effect:g}. MDE (80% power): the smallest true drop that this cell would show with"
+        f" probability 0.8 at {settings.alpha:g}/{max(comparison.tested, 1)}; smaller ones may go unseen (none: no drop"
+        " shows).",
     ]
     tests = sorted({cell.test.name for cell in comparison.cells if cell.test})
     if tests:
@@ -161,7 +165,7 @@ def _line(cell: CellVerdict) -> list[str]:
     return [
         cell.key.label + suite,
         epsilon_text(cell.key.epsilon) + mode,
-        seeds_text(cell.seeds),
+        str(len(cell.seeds)),
         *("–" if score is None else score_text(score) for score in (cell.base, cell.candidate)),
         "–" if cell.difference is None else f"{cell.difference:+.3f}",
         "–" if test is None else f"{test.low:+.3f} to {test.high:+.3f}",

@@ -13,6 +13,7 @@ from typing import Any
 from markupsafe import Markup
 
 from dpicl.harness.core.plugins import Registered
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.leaderboards.compare.track import Track, build_tracks
 from dpicl.leaderboards.model.answers import named, overall
 from dpicl.leaderboards.model.attacks import AttackBoard
@@ -248,11 +249,11 @@ def _audited_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple
         results = [one for table in tables for one in table.results]
         points = [point for one in results for point in board_charts.attack_points(one.subject.mechanism, [one])]
         if plot := board_charts.audited_proved(points, styles):
-            yield f"audited against proved ε: {name}, {source} records", plot
+            yield f"audited against proved ε: {model_name(name)}, {source} records", plot
 
 
 def _attack_auc_plots(board: AttackBoard, styles: dict[str, int]) -> Iterator[tuple[str, Markup]]:
     for table in board.tables:
         if found := [(one.subject.mechanism, one) for one in table.results if AUC in one.measures]:
-            caption = f"{table.title}, {table.source} records, {table.model}"
+            caption = f"{table.title}, {table.source} records, {model_name(table.model)}"
             yield caption, board_charts.auc(found, styles, f"{caption}: AUC against ε, with 95% intervals")

@@ -26,10 +26,12 @@ from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError, UsageError
 from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.paths import real_path
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.leaderboards.model import attacks, text
 from dpicl.leaderboards.model.audits import attack_name
-from dpicl.leaderboards.model.metrics import metric_name, scored_things
+from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.text import visible
 
 _TEMPLATES = Path(__file__).resolve().parent / "templates"
@@ -117,7 +119,7 @@ def write_file(target: Path, content: str | bytes) -> None:
     if isinstance(content, str):
         content = content.encode()
     if "\0" in str(target):
-        raise ResultError(f"{target} is no name of a file; choose another folder.")
+        raise ResultError(f"Invalid file name {target}; choose another folder.")
     try:
         if _holds(target, content):
             return
@@ -199,8 +201,10 @@ def _environment() -> Environment:
         "measure": attacks.measure_name,
         "attack_name": attack_name,
         "metric": _metric,
-        "scored": scored_things,
-        "sentence": lambda text: text[:1].upper() + text[1:],
+        "scored": scored_thing,
+        "sentence": capitalized,
+        "model": model_name,
+        "count": text.counted,
         "web_address": web_address,
         "key": _key,
         "data": data,

@@ -7,16 +7,18 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.leaderboards.compare.named_rows import RowComparison, RowPair, row_name
 from dpicl.leaderboards.model.families import Difference
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
-from dpicl.leaderboards.model.text import epsilon_text, score_text, seeds_text, signed_text, visible
+from dpicl.leaderboards.model.text import epsilon_text, score_text, signed_text, visible
 from dpicl.leaderboards.render.console import plain_console, print_notes, print_tables
 
 _HEAD = ("task", "ε", "difference", "95% interval", "adjusted p", "first", "second", "seeds", "documents", "rows")
 _READING = (
-    "Differences are paired on the seeds and documents that both rows have; positive: the first row is better."
+    "Differences are first minus second, paired on the seeds and documents that both rows have; positive: the first"
+    " row is better."
     " Intervals hold simultaneously, and p is adjusted, for all pairs among so many rows, resampled together."
 )
 
@@ -28,7 +30,9 @@ def render_terminal(found: RowComparison, color: bool | None = None) -> str:
     for mean in found.means:
         _verdict(console, f"mean recovery over {len(mean.ranking.tasks)} tasks", mean.says, mean.found)
     for pair in found.pairs:
-        where = f"{pair.table.task}, {pair.group.model}, {pair.group.source}" if several else pair.table.task
+        where = (
+            f"{pair.table.task}, {model_name(pair.group.model)}, {pair.group.source}" if several else pair.table.task
+        )
         _verdict(console, where, pair.says, pair.found)
     console.print()
     print_tables(console, _HEAD, [_line(pair) for pair in found.pairs], keep=2)
@@ -49,7 +53,7 @@ def _line(pair: RowPair) -> list[str]:
         interval = f"{signed_text(found.low)} to {signed_text(found.high)}"
         numbers = [signed_text(found.value), interval, f"{found.p:.3f}" if found.p >= 0.001 else "<0.001"]
     levels = dict.fromkeys(epsilon_text(row.epsilon) for row in (pair.one, pair.other))
-    rest = [*map(score_text, (pair.one.score, pair.other.score)), seeds_text(pair.seeds), str(pair.table.documents)]
+    rest = [*map(score_text, (pair.one.score, pair.other.score)), str(len(pair.seeds)), str(pair.table.documents)]
     return [pair.table.task, ", ".join(levels), *numbers, *rest, "–" if found is None else str(found.family)]
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dpicl.harness.attacks.results import AttackResult, External
-from dpicl.harness.core.vocabulary import NOTIONS
+from dpicl.harness.core.vocabulary import NOTIONS, model_name
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
     AttackTable,
@@ -24,7 +24,7 @@ from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import TERMINAL, Column, columns
 from dpicl.leaderboards.model.marks import signs
-from dpicl.leaderboards.model.metrics import metric_name, scored_things
+from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import rank_notes
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import Ranking, Standing, TaskTable, first_per_query, recovery_notes
@@ -38,7 +38,6 @@ from dpicl.leaderboards.model.text import (
     names_text,
     recovery_text,
     score_text,
-    seeds_text,
     visible,
 )
 from dpicl.leaderboards.render.console import LABEL_WIDTH, plain_console, print_heading, print_notes, print_tables
@@ -69,7 +68,7 @@ def render_terminal(
 def _section(console: Console, section: Section, attacks: bool, details: bool) -> None:
     group = section.group
     console.print(Text(f"{visible(group.suite)}, version {visible(group.version)}", style="bold"))
-    facts = f"model {visible(group.model)}, {group.source} records, δ = {group.delta:g}"
+    facts = f"model {visible(model_name(group.model))}, {group.source} records, δ = {group.delta:g}"
     console.print(Text(f"{facts}, neighbours: {NOTIONS[group.notion].words}"))
     console.print()
     for answer in section.answers:
@@ -91,12 +90,12 @@ def _hidden(section: Section) -> str:
     found = sum(len(row.audit.attacks) + len(row.audit.external) for row in rows)
     lacking = sum(bool(row.audit.command) for row in rows)
     said = [f"{counted(found, 'attack')} on these rows"] if found else []
-    said += [f"{lacking} of {len(rows)} rows without an audit"] if lacking else []
+    said += [f"{lacking} of {counted(len(rows), 'row')} without an audit"] if lacking else []
     return f"{' and '.join(said)}: --attacks shows them." if said else ""
 
 
 def _task(console: Console, table: TaskTable, explain: bool, attacks: bool) -> None:
-    things = f"{table.documents} {scored_things(table.metric)}"
+    things = counted(table.documents, scored_thing(table.metric))
     print_heading(console, f"{table.task}: {_heading(table, table.metric)}, {things}")
     _rows(console, table.in_order, table.absent)
     if explain:
@@ -173,7 +172,7 @@ def _ranking(console: Console, ranking: Ranking) -> None:
             epsilon_text(one.proved),
             recovery_text(one.recovery),
             "–" if one.score is None else score_text(one.score),
-            seeds_text(one.seeds),
+            str(len(one.seeds)),
             *([one.signs] if marked else []),
         ]
         for one in ranking.standings
@@ -294,7 +293,7 @@ def render_attacks(board: AttackBoard, color: bool | None = None) -> str:
 def _attack_table(console: Console, table: AttackTable) -> None:
     weights = table.weights[:12] or "no fingerprint"
     console.print(Text(visible(table.title), style="bold"))
-    console.print(Text(f"model {visible(table.model)} ({weights}), {visible(table.source)} records"))
+    console.print(Text(f"model {visible(model_name(table.model))} ({weights}), {visible(table.source)} records"))
     names = ["mechanism", "ε", "access", "proved ε", "audited ε", "confidence", "trials"]
     lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
     print_tables(console, names, lines, keep=_KEPT)

@@ -66,7 +66,7 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     lab.path = suite(tmp_path, "zero_shot", "prism", noise=noise)
     assert lab("run").code == 0
     assert "2 were there" in lab("run").out
-    assert "records at hand" not in lab("board").out
+    assert "different data" not in lab("board").out
     before = {file: file.read_text() for file in lab.results.rglob("*.json")}
 
     lab.records(**change)
@@ -78,8 +78,8 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     run = lab("run")
     assert run.code == 2 and "--again" in run.err and reason in run.err and "were there" not in run.out
     board = lab("board")
-    assert "records at hand" in " ".join(board.out.split()) and reason in board.out
-    assert any("records at hand" in note for note in lab("board", "--json").json["notes"])
+    assert "different data" in " ".join(board.out.split()) and reason in board.out
+    assert any("different data" in note for note in lab("board", "--json").json["notes"])
     assert {file: file.read_text() for file in lab.results.rglob("*.json")} == before
 
     again = lab("run", "--again", "--json")
@@ -88,7 +88,7 @@ def test_results_of_other_records_are_stale_everywhere(lab, tmp_path, noise, cha
     assert kept == {file.name: text for file, text in before.items()}
     assert statuses(lab("plan", "--json")) == ["present", "present"]
     assert "2 were there" in lab("run").out
-    assert "records at hand" not in lab("board").out
+    assert "different data" not in lab("board").out
 
     lab.records(**{"train": TRAIN, "test": None})  # back to the first ones
     assert statuses(lab("plan", "--json")) == ["stale", "stale"]
@@ -270,7 +270,7 @@ def test_a_file_that_cannot_be_read_is_told_on_the_board(lab):
     lab("run")
     lab.records([{"text": "no label of this task", "label": "Weather"}])
     notes = lab("board", "--json").json["notes"]
-    assert len(notes) == 1 and "not known" in notes[0] and "line 1" in notes[0]
+    assert len(notes) == 1 and "cannot tell" in notes[0] and "line 1" in notes[0]
 
 
 def test_results_of_a_task_without_records_here_are_kept_as_they_are(lab, monkeypatch):
@@ -297,7 +297,7 @@ def test_an_audit_of_other_records_is_not_taken_for_one_of_those_at_hand(dpicl, 
     assert dpicl(*words, *flags).code in (0, 1)
     write_records(tmp_path / "data", train[1:])
     answer = dpicl(*words, *flags)
-    assert answer.code == 2 and "other records" in answer.err
+    assert answer.code == 2 and "different data" in answer.err
 
 
 def test_the_board_of_a_part_says_how_much_is_there_and_what_is_skipped_is_no_work(lab, tmp_path):

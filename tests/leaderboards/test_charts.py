@@ -256,7 +256,7 @@ def test_a_name_is_shown_as_it_is_and_changes_nothing_else(label):
         assert not re.search("<script|<b|\x1b|\u202e", markup)
     shown = charts.cut(f"{label}0, ε = 0: 0.500", 60)
     assert shown in texts(utility(*results))
-    chart = printed([(label, table_of(*results))])
+    chart = printed([(label, table_of(*results))], "model")
     assert charts.cut(label, 60) in [text.get_text() for text in chart.legends[0].get_texts()]
     for kind in ("pdf", "png", "svg"):
         assert len(in_print(chart.file)(kind)) > 5000
@@ -267,7 +267,7 @@ def test_a_printed_figure_has_a_panel_a_task_the_points_and_one_legend_whatever_
     results.append(make_result("tang", 0.7, epsilon=100.0))
     tables = [(table.task, table) for table in build_board(results).sections[0].tables]
     with matplotlib.rc_context({"text.usetex": True, "font.size": 30}):
-        chart = printed(tables)
+        chart = printed(tables, "model")
         assert matplotlib.rcParams["font.size"] == 30
     agnews, trec = chart.axes
     assert [agnews.get_title(), trec.get_title()] == ["agnews", "trec"]
@@ -275,7 +275,7 @@ def test_a_printed_figure_has_a_panel_a_task_the_points_and_one_legend_whatever_
     names = [text.get_text() for text in chart.legends[0].get_texts()]
     assert names == ["prism", "tang", "zero-shot, ε = 0", "real demonstrations, ε = ∞"]
     for kind, start in (("pdf", b"%PDF"), ("png", b"\x89PNG"), ("svg", b"<?xml")):
-        first, again = (in_print(printed(tables).file)(kind) for _ in range(2))
+        first, again = (in_print(printed(tables, "model").file)(kind) for _ in range(2))
         assert first == again and first.startswith(start)
 
 

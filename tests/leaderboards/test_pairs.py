@@ -80,7 +80,7 @@ def test_where_lower_is_better_the_lower_row_beats_the_higher():
     table = build_board(results(change=turned)).sections[0].tables[0]
     found = compare_named(build_board(results(change=turned)), "quick", "tang@1", "pta@1").pairs[0]
     assert table.lower_is_better(table.metric) and found.one.score < found.other.score
-    assert found.found.value > 0 and found.says.startswith("tang@1 beats pta@1 by 0.250 (")
+    assert found.found.value > 0 and found.says.startswith("tang@1 against pta@1: better, 0.250 (")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,8 @@ def test_the_answer_names_the_best_that_prompt_a_model_where_controls_without_on
     (answer,) = answers([table], [])
     assert answer.embeddings == ("embedding_centroids",) and answer.prompting_of == 3
     assert [one.label for one in answer.prompting] == ["tang", "prism"]
-    assert "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied for first" in answer.says
+    tied = "of the 3 that prompt one, tang (0.700) and prism (0.690) are tied with the best of them (95%)"
+    assert tied in answer.says
 
 
 def test_so_it_does_over_several_tasks():
@@ -238,5 +239,5 @@ def test_so_it_does_over_several_tasks():
     tables = build_board(found).sections[0].tables
     answer = answers(tables, [replace(ranking, standings=tuple(standings))])[0]
     assert answer.tasks == ("agnews", "trec") and answer.embeddings == ("embedding_centroids",)
-    assert "of the 3 that prompt one, tang (67%) and prism (65%) are tied for first" in answer.says
+    assert "of the 3 that prompt one, tang (67%) and prism (65%) are tied with the best of them (95%)" in answer.says
     assert answers(tables, [ranking])[0].prompting == ()

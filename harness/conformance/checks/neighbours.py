@@ -7,6 +7,7 @@ from scipy.special import softmax
 
 from dpicl.harness.conformance.checking import CheckEvidence, Pair, Verdict, failed, not_applicable, passed
 from dpicl.harness.conformance.transcript import ObservedRelease
+from dpicl.harness.core.messages import count
 
 #: Rounding of sums of rows.
 _SLACK = 1e-9
@@ -67,10 +68,10 @@ def sensitivity(evidence: CheckEvidence) -> Verdict:
             compared, worst = compared + 1, max(worst, moved / bound if bound else 0.0)
     if worst == 0:
         return failed(
-            f"No record moved any of {compared} releases, so nothing was tested; choose options or a task for which"
-            " records matter."
+            f"No record moved any of {count(compared, 'release')}, so nothing was tested; choose options or a task"
+            " for which records matter."
         )
-    return passed(f"{compared} releases of neighbours; the largest move is {worst:.3f} of what is stated")
+    return passed(f"{count(compared, 'release')} of neighbours; the largest move is {worst:.3f} of what is stated")
 
 
 def private_reads(evidence: CheckEvidence) -> Verdict:
@@ -85,8 +86,8 @@ def private_reads(evidence: CheckEvidence) -> Verdict:
             )
         if run.strangers:
             return failed(
-                f"{len(run.strangers)} records were read that no sample held; read records out of `sample.slots` alone,"
-                " and take public constants from `sizes`."
+                f"{count(len(run.strangers), 'record')} read that no sample held; read records out of"
+                " `sample.slots` alone, and take public constants from `sizes`."
             )
     for pair in evidence.pairs:
         if problem := _moved_from_outside(pair):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.run.results import WITHHELD
 from dpicl.leaderboards.compare.named_rows import row_name
 from dpicl.leaderboards.model.audits import attack_name
@@ -83,7 +84,7 @@ def comparison(board: Board, addresses: Addresses) -> PairData:
 
 def _where(section: Section) -> str:
     group = section.group
-    return f"{group.suite} version {group.version}, {group.model}, {group.source} records"
+    return f"{group.suite} version {group.version}, {model_name(group.model)}, {group.source} records"
 
 
 def _titled(row: Row) -> str:
@@ -127,7 +128,7 @@ def _settings(section: Section, row: Row) -> dict[str, str]:
         "suite version": f"{section.group.suite} {section.group.version}",
         "task": cell.task,
         "mechanism": cell.mechanism,
-        "model": cell.model,
+        "model": model_name(cell.model),
         "records": section.group.source,
         "δ": f"{cell.delta:g}",
         "accounting": cell.mode,

@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from dpicl.harness.core.vocabulary import model_name
 from dpicl.harness.run.results import WITHHELD, LedgerRow, Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.model.attacks import options_text
@@ -187,7 +188,7 @@ def _manifest(result: Result) -> dict[str, str]:
     dropped = ", ".join(f"{count} {reason}" for reason, count in data.dropped.items() if count)
     private = sum(data.sizes.values())
     return {
-        "model": f"{model.name}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
+        "model": f"{model_name(model.name)}, {model.parameters:,} parameters, {manifest.dtype}, {manifest.device}",
         "weights": model.sha256 or model.revision or "no fingerprint",
         "records": f"{data.source}, {private:,} private, {data.public_records:,} public, {data.test_records:,} test",
         "fingerprint": f"sha256 {data.fingerprint}",

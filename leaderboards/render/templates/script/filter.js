@@ -69,8 +69,8 @@ document.addEventListener("DOMContentLoaded", () => {
     for (const table of document.querySelectorAll("table.rows")) table.parentNode.hidden = !holds(table);
     parts(wanted);
     const every = rows.filter(({ values }) => values.kind !== BASELINES).length;
-    const text = `${count} of ${every} rows shown, beside the reference baselines`;
-    document.getElementById("shown").textContent = count ? text : `0 of ${every} rows shown: no row fits all filters`;
+    const text = `${count} of ${every} ${every === 1 ? "row" : "rows"}`;
+    document.getElementById("shown").textContent = text + (count ? ", plus the reference baselines" : ": no row fits all filters");
     return new URLSearchParams(wanted).toString();
   };
   const change = () => history.replaceState(null, "", `#${apply()}`);

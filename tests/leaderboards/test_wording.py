@@ -1,0 +1,121 @@
+"""What boards call things: the model by its name, seeds by their number, one thing in the singular, ε never as Ε."""
+
+import re
+
+import pytest
+
+from dpicl.harness.core.messages import capitalized
+from dpicl.harness.core.paths import find_suite
+from dpicl.harness.run.store import Store
+from dpicl.harness.run.suite import load_suite
+from dpicl.leaderboards.compare.named_rows import compare_named
+from dpicl.leaderboards.compare.track import build_tracks
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.columns import columns
+from dpicl.leaderboards.render import board_charts, html, pairs_text, terminal, track
+from tests.leaderboards.factory import ends, make_result
+from tests.leaderboards.site_factory import Page
+
+MODEL = "SmolLM2-135M-Instruct"
+PLURALS = "seeds|rows|cells|records|results|documents|attacks|texts|lines|queries|tokens|releases|runs|tasks"
+
+
+def results(model="embedded", seeds=(0, 2), documents=40):
+    """Two mechanisms and both baselines on a task, all read by the model whose name in the manifest is a spec, too."""
+    found = []
+    for seed in seeds:
+        common = {"model": model, "seed": seed, "documents": documents}
+        found += [*ends("agnews", 0.3, 0.9, **common), make_result("tang", 0.8, **common)]
+        found.append(make_result("pta", 0.5, queries=1, **common))
+    return [one.model_copy(update={"manifest": named(one.manifest, model)}) for one in found]
+
+
+def named(manifest, model):
+    return manifest.model_copy(update={"model": manifest.model.model_copy(update={"name": model})})
+
+
+def texts(board):
+    """What a reader sees of a board: the terminal, and every page of the site in words."""
+    files = html.pages(board) | {"suites": html.suites_page({"quick": board}, [])}
+    pages = {name: Page(text) for name, text in files.items() if not name.endswith((".csv", ".json"))}
+    words = {name: " ".join([page.words, *page.scripts]) for name, page in pages.items()}
+    return {"terminal": " ".join(terminal.render_terminal(board, color=False).split()), **words}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("embedded", MODEL),
+        ("embedded-float32", f"{MODEL} (float32)"),
+        ("ginc", "GPT-2 trained on GINC"),
+        ("hf:a/b", "hf:a/b"),
+    ],
+)
+def test_the_model_has_its_name_wherever_a_board_is_read(model, name):
+    board = build_board(results(model))
+    shown = texts(board)
+    shown["releases"] = track.render_terminal(build_tracks(results(model), by="model"), color=False)
+    assert [where for where, text in shown.items() if name not in text and "mechanisms/" not in where] == []
+    if name != model:  # a command still says it as a command does
+        spec = re.compile(rf"(?<!--model )(?<![-\w/]){model}(?![-\w])")
+        assert [where for where, text in shown.items() if spec.search(text)] == []
+
+
+def test_a_figure_for_a_paper_names_the_model_in_its_legend():
+    (table,) = build_board(results()).sections[0].tables
+    (legend,) = board_charts.printed([(table.task, table)], MODEL).legends
+    assert legend.get_title().get_text() == MODEL
+
+
+def test_seeds_are_counted_in_every_column_of_that_name():
+    board = build_board(results(seeds=(0, 2, 5)))
+    (section,) = board.sections
+    text = terminal.render_terminal(board, color=False)
+    lines = [line for line in text.splitlines() if re.match(r" (tang|pta) +1 ", line)]
+    assert len(lines) >= 4 and all(re.search(r" 3( |$)", line) for line in lines)
+    assert {columns(section.rows, ["seeds"])[0].text(row) for row in section.rows} == {"3"}
+    pairs = pairs_text.render_terminal(compare_named(board, "quick", "tang", "pta"), color=False)
+    assert not any("0, 2, 5" in shown for shown in (*texts(board).values(), pairs))
+
+
+def test_a_comparison_keeps_the_order_in_which_its_rows_were_named():
+    board = build_board(results(seeds=range(4)))
+    for one, other, said in (("tang@1", "pta@1", "better, 0.300 ("), ("pta@1", "tang@1", "worse, −0.300 (")):
+        pair = compare_named(board, "quick", one, other).pairs[0]
+        assert pair.says.startswith(f"{one} against {other}: {said}")
+    same = [make_result(name, 0.5 + (seed == at) / 10, seed=seed) for at, name in enumerate("ab") for seed in range(4)]
+    pair = compare_named(build_board(same), "quick", "b", "a").pairs[0]
+    assert pair.says.startswith("b@1 against a@1: inconclusive, ")
+
+
+def test_one_thing_is_in_the_singular():
+    wrong = re.compile(rf"(?<![\d.,–-])1 ({PLURALS})\b")
+    shown = texts(build_board(results(seeds=(0,), documents=1)[:3]))
+    assert {where: found[0] for where, text in shown.items() if (found := wrong.search(text))} == {}
+    assert "1 test record" in shown["terminal"] and "1 test record." in shown["index.html"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("ε = 1: first", "ε = 1: first"), ("δ is", "δ is"), ("μ", "μ"), ("plain", "Plain"), ("É", "É"), ("", "")],
+)
+def test_a_symbol_is_not_capitalized(text, expected):
+    assert capitalized(text) == expected
+
+
+def test_notes_of_a_page_begin_with_the_letter_epsilon():
+    notes = Page(html.pages(build_board(results(seeds=range(4))))["index.html"]).words
+    assert "ε = 1: " in notes and "Ε" not in notes
+
+
+def test_the_run_of_record_comes_first(dpicl, tmp_path, monkeypatch):
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    for name in ("quick", "v1"):
+        suite = load_suite(find_suite(name))
+        for result in ends(suite=name, source="synthetic"):
+            reference = result.suite.model_copy(update={"hash": suite.hash, "version": suite.version})
+            cell = result.cell.model_copy(update={"suite_version": suite.version})
+            made = {"suite": reference, "cell": cell, "cell_id": cell.id}
+            Store(tmp_path, name).write(result.model_copy(update=made))
+    answer = dpicl("board", "all", "--results", tmp_path, "--no-submissions", "--json")
+    assert [line["suite"] for line in answer.json["suites"]] == ["v1", "quick"]
