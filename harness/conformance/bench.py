@@ -7,6 +7,7 @@ overspends can be observed (the check `budget` uses the real ledger); and a scri
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -78,7 +79,7 @@ SMALL: Mapping[str, Any] = {
 GROUPS, CLASSES = (30, 120, 480), 4
 QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
 #: The long case: for mistakes that begin at a later query, text or token.
-LONG: Mapping[str, int] = {"queries": 32, "shots": 5, "tokens": 24}
+LONG: Mapping[str, int] = {"queries": 24, "shots": 4, "tokens": 16}
 #: The longest string that the bench puts into a query.
 _ASIDE = 60
 
@@ -169,7 +170,7 @@ class Bench:
     def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
         """Several runs in one process at the same time, as the cells of a suite; they take turns at the model. Each has
         an instance of the mechanism of its own, and all have one footprint."""
-        return self._observed([self._prepared(how, dataclasses.replace(self.mechanism)) for how in hows], True)
+        return self._observed([self._prepared(how, copy.copy(self.mechanism)) for how in hows], True)
 
     def _observed(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
         transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]

@@ -15,7 +15,9 @@ from typing import Any, Final
 
 from dpicl.harness.conformance.bench import Bench, set_up
 from dpicl.harness.conformance.checking import (
+    FULL,
     LEAST,
+    OTHER_TASKS,
     QUICK,
     CheckEvidence,
     Status,
@@ -145,7 +147,7 @@ def _on_one_task(
     if bench is None:
         yield from _broken("before a run", error).items()
         return
-    evidence = CheckEvidence(bench)
+    evidence = CheckEvidence(bench, FULL if place.first else OTHER_TASKS)
     verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
     plain, _ = attempt(lambda: evidence.plain)

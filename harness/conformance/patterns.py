@@ -30,8 +30,8 @@ def matching(pattern: re.Pattern[str], count: int = 2) -> list[str]:
     found: dict[str, None] = {}
     for seed in range(_TRIES):
         writer = _Writer(random.Random(seed))
-        text = writer.written(parsed)
-        for text in (text, text + "".join(writer.ahead)):
+        written = writer.written(parsed)
+        for text in (written, written + "".join(writer.ahead)):
             if text and pattern.search(text) and len(found) < count:
                 found.setdefault(text)
     return list(found)

@@ -126,7 +126,7 @@ class _Reader:
                 return name, [value.__self__, value.__func__], True
             case FunctionType():
                 own = value.__module__ in self._modules
-                held = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
+                held: list[object] = [value.__defaults__, value.__kwdefaults__, value.__closure__, value.__dict__]
                 return f"{name} {value.__qualname__}", held if own else [], True
             case _ if type(value) is _CACHED:
                 self.containers.append(value)
@@ -220,8 +220,6 @@ def _other_code() -> dict[str, object]:
                 if callable(value):
                     found[f"{name}.{key}"] = value
                 if isinstance(value, type) and value.__module__ == name and name.startswith("dpicl.harness."):
-                    parts = {
-                        part: own for part, own in vars(value).items() if callable(own) or isinstance(own, property)
-                    }
-                    found |= {f"{name}.{key}.{part}": own for part, own in parts.items()}
+                    own = [part for part, held in vars(value).items() if callable(held) or type(held) is property]
+                    found |= {f"{name}.{key}.{part}": vars(value)[part] for part in own}
     return found
