@@ -63,9 +63,17 @@ _WORDS = " ".join(f"w{number}" for number in range(1000))
 
 
 def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
-    """The modules of a mechanism's class and of its bases, the harness's own left out."""
-    names = dict.fromkeys(base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism))
-    return {name: sys.modules[name] for name in names if not name.startswith("dpicl.harness.") and name in sys.modules}
+    """The modules of a mechanism's class and of its bases, the harness's own left out, and what they import of their
+    own package."""
+    names = [base.__module__ for base in cls.__mro__ if issubclass(base, Mechanism)]
+    names = [name for name in dict.fromkeys(names) if not name.startswith("dpicl.harness.") and name in sys.modules]
+    package = cls.__module__.rpartition(".")[0]
+    for name in names:  # it grows
+        for value in list(vars(sys.modules[name]).values()) if package else ():
+            origin = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(origin, str) and origin.startswith(f"{package}.") and origin in sys.modules.keys() - names:
+                names.append(origin)
+    return {name: sys.modules[name] for name in names}
 
 
 def constants(cls: type[Mechanism]) -> list[str]:

@@ -197,7 +197,7 @@ def _refill(container: Any, content: Any) -> None:
         case _ if type(container) is _CACHED:
             container.cache_clear()
         case MutableMapping():  # a module's names too, so it is never empty
-            for key in container.keys() - content.keys():
+            for key in [key for key in list(container) if key not in content]:
                 del container[key]
             container.update(content)
         case set():
