@@ -68,9 +68,9 @@ def relabelled(records: Sequence[Record], labels: Sequence[str]) -> dict[str, li
     return {"every label turned into the next": turned, **alike, "a label of nobody everywhere": nobody}
 
 
-def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_words: str) -> dict[str, list[Record]]:
-    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by one.
-    all_words: all of them in one text."""
+def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
+    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
+    one."""
     train = task.train
     return {
         "other records": list(other),
@@ -83,7 +83,6 @@ def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_wo
         "hostile records": copying(train, HOSTILE),
         **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
         **{f"records that say {word[:40]!r}": copying(train, [word]) for word in words},
-        "records that say everything that might be a trigger": holding(train, all_words),
     }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.dictionary import TRIGGERS, modules_of, triggers_of
+from dpicl.harness.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
 from dpicl.harness.conformance.footprint import observed
 from dpicl.harness.conformance.guard import RUN_SECONDS, attempt
 from dpicl.harness.conformance.hostile_model import HostileModel, marked
@@ -118,7 +118,8 @@ class Bench:
         self.mechanism, self.task, self.seed = mechanism, task, seed
         self.model = HostileModel(words)
         #: Possible triggers in a text: see `dictionary`.
-        self.words = [word for word in dict.fromkeys((*triggers_of(type(mechanism)), *TRIGGERS)) if not marked(word)]
+        found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
+        self.words = [word for word in dict.fromkeys(found) if not marked(word)]
         self.shots = task.plan_shots(shots, np.random.default_rng(seed))
         self.queries = _odd(list(task.queries()), self.words)
         self._outputs, self._knobs = OutputCache(None), dict[tuple[bool, float], float]()

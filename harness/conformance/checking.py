@@ -3,6 +3,7 @@ neighbouring sets; made when first needed), and its verdict."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -123,12 +124,14 @@ class CheckEvidence:
 
     @cached_property
     def knobs(self) -> tuple[float, ...]:
-        """The calibrated one, that of a high epsilon, and both ends (with less effort the calibrated one twice)."""
+        """The calibrated one, that of a high epsilon, both ends, and one between (with less effort nothing is
+        calibrated for it)."""
         knob = self.bench.mechanism.knob
         if knob is None:
-            return (0.0,) * 4
+            return (0.0,) * 5
         usual = self.bench.knob()
-        return (usual, self.bench.knob(epsilon=HIGH_EPSILON) if self.effort.epsilons else usual, knob.low, knob.high)
+        other = self.bench.knob(epsilon=HIGH_EPSILON) if self.effort.epsilons else usual
+        return usual, other, knob.low, knob.high, math.sqrt(usual * (other if self.effort.epsilons else knob.low))
 
     @cached_property
     def other_records(self) -> tuple[Record, ...]:
@@ -140,7 +143,7 @@ class CheckEvidence:
         """Private sets that share nothing with the bench's own (but texts that are public); name -> records."""
         if self.bench.labels_only:
             return relabelled(self.bench.task.train, self.bench.task.labels)
-        return other_sets(self.bench.task, self.other_records, self.words, " ".join(self.bench.words))
+        return other_sets(self.bench.task, self.other_records, self.words)
 
     @cached_property
     def replays(self) -> list[Replay]:

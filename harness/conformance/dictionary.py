@@ -77,10 +77,19 @@ def modules_of(cls: type[Mechanism]) -> dict[str, ModuleType]:
 
 
 def constants(cls: type[Mechanism]) -> list[str]:
-    """Short strings that the mechanism's own code holds, in the order of the code."""
+    """The first short strings that the mechanism's own code holds, in the order of the code."""
+    return list(_short_strings(cls))[:_MOST]
+
+
+def everything(cls: type[Mechanism]) -> str:
+    """All short strings of the mechanism's own code, and kinds of strings, in one text."""
+    return " ".join((*_short_strings(cls), *TRIGGERS))
+
+
+def _short_strings(cls: type[Mechanism]) -> dict[str, None]:
     found = (text for text in _found(cls) if isinstance(text, str))
     short = (text for text in found if text.strip() and len(text) <= _LONGEST and "<" not in text)  # <locals>, <lambda>
-    return list(dict.fromkeys(short))[:_MOST]
+    return dict.fromkeys(short)
 
 
 def triggers_of(cls: type[Mechanism]) -> list[str]:

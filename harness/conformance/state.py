@@ -43,7 +43,7 @@ class Checkpoint:
         reader = _Reader(modules)
         for _, value in self._places():
             reader.digest(value)
-        namespaces = [vars(module) for module in modules.values()] + [vars(mechanism)]
+        namespaces = [*map(vars, modules.values()), getattr(mechanism, "__dict__", {})]
         self._containers = [(value, _copied(value)) for value in (*namespaces, *reader.containers)]
 
     def restore(self) -> None:
@@ -59,9 +59,12 @@ class Checkpoint:
         return {place: reader.digest(value) for place, value in self._places()}
 
     def replaced(self) -> str | None:
-        """Which function or class of other code is not what it was, or is the mechanism's own; None without one."""
+        """Which name of other code is new, or does not mean what it meant, or something of the mechanism's own; None
+        without one. (What was imported since may be new.)"""
         for place, value in _other_code().items():
-            if self._code.get(place, value) is not value or getattr(value, "__module__", None) in self._modules:
+            new = place not in self._code and place.rpartition(".")[0] in _OTHERS and not isinstance(value, ModuleType)
+            changed = self._code.get(place, value) is not value
+            if new or changed or getattr(value, "__module__", None) in self._modules:
                 return place
         return None
 
@@ -209,15 +212,15 @@ def _refill(container: Any, content: Any) -> None:
 
 
 def _other_code() -> dict[str, object]:
-    """'numpy.argmax' -> it, for everything that can be called in modules of others and in the classes of the
-    harness."""
+    """'numpy.argmax' -> it, for what can be called in modules of others and in the classes of the harness, and for
+    every name of the best-known modules."""
     found: dict[str, object] = {}
     for name, module in list(sys.modules.items()):
         if not isinstance(module, ModuleType) or ".conformance" in name:
             continue
         if name in _OTHERS or name.startswith(_OTHER_PACKAGES):
             for key, value in list(vars(module).items()):
-                if callable(value):
+                if callable(value) or name in _OTHERS:
                     found[f"{name}.{key}"] = value
                 if isinstance(value, type) and value.__module__ == name and name.startswith("dpicl.harness."):
                     own = [part for part, held in vars(value).items() if callable(held) or type(held) is property]

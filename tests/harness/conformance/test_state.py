@@ -93,6 +93,9 @@ def test_code_of_others_that_is_replaced_is_named(module, monkeypatch):
     monkeypatch.setattr(np, "median", partial(np.median))
     assert checkpoint.replaced() == "numpy.median"
     monkeypatch.undo()
+    monkeypatch.setattr("builtins.last_counts", [1.5], raising=False)
+    assert checkpoint.replaced() == "builtins.last_counts"
+    monkeypatch.undo()
     monkeypatch.setattr("dpicl.harness.privacy.primitives.GaussianSum.choose", module.counting)
     monkeypatch.setattr(module.counting, "__module__", module.__name__)
     late = Checkpoint({module.__name__: module}, SimpleNamespace(), SimpleNamespace())
