@@ -82,15 +82,16 @@ class CoupledByRecord:
         stream = 0 if shot is None else shot + 1
         self._calls[stream] += 1
         generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
-        place, coins = self._place, self._coins
-        if place is None or (coins is not None and not self._present):
+        if (place := self._place) is None:
+            return generator.random(size) * self._crowding
+        if self._coins is None:
+            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
+            self._coins = np.insert(generator.random(size - 1) * self._crowding, place, own)
+            return self._coins
+        sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
+        if not sampled[place]:
             return generator.random(size) * self._crowding
         others = generator.random(size - 1) * self._crowding
-        if coins is None:
-            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
-            self._coins = values = np.insert(others, place, own)
-            return values
-        sampled = coins <= np.partition(coins, size - 1)[size - 1]  # the ``size`` smallest coins
         return np.insert(others, np.count_nonzero(sampled[:place]), generator.random())
 
 

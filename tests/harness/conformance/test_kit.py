@@ -136,16 +136,16 @@ def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(me
     assert bool(joined) == present
 
 
-def test_a_record_among_the_sampled_ones_has_a_slot_of_its_own():
-    """Five coins, of which the three smallest are sampled; the added record is the second one and one of them."""
+@pytest.mark.parametrize(("rate", "present"), [(0.5, True), (1.0, True), (1.0, False)])
+@pytest.mark.parametrize("place", [0, 3, 8])
+def test_a_record_among_the_sampled_ones_has_a_slot_of_its_own(rate, present, place):
+    """At q = 1 a record cannot stay away."""
     one, two = CoupledByRecord(1), CoupledByRecord(1)
-    one.expect(None, False)
-    two.expect(1, True)
-    coins, slots = one.uniform(4), one.uniform(2)
-    with_it = two.uniform(5)
-    np.testing.assert_array_equal(np.delete(with_it, 1), coins)
-    before = int(coins[0] <= np.sort(coins)[1])
-    np.testing.assert_array_equal(np.delete(two.uniform(3), before), slots)
+    two.expect(place, present)
+    coins, with_it = one.uniform(8), two.uniform(9)
+    np.testing.assert_array_equal(np.delete(with_it, place), coins)
+    slots, more = one.uniform((coins < rate).sum()), two.uniform((with_it < rate).sum())
+    np.testing.assert_array_equal(np.delete(more, (coins[:place] < rate).sum()), slots)
 
 
 def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
