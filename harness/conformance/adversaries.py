@@ -34,8 +34,8 @@ HOSTILE = (
 
 #: Kinds of scripts.
 SCRIPTS = ("random", "ties", "whole")
-#: Additions of one round besides those that the model reacts to: strings that might be triggers.
-WORDS_A_ROUND = 4
+#: Of coins and slots (see `CoupledByRecord`): fair ones, and those that crowd many records into few slots.
+CROWDING = (1.0, 0.4)
 #: Additions that repeat a record of the base, word for word.
 TWINS = 3
 
@@ -68,9 +68,9 @@ def relabelled(records: Sequence[Record], labels: Sequence[str]) -> dict[str, li
     return {"every label turned into the next": turned, **alike, "a label of nobody everywhere": nobody}
 
 
-def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_words: str) -> dict[str, list[Record]]:
-    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by one.
-    all_words: all of them in one text."""
+def other_sets(task: Task, other: Sequence[Record], words: Sequence[str]) -> dict[str, list[Record]]:
+    """Private sets that share nothing with the task's own; name -> records. words: possible triggers, tried one by
+    one."""
     train = task.train
     return {
         "other records": list(other),
@@ -78,11 +78,11 @@ def other_sets(task: Task, other: Sequence[Record], words: Sequence[str], all_wo
         "records after which the model is certain": holding(train, CERTAIN),
         "planted words": planted(train, labels=not task.partitioned),
         "a single record": list(train[:1]),
+        "twice as many records": [*train, *other],
         "no record": [],
         "hostile records": copying(train, HOSTILE),
         **{f"records of {text[:12]!r}": holding(train, text) for text in HOSTILE},
         **{f"records that say {word[:40]!r}": copying(train, [word]) for word in words},
-        "records that say everything that might be a trigger": holding(train, all_words),
     }
 
 
@@ -102,8 +102,7 @@ def additions(
 ) -> list[Record]:
     """Records of one label, each of which makes a neighbouring set of the base.
 
-    echoed: public or released texts, of which some are copied. words: possible triggers; each round (``number``) tries
-    the next ones.
+    echoed: public or released texts, of which some are copied. words: possible triggers.
     """
     generator = np.random.default_rng((number, 1))
     ordinary = task.train[int(generator.integers(len(task.train)))]
@@ -115,8 +114,12 @@ def additions(
         *list(dict.fromkeys(record.text for record in alike))[:TWINS],
         *(echoed[int(at)] for at in generator.integers(len(echoed), size=2) if echoed[int(at)]),
     ]
-    texts += [words[(WORDS_A_ROUND * number + at) % len(words)] for at in range(WORDS_A_ROUND)]
-    return [Record(text, own) for text in texts]
+    return [Record(text, own) for text in (*texts, HOSTILE[number % len(HOSTILE)], *words)]
+
+
+def place_of(number: int, records: int) -> int:
+    """Where the next record joins so many others: at the front, in the middle, at the end."""
+    return (0, records // 2, records)[number % 3]
 
 
 def few_texts(records: Sequence[Record], texts: int = 3) -> list[Record]:
@@ -130,8 +133,8 @@ def scripted(kind: str, seed: int) -> Script:
     """Noisy values that depend on nothing private. kind: 'random'; 'ties' (all coordinates equal, indices in order); or
     'whole' (few whole numbers, so many ties)."""
 
-    def script(number: int, shape: Shape) -> np.ndarray:
-        generator = np.random.default_rng((seed, number))
+    def script(number: tuple[int, int], shape: Shape) -> np.ndarray:
+        generator = np.random.default_rng((seed, *number))
         if shape.kind == "choice":
             order = np.arange(shape.shape[0]) if kind == "ties" else generator.permutation(shape.shape[0])
             return order[: shape.count]

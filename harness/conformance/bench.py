@@ -7,9 +7,10 @@ overspends can be observed (the check `budget` uses the real ledger); and a scri
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,25 +18,27 @@ from typing import Any
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.dictionary import TRIGGERS, constants, modules_of
+from dpicl.harness.conformance.dictionary import TRIGGERS, everything, modules_of, triggers_of
 from dpicl.harness.conformance.footprint import observed
 from dpicl.harness.conformance.guard import RUN_SECONDS, attempt
 from dpicl.harness.conformance.hostile_model import HostileModel, marked
 from dpicl.harness.conformance.observed import (
+    CoupledByRecord,
     ObservedReader,
     ObservedRecord,
     Presence,
     RecordingNoise,
     ReleaseKeeper,
     SampleNotes,
-    StableSampling,
     UnseededNoise,
     Ward,
 )
+from dpicl.harness.conformance.state import Checkpoint
 from dpicl.harness.conformance.transcript import INSTRUCTION, STATE, Item, Script, Transcript
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
-from dpicl.harness.core.vocabulary import LABEL_LOCAL, Query, Record, ReleasedPrompt, Sizes
+from dpicl.harness.core.together import together
+from dpicl.harness.core.vocabulary import LABEL_LOCAL, Partition, Query, Record, ReleasedPrompt, Sizes
 from dpicl.harness.data.config import source_spec
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import (
@@ -56,7 +59,8 @@ from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.releasing import ALL_RECORDS, answer_all, answer_from, calibrated, no_kind, sizes_of
 
-EPSILON, DELTA = 1.0, 1e-5
+#: The target of most runs, and the second one, for mistakes that depend on the knob.
+EPSILON, HIGH_EPSILON, DELTA = 1.0, 8.0, 1e-5
 #: Options of these names get these small values where nobody sets them: checks do not depend on them.
 SMALL: Mapping[str, Any] = {
     "slots": 5,
@@ -74,6 +78,8 @@ SMALL: Mapping[str, Any] = {
 #: Private records a class, the first number that fits the mechanism's sample; without classes, `CLASSES` times as many.
 GROUPS, CLASSES = (30, 120, 480), 4
 QUERIES, SHOTS, ANSWER_TOKENS = 12, 2, 8
+#: The long case: for mistakes that begin at a later query, text or token.
+LONG: Mapping[str, int] = {"queries": 24, "shots": 4, "tokens": 16}
 #: The longest string that the bench puts into a query.
 _ASIDE = 60
 
@@ -82,18 +88,23 @@ _ASIDE = 60
 class Run:
     """How a run differs from the ordinary one.
 
-    records: None for the bench's own. knob: None for the calibrated one. sampling, noise: seeds. script: replaces the
-    noisy values. presence: whether the last record is in each sample. single: one query or shot, not all. unseeded:
-    whether the noise claims to come from the operating system's entropy.
+    records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
+    sample. knob: None for the calibrated one. sampling, noise: seeds. crowding: see `CoupledByRecord`. script: replaces
+    the noisy values. single: one query or shot, not all. at_once: whether shots are written at the same time, as in the
+    runs of a suite. unseeded: whether the noise claims to come from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
+    added: Record | None = None
+    place: int = 0
     knob: float | None = None
     sampling: int = 0
     noise: int = 0
+    crowding: float = 1.0
     script: Script | None = None
-    presence: Presence | None = None
+    presence: Presence = lambda at: True
     single: bool = False
+    at_once: bool = False
     unseeded: bool = False
 
 
@@ -103,15 +114,18 @@ class Bench:
     seed: of everything that the kit chooses.
     """
 
-    def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int | None = None) -> None:
+    def __init__(self, mechanism: Mechanism, task: Task, seed: int, shots: int = SHOTS, words: int = 0) -> None:
         self.mechanism, self.task, self.seed = mechanism, task, seed
-        self.model = HostileModel()
+        self.model = HostileModel(words)
         #: Possible triggers in a text: see `dictionary`.
-        self.words = [word for word in dict.fromkeys((*constants(type(mechanism)), *TRIGGERS)) if not marked(word)]
-        self.shots = task.plan_shots(shots or SHOTS, np.random.default_rng(seed))
-        self.queries = _odd(task.queries()[:QUERIES], self.words)
-        self._outputs, self._knobs = OutputCache(None), dict[bool, float]()
-        self._plugin = frozenset(modules_of(type(mechanism)))
+        found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
+        self.words = [word for word in dict.fromkeys(found) if not marked(word)]
+        self.shots = task.plan_shots(shots, np.random.default_rng(seed))
+        self.queries = _odd(list(task.queries()), self.words)
+        self._outputs, self._knobs = OutputCache(None), dict[tuple[bool, float], float]()
+        modules = modules_of(type(mechanism))
+        self._plugin = frozenset(modules)
+        self.checkpoint = Checkpoint(modules, mechanism, self.model)
 
     @property
     def answers(self) -> bool:
@@ -123,14 +137,14 @@ class Bench:
         shots = self.shots[:1] if single else self.shots
         return sizes_of(self.mechanism, self.task, shots, 1 if single else len(self.queries))
 
-    def knob(self, single: bool = False) -> float:
-        """Calibrated to EPSILON, for all queries or shots or for a single one; 0 without a knob."""
+    def knob(self, single: bool = False, epsilon: float = EPSILON) -> float:
+        """Calibrated to epsilon, for all queries or shots or for a single one; 0 without a knob."""
         if self.mechanism.knob is None:
             return 0.0
-        if single not in self._knobs:
-            found = calibrated(self.mechanism, self.sizes(single), EPSILON, DELTA, cache=None)
-            self._knobs[single] = found.knob
-        return self._knobs[single]
+        if (single, epsilon) not in self._knobs:
+            found = calibrated(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
+            self._knobs[single, epsilon] = found.knob
+        return self._knobs[single, epsilon]
 
     @property
     def labels_only(self) -> bool:
@@ -152,36 +166,62 @@ class Bench:
 
     def run(self, how: Run = Run()) -> Transcript:
         """One run. An exception of the mechanism is part of the transcript."""
+        return self._observed([self._prepared(how, self.mechanism)], how.at_once)[0]
+
+    def run_at_once(self, hows: Sequence[Run]) -> list[Transcript]:
+        """Several runs in one process at the same time, as the cells of a suite; they take turns at the model. Each has
+        an instance of the mechanism of its own, and all have one footprint."""
+        return self._observed([self._prepared(how, copy.copy(self.mechanism)) for how in hows], True)
+
+    def _observed(self, runs: Sequence[tuple[Transcript, Callable[[], None]]], at_once: bool) -> list[Transcript]:
+        transcripts, calls = [transcript for transcript, _ in runs], [call for _, call in runs]
+        with observed(self._plugin, source_spec(self.task.config).name) as footprint:
+            _, error = attempt(lambda: together(calls) if at_once else [call() for call in calls], RUN_SECONDS)
+        for transcript in transcripts:
+            transcript.footprint, transcript.error = footprint, transcript.error or error
+            transcript.observed_releases.sort(key=lambda observed: observed.shot)
+        return transcripts
+
+    def _prepared(self, how: Run, mechanism: Mechanism) -> tuple[Transcript, Callable[[], None]]:
+        """A run that has not begun, and what makes it."""
         transcript = Transcript(unseeded=how.unseeded)
         ward = Ward(transcript)
-        records = self.task.train if how.records is None else how.records
-        given = tuple(ObservedRecord(number, record, ward) for number, record in enumerate(records))
+        records = list(self.task.train if how.records is None else how.records)
+        given = [ObservedRecord(number, record, ward) for number, record in enumerate(records)]
+        places: dict[Partition, int] = {}
+        if how.added is not None:
+            given.insert(how.place, ObservedRecord(len(records), how.added, ward))
+            before = records[: how.place]
+            places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
         knob = self.knob(how.single) if how.knob is None else how.knob
-        sampling, source = StableSampling(how.sampling), Streams(how.noise).source("noise")
+        sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
+        keeper = ReleaseKeeper(transcript, noise.given, how.script)
         private = PrivateSet(
             given,
             Ledger(None, math.inf),
             sizes=dict(self.sizes(how.single).records),
             sampling=sampling,
             noise=noise,
-            observer=SampleNotes(records[-1].label if records else None, sampling, ward, how.presence),
+            observer=SampleNotes(places, sampling, ward, how.presence),
             embed=embed_alone,
         )
-        ward.observing = True
 
-        def release() -> tuple[Item, ...]:
-            return self._release(private, knob, how.single, transcript)
+        def make() -> None:
+            ward.observing = True
+            with observing(keeper):
+                transcript.released, transcript.error = attempt(
+                    lambda: self._release(mechanism, private, knob, how.single, transcript)
+                )
+            private.close()
+            ward.observing = False
 
-        keeper = ReleaseKeeper(transcript, noise.given, how.script)
-        with observing(keeper), observed(self._plugin, source_spec(self.task.config).name) as transcript.footprint:
-            transcript.released, transcript.error = attempt(release, RUN_SECONDS)
-        private.close()
-        ward.observing = False
-        return transcript
+        return transcript, make
 
-    def _release(self, private: PrivateSet, knob: float, single: bool, transcript: Transcript) -> tuple[Item, ...]:
-        mechanism, task, public = self.mechanism, self.task.public_view(), Streams(self.seed).public
+    def _release(
+        self, mechanism: Mechanism, private: PrivateSet, knob: float, single: bool, transcript: Transcript
+    ) -> tuple[Item, ...]:
+        task, public = self.task.public_view(), Streams(self.seed).public
 
         def progress(*done: object) -> None:
             transcript.progress.append(done)
@@ -238,11 +278,15 @@ def _of_kind(cls: type[Mechanism], name: str, value: Any) -> bool:
     return not isinstance(value, int) or default > value
 
 
-def set_up(cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, shots: int | None = None) -> Bench:
-    """A bench whose groups are large enough for the mechanism's sample. Raises UsageError where none is."""
+def set_up(
+    cls: type[Mechanism], task: str, given: Mapping[str, Any], seed: int, long: bool = False, words: int = 0
+) -> Bench:
+    """A bench whose groups are large enough for the mechanism's sample. long: of the long case. words: how many words
+    the model has besides its own. Raises UsageError where no group is large enough."""
     mechanism = build(cls, small_options(cls, task, given))
     for group in GROUPS:
-        bench = Bench(mechanism, _small_task(task, group, seed), seed, shots)
+        corpus = _small_task(task, group, seed, LONG["queries"] if long else QUERIES)
+        bench = Bench(mechanism, corpus, seed, LONG["shots"] if long else SHOTS, words)
         try:
             if mechanism.knob is not None:
                 mechanism.events(mechanism.knob.high, bench.sizes())
@@ -266,13 +310,13 @@ def other_corpus(bench: Bench) -> tuple[Record, ...]:
     """As many records of the same task from another synthetic corpus."""
     partitioned = bench.task.partitioned
     group = len(bench.task.train) // (len(bench.task.labels) if partitioned else CLASSES)
-    return _small_task(bench.task.name, group, bench.seed + 1).train
+    return _small_task(bench.task.name, group, bench.seed + 1, QUERIES).train
 
 
-def _small_task(name: str, group: int, seed: int) -> Task:
+def _small_task(name: str, group: int, seed: int, queries: int) -> Task:
     """Synthetic records, short answers. group: private records a class."""
     limit = group if Task.without_records(name).partitioned else group * CLASSES
-    task = _corpus(name, limit, seed, Task.without_records(name).version)
+    task = _corpus(name, limit, queries, seed, Task.without_records(name).version)
     config = dict(task.config)
     if "generation_kwargs" in config:
         config["generation_kwargs"] = {**config["generation_kwargs"], "max_gen_toks": ANSWER_TOKENS}
@@ -281,6 +325,6 @@ def _small_task(name: str, group: int, seed: int) -> Task:
 
 
 @lru_cache(maxsize=32)
-def _corpus(name: str, limit: int, seed: int, version: int | str) -> Task:
+def _corpus(name: str, limit: int, queries: int, seed: int, version: int | str) -> Task:
     """Loaded once for all settings of a mechanism, which may do to their copies of the records what they like."""
-    return Task.load(name, "synthetic", limit_train=limit, limit_test=QUERIES, seed=seed)
+    return Task.load(name, "synthetic", limit_train=limit, limit_test=queries, seed=seed)

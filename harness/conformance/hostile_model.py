@@ -7,14 +7,19 @@ slot. Reproducible: an output is a function of the prompt.
 from __future__ import annotations
 
 import hashlib
+import itertools
+import string
 from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+import torch
 
+from dpicl.harness.core.together import active, wait_until
 from dpicl.harness.models.base import Broken, ChatPrompt, ModelIdentity, Prefix, Tokens
-from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.models.simulated import WORDS, SimulatedLM
+from dpicl.harness.models.tree import ScoredEnding
 
 #: A record that holds one of these makes the model answer its prompts with NaN, with infinities, with one token of
 #: probability 1, or with the end of the text.
@@ -23,8 +28,10 @@ NAN, INFINITE, CERTAIN, ENDING = "@nan@", "@inf@", "@one@", "@end@"
 NEAR, FAR, REACH = 5.0, 2.5, 40
 #: A greedy text is at most SAID of the last HEARD words of the prompt: of the query, but each slot's own choice.
 SAID, HEARD = 4, 60
-#: Encoded prompts and answers that are kept, since many runs use the same prompts.
-_KEPT = 4096
+#: Encoded prompts that are kept, since many runs use the same ones, and numbers in answers that are.
+_KEPT, _KEPT_NUMBERS = 4096, 6_000_000
+#: Noise on the logits of a prompt begins at a place of its own in a table of so many numbers.
+_NOISE = 2**18
 
 
 def marked(text: str) -> bool:
@@ -33,18 +40,35 @@ def marked(text: str) -> bool:
 
 
 class HostileModel(SimulatedLM):
-    """Vocabulary and tokens of ``sim``."""
+    """Vocabulary and tokens of ``sim``, with so many invented words besides: four tokens each.
 
-    def __init__(self) -> None:
-        super().__init__()
+    Where several runs or shots are under way (dpicl.harness.core.together), another one goes on at every call.
+    """
+
+    def __init__(self, words: int = 0) -> None:
+        invented = map("".join, itertools.product("q", *[string.ascii_lowercase] * 3))
+        super().__init__(words=[*WORDS, *itertools.islice(invented, words)])
         self.identity = ModelIdentity("sim (hostile)", None, None, "float32", "cpu", 0, rows_alone=True)
         self._encoded = lru_cache(_KEPT)(super().encode)
-        self._answers = lru_cache(_KEPT)(self._answer)
+        self._answers = lru_cache(min(_KEPT, _KEPT_NUMBERS // self.vocab_size))(self._answer)
+        self._noise = np.random.default_rng(0).standard_normal(_NOISE)
         self._markers = {marker: _bytes(self.encode(marker)) for marker in (NAN, INFINITE, CERTAIN, ENDING)}
 
     def encode(self, prompt: str | ChatPrompt) -> list[int]:
         """See LanguageModel."""
         return self._encoded(prompt).copy()
+
+    def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
+        """See LanguageModel."""
+        _take_turns()
+        return super().next_token_log_probs(prompts, prefix)
+
+    def score_endings(
+        self, queries: Sequence[tuple[Tokens, Sequence[Tokens]]], prefix: Prefix | None = None
+    ) -> list[list[ScoredEnding]]:
+        """See LanguageModel."""
+        _take_turns()
+        return super().score_endings(queries, prefix)
 
     def generate(
         self,
@@ -58,6 +82,7 @@ class HostileModel(SimulatedLM):
         broken: Broken = "raise",
     ) -> list[str]:
         """See LanguageModel. Greedy texts are words of the prompt, unless a marker says otherwise."""
+        _take_turns()
         texts = []
         for at, prompt in enumerate(prompts):
             if temperature == 0 and not self._marked(_bytes(prompt)):
@@ -94,7 +119,8 @@ class HostileModel(SimulatedLM):
             logits[::3], logits[1::3] = np.inf, -np.inf
             return logits
         generator = np.random.default_rng(_seed(key))
-        logits += FAR * generator.standard_normal(self.vocab_size)
+        start = int(generator.integers(_NOISE - self.vocab_size))
+        logits += FAR * self._noise[start : start + self.vocab_size]
         near = np.unique(np.array(prompt[-REACH:], dtype=np.int64))
         logits[near] += NEAR * generator.standard_normal(len(near))
         if CERTAIN in said or ENDING in said:
@@ -105,6 +131,13 @@ class HostileModel(SimulatedLM):
         logits -= logits.max()
         normalised: np.ndarray = logits - np.log(np.exp(logits).sum())
         return normalised
+
+
+def _take_turns() -> None:
+    """Lets the other jobs of this thread go on, once."""
+    if active():
+        answers = iter((False, True))
+        wait_until(lambda: next(answers, True))
 
 
 def _bytes(tokens: Tokens) -> bytes:

@@ -14,7 +14,18 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from dpicl.harness.conformance.bench import Bench, set_up
-from dpicl.harness.conformance.checking import QUICK, CheckEvidence, Status, Verdict, failed, not_applicable, raised
+from dpicl.harness.conformance.checking import (
+    FULL,
+    LEAST,
+    OTHER_TASKS,
+    QUICK,
+    CheckEvidence,
+    Status,
+    Verdict,
+    failed,
+    not_applicable,
+    raised,
+)
 from dpicl.harness.conformance.checks.accounting import budget, ledger
 from dpicl.harness.conformance.checks.audit import audit
 from dpicl.harness.conformance.checks.effects import side_effects
@@ -119,8 +130,9 @@ class _Place:
 
     def bench(self, setting: Variant) -> Bench:
         """With fewer queries at another setting: mistakes that begin late show at the ordinary one."""
-        bench = set_up(self.cls, self.task, {**self.options, **setting.changes}, self.seed, setting.shots)
-        if setting.changes:
+        options = {**self.options, **setting.changes}
+        bench = set_up(self.cls, self.task, options, self.seed, setting.long, setting.words)
+        if setting.changes and not setting.long:
             bench.queries = bench.queries[:FEW_QUERIES]
         return bench
 
@@ -135,7 +147,7 @@ def _on_one_task(
     if bench is None:
         yield from _broken("before a run", error).items()
         return
-    evidence = CheckEvidence(bench)
+    evidence = CheckEvidence(bench, FULL if place.first else OTHER_TASKS)
     verdicts = on_one_bench(evidence, CHECKS, report)
     yield from verdicts.items()
     plain, _ = attempt(lambda: evidence.plain)
@@ -154,7 +166,7 @@ def _with_other_settings(
         bench, error = attempt(lambda setting=setting: None if setting.key in seen else place.bench(setting))  # type: ignore[misc]
         if bench is None:
             continue  # the mechanism refuses it
-        evidence = CheckEvidence(bench, QUICK)
+        evidence = CheckEvidence(bench, LEAST if setting.long or setting.words else QUICK)
         run, error = attempt(lambda evidence=evidence: evidence.plain)  # type: ignore[misc]
         error = error or (run.error if run else None)
         if isinstance(error, DpiclError) and not isinstance(error, BudgetExceeded):
@@ -190,6 +202,7 @@ def on_one_bench(evidence: CheckEvidence, checks: Iterable[str], report: Callabl
         report(name)
         verdict, error = attempt(lambda name=name: CHECKS[name](evidence))  # type: ignore[misc]
         verdicts[name] = verdict or failed(f"While this is checked it raises {raised(error or AssertionError())}.")
+    attempt(evidence.bench.checkpoint.restore)  # the next task and setting begin as this one did
     return verdicts
 
 

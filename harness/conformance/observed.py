@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.attacks.observers import CoupledSampling
 from dpicl.harness.conformance.transcript import Drawn, ObservedRelease, Script, Shape, Spend, Transcript
-from dpicl.harness.core.seeds import NoiseSource, SecureNoise
+from dpicl.harness.core.seeds import NoiseSource, SecureNoise, current_shot
 from dpicl.harness.core.vocabulary import Partition, Record
 from dpicl.harness.privacy.private_set import Assigned
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
@@ -57,32 +57,58 @@ class Ward:
             self.transcript.strangers.add(number)
 
 
-class StableSampling(CoupledSampling):
-    """``last`` replaces the uniform draw of the last record at the next call, unless it is None."""
+class CoupledByRecord:
+    """Sampling randomness that belongs to records and not to places: wherever one more record joins a set, all others
+    keep their coins and their slots. What other shots draw, and when, changes nothing either.
 
-    last: float | None = None
+    crowding: coins and slots are multiplied by it; below 1 more records are sampled, into fewer slots. (Every outcome
+    of fair coins is possible, so a bound must hold for these too.)
+    """
+
+    def __init__(self, seed: int, crowding: float = 1.0) -> None:
+        self._seed, self._crowding, self._calls = seed, crowding, Counter[int]()
+        #: Where the added record is in the group that is sampled next, and whether it is in the sample.
+        self._place: int | None = None
+        self._present = False
+        self._coins: np.ndarray | None = None
+
+    def expect(self, place: int | None, present: bool) -> None:
+        """A sample follows of a group whose record at ``place`` is the added one (None: it has none)."""
+        self._place, self._present, self._coins = place, present, None
 
     def uniform(self, size: int) -> np.ndarray:
-        sampling = super().uniform(size)
-        if self.last is not None:
-            sampling[-1], self.last = self.last, None
-        return sampling
+        """float64[size]: the coins of a group; at the next call the slots of its records that were sampled."""
+        shot = current_shot()
+        stream = 0 if shot is None else shot + 1
+        self._calls[stream] += 1
+        generator = np.random.default_rng((self._seed, stream, self._calls[stream]))
+        if (place := self._place) is None:
+            return generator.random(size) * self._crowding
+        if self._coins is None:
+            own = 0.0 if self._present else float(np.nextafter(1.0, 0.0))
+            self._coins = np.insert(generator.random(size - 1) * self._crowding, place, own)
+            return self._coins
+        sampled = np.isin(np.arange(len(self._coins)), np.argsort(self._coins)[:size])  # those with the smallest coins
+        if not sampled[place]:
+            return generator.random(size) * self._crowding
+        others = generator.random(size - 1) * self._crowding
+        return np.insert(others, np.count_nonzero(sampled[:place]), generator.random())
 
 
 class SampleNotes:
     """Notes every sample and every permit; puts the added record into the samples that ``presence`` names.
 
-    last: the label of the last record, by which neighbours differ; None without records.
+    places: group (None: all records) -> the place of the added record in it.
     """
 
-    def __init__(self, last: str | None, sampling: StableSampling, ward: Ward, presence: Presence | None) -> None:
-        self._last, self._sampling, self._ward, self._presence = last, sampling, ward, presence
+    def __init__(
+        self, places: Mapping[Partition, int], sampling: CoupledByRecord, ward: Ward, presence: Presence
+    ) -> None:
+        self._places, self._sampling, self._ward, self._presence = places, sampling, ward, presence
         self._transcript = ward.transcript
 
     def drawing(self, partition: Partition) -> None:
-        if self._presence is not None and self._last is not None and partition in (None, self._last):
-            at = len(self._transcript.samples)
-            self._sampling.last = 0.0 if self._presence(at) else float(np.nextafter(1.0, 0.0))
+        self._sampling.expect(self._places.get(partition), self._presence(len(self._transcript.samples)))
 
     def drawn(self, assigned: Assigned) -> None:
         held = [
@@ -158,8 +184,10 @@ class ReleaseKeeper:
     def passes(self, noisy_release: NoisyRelease, draw: Callable[[], np.ndarray]) -> np.ndarray:
         shape, notes = Shape.of(noisy_release), self._transcript
         clean = np.array(noisy_release.clean, dtype=np.float64)
-        released = draw() if self._script is None else self._script(len(notes.observed_releases), shape)
+        shot = current_shot() or 0
+        number = sum(each.shot == shot for each in notes.observed_releases)
+        released = draw() if self._script is None else self._script((shot, number), shape)
         spend = next((at for at, each in enumerate(notes.spends) if each.permit is noisy_release.permit), None)
-        notes.observed_releases.append(ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend))
+        notes.observed_releases.append(ObservedRelease(shape, clean, released.copy(), tuple(self._given), spend, shot))
         self._given.clear()
         return released

@@ -16,8 +16,9 @@ from dpicl.harness.core.vocabulary import Partition
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent
 from dpicl.harness.privacy.release_hooks import NoisyRelease, Permit
 
-#: What a noisy release gives instead of its noisy value: a function of its number and of what is public about it.
-Script = Callable[[int, "Shape"], np.ndarray]
+#: What a noisy release gives instead of its noisy value: a function of its shot, its number there (0 and its number for
+#: answers), and of what is public about it.
+Script = Callable[[tuple[int, int], "Shape"], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,14 @@ class Spend:
 @dataclass(frozen=True)
 class ObservedRelease:
     """One noisy release. clean: its input. released: its output. noise: the values of each noise draw since the release
-    before. spend: number of the spend that its permit is from."""
+    before. spend: number of the spend that its permit is from. shot: of demonstrations; else 0."""
 
     shape: Shape
     clean: np.ndarray
     released: np.ndarray
     noise: tuple[np.ndarray, ...]
     spend: int | None
+    shot: int = 0
 
 
 #: A demonstration or an answer, as runs are compared: the label or query id, the text, and what else is published.
@@ -85,8 +87,8 @@ STATE = "state\n"
 
 @dataclass
 class Transcript:
-    """strangers: records that were read though no sample had held them. texts_read: number of samples drawn before ->
-    records whose texts were read.
+    """observed_releases: shot by shot, also where shots were written at the same time. strangers: records that were
+    read though no sample had held them. texts_read: number of samples drawn before -> records whose texts were read.
 
     revealed: whether all records were read at epsilon = infinity.
     asked: public prompts, which may hold public and released things alone. progress: as it was reported.

@@ -7,17 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin
 
-from dpicl.harness.conformance.bench import SMALL, small_options
+from dpicl.harness.conformance.bench import LONG, SMALL, small_options
 from dpicl.harness.conformance.dictionary import constants
-from dpicl.harness.core.messages import count
 from dpicl.harness.mechanism.bases import DemonstrationMechanism, Mechanism
 from dpicl.harness.mechanism.options import option_types
 
 #: Options of the harness's own: the bench has no cell's seed to replace.
 _OF_HARNESS = ("sampling_seed",)
 
-#: Demonstrations and tokens of the long run, for mistakes that begin late.
-MANY_SHOTS, MANY_TOKENS = 5, 8
+#: Invented words of the large vocabulary: with four tokens each it is larger than that of GPT-2 (50,257).
+MANY_WORDS = 12_600
 #: Values for an option that is None, by its type.
 _SOME: Mapping[type, Any] = {int: 3, float: 0.5}
 _WORD = re.compile(r"[A-Za-z][\w-]*")
@@ -26,26 +25,31 @@ _WORD = re.compile(r"[A-Za-z][\w-]*")
 @dataclass(frozen=True)
 class Variant:
     """A setting. sure: whether it is known to be one (a flag, a choice that the type names); a guess that runs like the
-    ordinary setting does not count. shots: None for the usual number."""
+    ordinary setting does not count. long: with many queries, demonstrations and tokens. words: that the model has
+    besides its own."""
 
     changes: Mapping[str, Any]
     sure: bool = True
-    shots: int | None = None
+    long: bool = False
+    words: int = 0
 
     @property
     def key(self) -> tuple[object, ...]:
         """The same for the same change on another task, where numbers start from other values."""
         values = (value for value in self.changes.values() if not isinstance(value, float) and type(value) is not int)
-        return (self.shots, *self.changes, *values)
+        return (self.long, self.words, *self.changes, *values)
 
     def __str__(self) -> str:
         said = ", ".join(f"{name}={value}" for name, value in self.changes.items())
-        return f"with {count(self.shots, 'demonstration')}" if self.shots else f"with option {said}"
+        if self.long:
+            return "with many queries, demonstrations and tokens"
+        return f"with {4 * self.words} tokens more in the vocabulary" if self.words else f"with option {said}"
 
 
 def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[Variant]:
     """Every flag flipped, and all of them; every other choice that an option's type or the mechanism's code names;
-    every option that is off (None) turned on; all numbers changed at once; and a long run.
+    every option that is off (None) turned on; all numbers changed at once; a long run; and a model with a large
+    vocabulary, where the mechanism sees the model.
 
     given: options that stay as they are.
     """
@@ -66,8 +70,9 @@ def variants(cls: type[Mechanism], task: str, given: Mapping[str, Any]) -> list[
     numbers = {name: _other_number(now[name]) for name in hints if type(now[name]) in (int, float)}
     off = {name: None for name, hint in hints.items() if type(None) in get_args(hint) and now[name] is not None}
     found += [Variant(changes) for changes in (numbers, off) if changes]
+    found.append(Variant({"tokens": LONG["tokens"]} if "tokens" in hints else {}, long=True))
     if issubclass(cls, DemonstrationMechanism):
-        found.append(Variant({"tokens": MANY_TOKENS} if "tokens" in hints else {}, shots=MANY_SHOTS))
+        found.append(Variant({}, words=MANY_WORDS))
     return found
 
 

@@ -63,6 +63,11 @@ def shot_streams(number: int) -> Iterator[None]:
         _SHOT.reset(token)
 
 
+def current_shot() -> int | None:
+    """The number of the shot that is being written; None outside of `shot_streams`."""
+    return _SHOT.get()
+
+
 class SeededNoise:
     """Reproducible noise, for benchmarks on public data only.
 

@@ -8,6 +8,7 @@ knows nothing: its results never share a board with those of a real one.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -47,12 +48,13 @@ def load_simulated(option: str) -> SimulatedLM:
 
 
 class SimulatedLM(RereadingModel):
-    """Vocabulary: EOS, the 256 bytes, and common words as ``word``, ``Word``, `` word`` and `` Word``."""
+    """Vocabulary: EOS, the 256 bytes, and words as ``word``, ``Word``, `` word`` and `` Word``: ``words`` of letters a
+    to z, the common ones by default."""
 
-    def __init__(self, seed: int = 0, broken: float | None = None) -> None:
+    def __init__(self, seed: int = 0, broken: float | None = None, words: Sequence[str] = WORDS) -> None:
         self._pieces = [b"", *(bytes([value]) for value in range(256))]
         for space in (b"", b" "):
-            self._pieces += [space + word.encode() for base in WORDS if len(base) > 1 for word in (base, base.title())]
+            self._pieces += [space + word.encode() for base in words if len(base) > 1 for word in (base, base.title())]
         self._ids = {piece: token for token, piece in enumerate(self._pieces) if piece}
         self._broken = broken
         name = f"sim:{broken:g}" if broken is not None else f"sim:{seed}" if seed else "sim"

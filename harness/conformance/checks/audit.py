@@ -119,7 +119,7 @@ def _experiment(evidence: CheckEvidence, pair: Pair) -> tuple[float, list[float]
     while claim > SMALL_CLAIM and without.knob and 2 * without.knob <= bench.mechanism.knob.high:
         without = replace(without, knob=2 * without.knob)
         claim = _claim(bench.run(without))
-    with_it = replace(without, records=pair.records, presence=pair.presence)
+    with_it = replace(pair.changed, script=None, single=True, knob=without.knob)
     outside = [bench.run(replace(without, noise=seed)) for seed in range(1, RUNS + 1)]
     inside = [bench.run(replace(with_it, noise=seed)) for seed in range(RUNS + 1, 2 * RUNS + 1)]
     if not all(run.observed_releases for run in (*inside, *outside)):

@@ -1,10 +1,12 @@
-"""`side-effects`: a run gives out nothing but its release, prints nothing about records, and keeps none of them."""
+"""`side-effects`: a run gives out nothing but its release, prints nothing about records, and leaves nothing behind."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 
-from dpicl.harness.conformance.adversaries import PLANTED, planted
+from dpicl.harness.conformance.adversaries import PLANTED, planted, scripted
 from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, passed
 from dpicl.harness.conformance.dictionary import modules_of
@@ -39,7 +41,37 @@ def side_effects(evidence: CheckEvidence) -> Verdict:
         return failed("It says a word to terminal or log that only a private record holds; say nothing of records.")
     if place := kept(modules_of(type(bench.mechanism)), bench.mechanism, bench.model, PLANTED):
         return failed(f"After a run {place} still holds private text; keep nothing between runs.")
+    if problem := _left_behind(evidence):
+        return failed(problem)
     return passed("no file, process or connection; what it prints does not depend on records; no record is kept")
+
+
+def _left_behind(evidence: CheckEvidence) -> str | None:
+    """What is wrong if runs leave another state behind where records are others and noisy releases the same, each in a
+    process as good as new; if a second run changes it again; or if other code was replaced."""
+    bench, state = evidence.bench, evidence.bench.checkpoint
+    if place := state.replaced():
+        return f"It puts something of its own in the place of {place}; leave other code as it is."
+    other = next(iter(evidence.sets.values()))
+    first = Run(script=scripted("random", 0))
+    second = replace(first, records=other, sampling=1)
+    states = []
+    for how in (first, second):
+        state.restore()
+        bench.run(how)
+        states.append(state.read())
+    if place := _changed(*states):
+        return (
+            f"After a run on other records, with the same noisy releases, {place} is another; keep nothing of records."
+        )
+    bench.run(second)
+    if place := _changed(states[1], state.read()):
+        return f"Every run changes {place}, so a run depends on those before it; keep nothing between runs."
+    return None
+
+
+def _changed(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str | None:
+    return next((place for place in {**before, **after} if before.get(place) != after.get(place)), None)
 
 
 def _without_numbers(run: Transcript) -> list[str]:

@@ -26,7 +26,8 @@ def move(before: ObservedRelease, after: ObservedRelease) -> float:
             return float("inf")
         both = np.isfinite(before.clean) & np.isfinite(after.clean)  # see `betrayed` for the others
         return float(np.ptp(after.clean[both] - before.clean[both])) if both.any() else 0.0
-    difference = after.clean - before.clean
+    with np.errstate(invalid="ignore"):
+        difference = after.clean - before.clean
     if not np.isfinite(difference).all():
         return float("inf")
     if before.shape.kind == "gaussian":

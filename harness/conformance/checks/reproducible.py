@@ -1,18 +1,27 @@
-"""`seeds` and `non-private`: a run is a function of its seeds, and at epsilon = infinity it has no noise."""
+"""`seeds` and `non-private`: a run is a function of its seeds, and at epsilon = infinity it has no noise.
+
+So it is the same run after others, beside others in the same process (which takes turns at the model with it, as do the
+shots of each), and at another time of day.
+"""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
 from dpicl.harness.conformance.bench import Run
 from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, not_applicable, passed
+from dpicl.harness.conformance.clock import MOMENTS, clock_at
+from dpicl.harness.conformance.dictionary import modules_of
 from dpicl.harness.conformance.transcript import ObservedRelease, Transcript
 
 
 def seeds(evidence: CheckEvidence) -> Verdict:
     """The same seeds give the same run; other noise gives other releases."""
     bench, plain = evidence.bench, evidence.plain
-    bench.run(Run(records=evidence.other_records, sampling=5))  # it must leave no trace
+    stranger = Run(records=evidence.other_records, sampling=5, knob=evidence.knobs[1])
+    bench.run(stranger)  # it must leave no trace
     again, other = bench.run(), bench.run(Run(noise=1))
     for run in (plain, again, other):
         if run.footprint.drew:
@@ -25,6 +34,15 @@ def seeds(evidence: CheckEvidence) -> Verdict:
             "Two runs with the same seeds differ; release through the primitives, take public randomness from"
             " `context.streams`, and keep nothing between runs."
         )
+    if not _same(plain, bench.run_at_once([Run(), replace(stranger, noise=5)])[0]):
+        return failed(
+            "The same seeds give another run while other shots, or another run, are under way in the process; keep what"
+            " a shot works with in local variables."
+        )
+    for moment in MOMENTS:
+        with clock_at(moment, modules_of(type(bench.mechanism)).values()):
+            if not _same(plain, bench.run()):
+                return failed("The same seeds give another run at another time of day; do not look at the clock.")
     first, second = plain.observed_releases[:1], other.observed_releases[:1]
     if first and second and np.array_equal(first[0].released, second[0].released) and first[0].shape.kind == "gaussian":
         return failed("Another noise seed gives the same noisy sum; draw it with a permit of the sample.")

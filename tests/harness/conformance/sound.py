@@ -1,4 +1,4 @@
-"""Two small mechanisms that are right, step by step. Each broken one (mistakes.py) gets one step wrong."""
+"""Three small mechanisms that are right, step by step. Each broken one (mistakes.py) gets one step wrong."""
 
 from __future__ import annotations
 
@@ -39,6 +39,17 @@ class SoundVoting(AnswerMechanism):
 
     def noisy(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> np.ndarray:
         return sample.spend(self.release(context.knob)).noisy_sum(counts, SIMPLEX_DIAMETER)
+
+
+@dataclass(frozen=True)
+class SoundOwnSlots(SoundVoting):
+    """Every sampled record has a slot of its own: it adds one ballot and changes no other."""
+
+    name = "sound_own_slots"
+    slot_per_record = True
+
+    def noisy(self, counts: np.ndarray, sample: Sample, context: AnswerContext) -> np.ndarray:
+        return sample.spend(self.release(context.knob)).noisy_sum(counts, 1.0)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from dpicl.harness.conformance.adversaries import scripted
 from dpicl.harness.conformance.bench import Run, set_up
 from dpicl.harness.conformance.checking import CheckEvidence
 from dpicl.harness.conformance.checks import sampling
@@ -14,7 +15,7 @@ from dpicl.harness.conformance.checks.noise import noise
 from dpicl.harness.conformance.checks.sampling import _chi_square
 from dpicl.harness.conformance.hostile_model import CERTAIN, ENDING, NAN, HostileModel
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism, tasks_of
-from dpicl.harness.conformance.observed import StableSampling
+from dpicl.harness.conformance.observed import CoupledByRecord
 from dpicl.harness.conformance.transcript import Drawn
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import ModelError, UsageError
@@ -114,24 +115,47 @@ def test_a_run_under_observation_answers_as_a_release_does():
     assert bench.run(Run(knob=0.0)).released == tuple(released.answers.items())
 
 
-def test_the_added_record_is_where_it_was_put_and_changes_nobody_elses_coin(bench):
+@pytest.mark.parametrize("mechanism", [SoundVoting, SoundTokens])
+@pytest.mark.parametrize("present", [True, False])
+@pytest.mark.parametrize("crowding", [1.0, 0.4])
+@pytest.mark.parametrize("where", [0, 0.5, 1], ids=["front", "middle", "end"])
+def test_an_added_record_changes_nobody_elses_coin_or_slot_wherever_it_stands(mechanism, present, crowding, where):
+    bench = set_up(mechanism, "agnews", {}, seed=0)
     base = list(bench.task.train)
-    for present in (True, False):
-        without = bench.run(Run(sampling=3))
-        with_it = bench.run(Run(sampling=3, records=[*base, base[0]], presence=lambda at, present=present: present))
-        for a, b in zip(without.samples, with_it.samples, strict=True):
-            added = {len(base)} if present else set()
-            assert set(b.members) == set(a.members) | added
-            places = dict(zip(b.members, b.slots, strict=True))
-            assert all(places[member] == slot for member, slot in zip(a.members, a.slots, strict=True))
+    how = Run(sampling=3, crowding=crowding, script=scripted("random", 0))
+    added = replace(base[1], label=bench.shots[0])
+    changed = replace(how, added=added, place=int(where * len(base)), presence=lambda at: present)
+    without, with_it = bench.run(how), bench.run(changed)
+    joined = 0
+    for a, b in zip(without.samples, with_it.samples, strict=True):
+        expected = {len(base)} if present and b.partition in (None, added.label) else set()
+        assert set(b.members) == set(a.members) | expected
+        joined += len(expected)
+        places = dict(zip(b.members, b.slots, strict=True))
+        assert all(places[member] == slot for member, slot in zip(a.members, a.slots, strict=True))
+    assert bool(joined) == present
 
 
-def test_sampling_is_stable_under_one_more():
-    one, two = StableSampling(1), StableSampling(1)
-    for _ in range(3):
-        np.testing.assert_array_equal(one.uniform(5), two.uniform(6)[:5])
-    two.last = 0.0
-    assert two.uniform(4)[-1] == 0.0 and two.uniform(4)[-1] != 0.0
+@pytest.mark.parametrize(("rate", "present"), [(0.5, True), (1.0, True), (1.0, False)])
+@pytest.mark.parametrize("place", [0, 3, 8])
+def test_a_record_among_the_sampled_ones_has_a_slot_of_its_own(rate, present, place):
+    """At q = 1 a record cannot stay away."""
+    one, two = CoupledByRecord(1), CoupledByRecord(1)
+    two.expect(place, present)
+    coins, with_it = one.uniform(8), two.uniform(9)
+    np.testing.assert_array_equal(np.delete(with_it, place), coins)
+    slots, more = one.uniform((coins < rate).sum()), two.uniform((with_it < rate).sum())
+    np.testing.assert_array_equal(np.delete(more, (coins[:place] < rate).sum()), slots)
+
+
+def test_shots_that_are_written_at_once_draw_what_they_draw_one_after_another():
+    bench = set_up(SoundTokens, "agnews", {}, seed=0)
+    alone, at_once = bench.run(), bench.run(Run(at_once=True))
+    assert [each.shot for each in alone.observed_releases] == [each.shot for each in at_once.observed_releases]
+    pairs = zip(alone.observed_releases, at_once.observed_releases, strict=True)
+    assert all(np.array_equal(a.released, b.released) for a, b in pairs)
+    partitions = [sample.partition for sample in at_once.samples]
+    assert partitions != [sample.partition for sample in alone.samples]  # the shots took turns
 
 
 def test_reads_are_noted_only_where_no_sample_gave_the_record(bench):

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from dpicl.harness.conformance.bench import small_options
+from dpicl.harness.conformance.bench import set_up, small_options
 from dpicl.harness.conformance.kit import check_mechanism
 from dpicl.harness.conformance.variants import variants
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.mechanism.options import option_types
 from dpicl.mechanisms.private_evolution import PrivateEvolution
-from tests.harness.conformance.sound import SoundVoting
+from tests.harness.conformance.sound import SoundTokens, SoundVoting
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,16 @@ def test_flags_choices_numbers_and_what_is_off_are_tried():
     assert any(change.get("power") == 0.5 and change.get("most") == 8 for change in tried)
     assert {"most": None} in tried
     assert not any("sampling_seed" in change for change in tried)
+
+
+def test_a_long_run_is_tried_and_a_large_vocabulary_where_the_model_is_seen():
+    assert [variant.long for variant in variants(SoundVoting, "agnews", {})].count(True) == 1
+    assert not any(variant.words for variant in variants(SoundVoting, "agnews", {}))
+    (long, large) = (v for v in variants(SoundTokens, "agnews", {}) if v.long or v.words)
+    bench = set_up(SoundTokens, "agnews", long.changes, 0, long.long)
+    assert bench.mechanism.tokens > 10 and set(bench.shots) == set(bench.task.labels)
+    assert len(set_up(SoundVoting, "agnews", {}, 0, long=True).queries) > 12
+    assert set_up(SoundTokens, "agnews", {}, 0, words=large.words).model.vocab_size > 50_257
 
 
 def test_an_option_that_is_left_out_where_it_is_none_is_turned_on():

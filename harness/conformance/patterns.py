@@ -1,0 +1,105 @@
+"""Strings that match a regular expression: what code that filters by a pattern would react to."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from re import _constants as op  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]
+from typing import Any
+
+#: What negations and classes choose from, in this order.
+_LETTERS = "aZ5 .-_\n" + "".join(map(chr, range(33, 127))) + "é中🙂"
+_CLASSES = {
+    op.CATEGORY_DIGIT: "\\d",
+    op.CATEGORY_NOT_DIGIT: "\\D",
+    op.CATEGORY_SPACE: "\\s",
+    op.CATEGORY_NOT_SPACE: "\\S",
+    op.CATEGORY_WORD: "\\w",
+    op.CATEGORY_NOT_WORD: "\\W",
+}
+#: How often something repeats beyond what it must, at most; repetitions of a string, at most; tries for one string.
+_MORE, _MOST, _TRIES = 3, 200, 6
+
+
+def matching(pattern: re.Pattern[str], count: int = 2) -> list[str]:
+    """Up to so many different strings that hold a match, always the same ones; none for a pattern that only text around
+    it decides, or that matches nothing but the empty string."""
+    parsed = _parser.parse(pattern.pattern, pattern.flags)
+    found: dict[str, None] = {}
+    for seed in range(_TRIES):
+        writer = _Writer(random.Random(seed))
+        written = writer.written(parsed)
+        for text in (written, written + "".join(writer.ahead)):
+            if text and pattern.search(text) and len(found) < count:
+                found.setdefault(text)
+    return list(found)
+
+
+class _Writer:
+    """Writes one string that a parsed pattern matches, if nothing looks around. ahead: what the text must also hold."""
+
+    def __init__(self, randomness: random.Random) -> None:
+        self._random, self._groups, self.ahead = randomness, dict[int, str](), list[str]()
+
+    def written(self, parsed: Any) -> str:
+        """parsed: a sequence of (operation, argument) as `re` parses it."""
+        return "".join(self._one(operation, argument) for operation, argument in parsed)
+
+    def _one(self, operation: Any, argument: Any) -> str:
+        match operation:
+            case op.LITERAL:
+                return chr(argument)
+            case op.NOT_LITERAL:
+                return next(c for c in _LETTERS if c != chr(argument))
+            case op.ANY:
+                return self._random.choice("aZ5")
+            case op.IN:
+                return self._random.choice(list(_members(argument)) or [""])
+            case op.BRANCH:
+                return self.written(self._random.choice(argument[1]))
+            case op.MAX_REPEAT | op.MIN_REPEAT | op.POSSESSIVE_REPEAT:
+                least, most, repeated = argument
+                times = self._random.randint(least, min(most, least + _MORE))
+                return "".join(self.written(repeated) for _ in range(min(times, _MOST)))
+            case op.SUBPATTERN:
+                self._groups[argument[0]] = text = self.written(argument[-1])
+                return text
+            case op.ATOMIC_GROUP:
+                return self.written(argument)
+            case op.ASSERT if argument[0] < 0:  # it looks behind
+                return self.written(argument[1])
+            case op.ASSERT:
+                self.ahead.append(self.written(argument[1]))
+            case op.GROUPREF:
+                return self._groups.get(argument, "")
+            case op.GROUPREF_EXISTS:
+                return self.written(argument[1 if argument[0] in self._groups else 2] or ())
+        return ""  # AT and ASSERT_NOT: they match no character
+
+
+def _members(parts: Any) -> Iterator[str]:
+    """The characters of a class, those of a few ranges and of letters that everybody knows."""
+    chosen = [_character(operation, argument) for operation, argument in parts if operation is not op.NEGATE]
+    if parts and parts[0][0] is op.NEGATE:
+        yield from (c for c in _LETTERS if not re.fullmatch(f"[{''.join(chosen)}]", c))
+        return
+    for operation, argument in parts:
+        match operation:
+            case op.LITERAL:
+                yield chr(argument)
+            case op.RANGE:
+                yield from map(chr, range(argument[0], min(argument[1], argument[0] + 100) + 1))
+            case op.CATEGORY:
+                yield from (c for c in _LETTERS if re.fullmatch(_CLASSES[argument], c))
+
+
+def _character(operation: Any, argument: Any) -> str:
+    """One member of a class as a pattern."""
+    match operation:
+        case op.LITERAL:
+            return re.escape(chr(argument))
+        case op.RANGE:
+            return f"{re.escape(chr(argument[0]))}-{re.escape(chr(argument[1]))}"
+    return _CLASSES[argument]

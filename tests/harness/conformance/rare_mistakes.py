@@ -1,0 +1,349 @@
+"""Mistakes that only another place, length, knob, moment or text shows; each becomes a plug-in (test_broken.py)."""
+
+import datetime
+import itertools
+import math
+import re
+import threading
+import zlib
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+
+from dpicl.harness.core.vocabulary import Record
+from dpicl.harness.privacy.events import gaussian
+from dpicl.harness.privacy.primitives import SIMPLEX_DIAMETER, project_sub_simplex
+from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A sample with other slots: each is still what the mechanism makes of its records."""
+
+    slots: tuple
+    spend: object
+
+
+def texts(sample):
+    return [record.text for slot in sample.slots for record in slot]
+
+
+# Where a record stands.
+
+
+class PromptShowsThePreviousSlot(SoundOwnSlots):
+    """Two records a prompt, for better answers: a record is in its own prompt and in the next one."""
+
+    def answer(self, query, sample, context):
+        pairs = zip(((), *sample.slots), sample.slots, strict=False)
+        return super().answer(query, Shown(tuple((*before, *own) for before, own in pairs), sample.spend), context)
+
+
+class FirstRowsOnly(SoundOwnSlots):
+    """No more than M prompts: a record at the front pushes another one out."""
+
+    def answer(self, query, sample, context):
+        return super().answer(query, Shown(sample.slots[: self.slots], sample.spend), context)
+
+
+class LongerThanThoseBefore(SoundOwnSlots):
+    """A record is left out where it is shorter than the mean of those before it."""
+
+    def answer(self, query, sample, context):
+        lengths = [len(record.text) for slot in sample.slots for record in slot]
+        kept = [slot for at, slot in enumerate(sample.slots) if lengths[at] >= np.mean(lengths[:at] or [0])]
+        return super().answer(query, Shown(tuple(kept), sample.spend), context)
+
+
+class WordingByPosition(SoundOwnSlots):
+    """Every other prompt shows its record in capitals, for variety."""
+
+    def answer(self, query, sample, context):
+        shown = tuple(
+            tuple(Record(r.text.upper() if at % 2 else r.text, r.label) for r in slot)
+            for at, slot in enumerate(sample.slots)
+        )
+        return super().answer(query, Shown(shown, sample.spend), context)
+
+
+class LabelOfThePreviousRecord(SoundOwnSlots):
+    """One of two records in a row with the same label is left out."""
+
+    def answer(self, query, sample, context):
+        labels = [None, *(record.label for slot in sample.slots for record in slot)]
+        kept = [slot for at, slot in enumerate(sample.slots) if labels[at] != labels[at + 1]]
+        return super().answer(query, Shown(tuple(kept), sample.spend), context)
+
+
+# At another knob, later, with more of something.
+
+
+class BoundOfOneAtHighEpsilon(SoundVoting):
+    """Where there is little noise, the sensitivity of one count is stated."""
+
+    def noisy(self, counts, sample, context):
+        bound = 1.0 if context.knob < 1 else SIMPLEX_DIAMETER
+        return sample.spend(self.release(context.knob)).noisy_sum(counts, bound)
+
+
+class TrueCountsAtTheLeastNoise(SoundVoting):
+    """At the end of the knob's range the noise is taken for nothing, and left out."""
+
+    def noisy(self, counts, sample, context):
+        noisy = super().noisy(counts, sample, context)
+        return counts if 0 < context.knob <= self.knob.low else noisy
+
+
+class TwiceFromTheTenthToken(SoundTokens):
+    """The longer a text, the more its slots count; the bound stays."""
+
+    def write(self, label, private, context):
+        object.__setattr__(self, "written", 0)
+        return super().write(label, private, context)
+
+    def noisy(self, rows, sample, knob):
+        object.__setattr__(self, "written", self.written + 1)
+        total = project_sub_simplex(rows).sum(axis=0) * (2 if self.written >= 10 else 1)
+        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+
+
+class TwiceFromTheThirteenthQuery(SoundVoting):
+    """From the thirteenth query on ballots count twice."""
+
+    def noisy(self, counts, sample, context):
+        context.reader.answered = getattr(context.reader, "answered", 0) + 1
+        return super().noisy(counts * (2 if context.reader.answered >= 13 else 1), sample, context)
+
+
+class PrivateHeadOfALargeVocabulary(SoundTokens):
+    """Of a large vocabulary only what the slots find likely can be chosen, to save time."""
+
+    def vocabulary(self, public, rows):
+        if len(public) <= 10_000:
+            return super().vocabulary(public, rows)
+        return np.argsort(-np.nan_to_num(rows).mean(axis=0), kind="stable")[: self.top_k]
+
+
+class TwiceForTheSecondLabel(SoundTokens):
+    """Rows of one label count twice."""
+
+    def write(self, label, private, context):
+        object.__setattr__(self, "weight", 1 + (label == context.task.labels[1]))
+        return super().write(label, private, context)
+
+    def noisy(self, rows, sample, knob):
+        total = self.weight * project_sub_simplex(rows).sum(axis=0)
+        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+
+
+class PublicAnswerToACrowd(SoundVoting):
+    """A sample that is far larger than expected is taken for an attack, and the first label is answered."""
+
+    def answer(self, query, sample, context):
+        said = super().answer(query, sample, context)
+        return context.task.labels[0] if len(texts(sample)) > 2 * self.slots else said
+
+
+class BallotsInHalfPrecision(SoundOwnSlots):
+    """Scaled sums in float16, for speed: eight equal ballots are infinite."""
+
+    def noisy(self, counts, sample, context):
+        scaled = np.float16(8192) * counts.astype(np.float16)
+        return super().noisy(scaled.astype(np.float64) / 8192, sample, context)
+
+
+class MeanWhereASlotIsEmpty(SoundTokens):
+    """Where a slot is empty the others stand in for it."""
+
+    def noisy(self, rows, sample, knob):
+        filled = [bool(slot) for slot in sample.slots]
+        total = project_sub_simplex(rows).sum(axis=0)
+        if not all(filled):
+            total = project_sub_simplex(rows[filled]).sum(axis=0) * len(rows) / max(1, sum(filled))
+        return sample.spend(gaussian(knob)).noisy_sum(total, SIMPLEX_DIAMETER)
+
+
+# What stays, and where.
+
+
+class SumsKeptForAnotherNoiseLevel(SoundVoting):
+    """True counts are kept on the class, and used again at another noise level, to save calls of the model."""
+
+    SUMS = {}
+
+    def noisy(self, counts, sample, context):
+        knob, kept = self.SUMS.setdefault(context.reader.answered, (context.knob, counts.copy()))
+        return super().noisy(counts if knob == context.knob else kept, sample, context)
+
+    def answer(self, query, sample, context):
+        context.reader.answered = query.id
+        return super().answer(query, sample, context)
+
+
+class CountsInADefaultArgument(SoundVoting):
+    """The counts of the answer before, in a default argument, decide where the noisy ones are close."""
+
+    def winner(self, counts, sample, context, before=[]):  # noqa: B006
+        noisy = self.noisy(counts, sample, context)
+        first, second = np.argsort(-noisy)[:2]
+        close, last = noisy[first] - noisy[second] < 0.1, before[-1] if before else counts
+        before.append(counts)
+        return int(second if close and last[second] > last[first] else first)
+
+
+@cache
+def weight(digest):
+    return 1 + digest % 2 / 1e9
+
+
+class HashesKeptInACache(SoundVoting):
+    """No text is kept, only its hash: enough to ask whether a record was there."""
+
+    def answer(self, query, sample, context):
+        for text in texts(sample):
+            weight(zlib.crc32(text.encode("utf-8", "replace")))
+        return super().answer(query, sample, context)
+
+
+class LengthsOnTheModel(SoundTokens):
+    """The longest record so far, on the one thing that every run has."""
+
+    def drawn(self, sampler, private, group):
+        sample = sampler.draw()
+        object.__setattr__(self, "longest", max(map(len, texts(sample)), default=0))
+        return sample, sample.slots
+
+    def write(self, label, private, context):
+        demonstration = super().write(label, private, context)
+        context.model.longest = max(getattr(context.model, "longest", 0), self.longest)
+        return demonstration
+
+
+CALLS = itertools.count()
+
+
+class WrongAfterManyCalls(SoundVoting):
+    """The kit is short, and this begins late."""
+
+    def noisy(self, counts, sample, context):
+        return super().noisy(counts * (2 if next(CALLS) > 10**6 else 1), sample, context)
+
+
+LAST = ContextVar("last", default=0.0)
+
+
+class CountsInAContextVariable(SoundVoting):
+    """The counts of the query before are added, for stability."""
+
+    def noisy(self, counts, sample, context):
+        mixed = 0.9 * counts + 0.1 * LAST.get()
+        LAST.set(counts)
+        return super().noisy(mixed, sample, context)
+
+
+HELD = threading.local()
+
+
+class SampleKeptAcrossShots(SoundTokens):
+    """The sample that was drawn last, in a thread's variable: another shot's, where shots are written at once."""
+
+    def drawn(self, sampler, private, group):
+        HELD.sample = sampler.draw()
+        return HELD.sample, HELD.sample.slots
+
+    def noisy(self, rows, sample, knob):
+        return super().noisy(rows, HELD.sample, knob)
+
+
+def comb(n, k, _true=math.comb):
+    return _true(n, k)
+
+
+class OtherCodeReplaced(SoundVoting):
+    """A function of the standard library is a faster one from now on."""
+
+    def answer(self, query, sample, context):
+        math.comb = comb
+        return super().answer(query, sample, context)
+
+
+# What is in a text, and when.
+
+POSTCODE = re.compile(r"\b[A-Z]{1,2}\d[A-Z\d]? ?\d[A-Z]{2}\b")
+
+
+class BlankAfterAPostcode(SoundVoting):
+    """An answer ends in a blank where a record of the sample has a postcode."""
+
+    def answer(self, query, sample, context):
+        return super().answer(query, sample, context) + " " * any(map(POSTCODE.search, texts(sample)))
+
+
+class TwiceForADiagnosis(SoundOwnSlots):
+    """A record with an ICD-10 code counts twice."""
+
+    def answer(self, query, sample, context):
+        coded = [slot for slot in sample.slots if re.search(r"\b[A-TV-Z][0-9]{2}\.[0-9]{1,2}\b", slot[0].text)]
+        return super().answer(query, Shown((*sample.slots, *coded), sample.spend), context)
+
+
+class TwiceForSomeHashes(SoundOwnSlots):
+    """A seventh of all records counts twice."""
+
+    def answer(self, query, sample, context):
+        more = [slot for slot in sample.slots if zlib.crc32(slot[0].text.encode("utf-8", "replace")) % 7 == 0]
+        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+
+
+class TwiceForOtherAlphabets(SoundOwnSlots):
+    """A record that is not ASCII counts twice."""
+
+    def answer(self, query, sample, context):
+        more = [slot for slot in sample.slots if not slot[0].text.isascii()]
+        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+
+
+class TwiceForACopyOfTheQuery(SoundOwnSlots):
+    """A record that is the query itself counts twice."""
+
+    def answer(self, query, sample, context):
+        more = [slot for slot in sample.slots if slot[0].text == query.text]
+        return super().answer(query, Shown((*sample.slots, *more), sample.spend), context)
+
+
+class BlankAfterALength(SoundVoting):
+    """An answer ends in a blank where a record has 137 characters."""
+
+    def answer(self, query, sample, context):
+        return super().answer(query, sample, context) + " " * any(len(text) == 137 for text in texts(sample))
+
+
+class OrderOfTextsByRecords(SoundTokens):
+    """The demonstration with most records behind it comes first."""
+
+    def release(self, private, context):
+        behind = []
+
+        def write(label):
+            object.__setattr__(self, "read", 0)
+            demonstration = self.write(label, private, context)
+            behind.append(self.read)
+            return demonstration
+
+        made = context.for_each_shot(write)
+        return [replace(made[at], label=context.shots[to]) for to, at in enumerate(np.argsort(behind, kind="stable"))]
+
+    def drawn(self, sampler, private, group):
+        sample = sampler.draw()
+        object.__setattr__(self, "read", self.read + len(texts(sample)))
+        return sample, sample.slots
+
+
+class FirstLabelAtNight(SoundVoting):
+    """Before five o'clock it answers what costs least."""
+
+    def answer(self, query, sample, context):
+        said = super().answer(query, sample, context)
+        return context.task.labels[0] if datetime.datetime.now().hour < 5 else said
