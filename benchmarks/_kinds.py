@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,7 +36,7 @@ _OF_NAME = {name: kind for kind, names in KINDS.items() for name in names}
 class _Clock(TorchDispatchMode):
     """Adds up the seconds of each operator. kinds: of the functions that are running, the innermost last."""
 
-    def __init__(self, seconds: Counter[str], kinds: list[str]) -> None:
+    def __init__(self, seconds: dict[str, float], kinds: list[str]) -> None:
         super().__init__()
         self._seconds, self._kinds = seconds, kinds
 
@@ -49,11 +49,12 @@ class _Clock(TorchDispatchMode):
 
 
 @contextmanager
-def by_kind() -> Iterator[Counter[str]]:
+def by_kind() -> Iterator[dict[str, float]]:
     """Seconds by kind of all passes inside this block, of models that are loaded in it; what no kind has is "rest"."""
-    seconds, kinds = Counter[str](), ["rest"]
+    seconds, kinds = defaultdict[str, float](float), ["rest"]
     read_pass = Passes._read
-    before = [(where, name, getattr(where, name)) for where, name, _ in PARTS]
+    before: list[tuple[Any, str, Any]] = [(Passes, "_read", read_pass)]
+    before += [(where, name, getattr(where, name)) for where, name, _ in PARTS]
 
     def within(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -70,14 +71,13 @@ def by_kind() -> Iterator[Counter[str]]:
         with _Clock(seconds, kinds):
             read_pass(passes, pieces)
 
-    Passes._read = clocked  # type: ignore[method-assign]
+    setattr(Passes, "_read", clocked)  # noqa: B010
     for where, name, kind in PARTS:
         setattr(where, name, within(getattr(where, name), kind))
     attention.AttentionInterface.register(attention.NAME, attention.attend)
     try:
         yield seconds
     finally:
-        Passes._read = read_pass  # type: ignore[method-assign]
         for where, name, function in before:
             setattr(where, name, function)
         attention.AttentionInterface.register(attention.NAME, attention.attend)
