@@ -8,6 +8,9 @@ of 16 prompts), voting with a fresh sample for every query, and an evaluation af
 
 utilisation: tokens read in a second x 2 x the parameters without embeddings, over the best rate of a product of
 matrices of the same dtype, measured in the same run. A token that is read once and used again counts once.
+shares: of those seconds, by kind of operator, from a second run that clocks each; "other" is what is not in a pass:
+Python, lm-eval, encoding, embeddings. plain: a forward pass of transformers itself over PLAIN prompts, with the same
+model, dtype and threads in the same run, in tokens a second; of_plain: the cell's rate over it.
 With --base the same cells also run with the code of that commit, in turns, and ``throughput`` says how many times
 faster ours are. Both count the seconds of the release and the evaluation, without loading and calibration.
 """
@@ -53,6 +56,8 @@ CELLS: dict[str, tuple[str, dict[str, Any], int]] = {
     "voting": ("voting", {"slots": 10, "examples_per_slot": 4, "record_tokens": 32, "calibrate": True}, 16),
     "evaluation": ("real_demonstrations", {}, 100),
 }
+#: Prompts and their tokens in a plain pass.
+PLAIN = (8, 128)
 #: The command line of the project, at its present and at its former place.
 OURS, FORMER = "from dpicl.cli import main", "from harness.cli import main"
 
@@ -70,6 +75,18 @@ def matrix_rate(dtype: torch.dtype, seconds: float = 3.0) -> float:
     return best
 
 
+def plain_rate(model: TransformersLM, seconds: float = 6.0) -> float:
+    """The best rate of transformers' own forward pass, in tokens a second."""
+    tokens, best = torch.randint(model.vocab_size, PLAIN, generator=torch.Generator().manual_seed(0)), 0.0
+    end = time.perf_counter() + seconds
+    with torch.inference_mode():
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            model.model(tokens, use_cache=False, logits_to_keep=1)
+            best = max(best, tokens.numel() / (time.perf_counter() - start))
+    return best
+
+
 _SIZES = ((256, 1536, 576), (512, 1536, 576), (512, 576, 1536), (1024, 1024, 1024), (2048, 2048, 2048))
 
 
@@ -78,7 +95,8 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
     model = models.load("embedded")
     assert isinstance(model, TransformersLM)
     parameters = model.identity.parameters - model.vocab_size * int(model.model.config.hidden_size)
-    rates, found = [matrix_rate(model.model.dtype)], dict[str, list[dict[str, Any]]]()
+    rates, plain = [matrix_rate(model.model.dtype)], [plain_rate(model)]
+    found, shares = dict[str, list[dict[str, Any]]](), dict[str, dict[str, float]]()
     with _checkout(base) as former:
         for _ in range(rounds):
             for name in CELLS:
@@ -87,6 +105,9 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
                     sides["base"] = _cell(name, former, FORMER)
                 found.setdefault(name, []).append(sides)
             rates.append(matrix_rate(model.model.dtype))
+            plain.append(plain_rate(model))
+        for name, turns in found.items():
+            shares[name] = _shares(_cell(name, ROOT, OURS, clocked=True)["kinds"], turns[-1]["ours"]["seconds"])
     rate = max(rates)
     cells = {}
     for name, turns in found.items():
@@ -94,7 +115,9 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
         cells[name] = {
             "tokens_per_second": round(speed),
             "utilisation": round(speed * 2 * parameters / rate, 3),
+            "of_plain": round(speed / max(plain), 2),
             "seconds": [round(turn["ours"]["seconds"], 2) for turn in turns],
+            "shares": shares[name],
         }
         if base:
             cells[name]["base_seconds"] = [round(turn["base"]["seconds"], 2) for turn in turns]
@@ -106,14 +129,24 @@ def run(base: str | None, rounds: int) -> dict[str, Any]:
         "cells": cells,
         "dtype": model.identity.dtype,
         "matrix_gflops": round(rate / 1e9),
+        "plain": {"prompts_and_tokens": PLAIN, "tokens_per_second": round(max(plain))},
         "parameters_without_embeddings": parameters,
         "base": base,
         "machine": machine(),
     }
 
 
-def _cell(name: str, code: Path, command: str) -> dict[str, float]:
-    """Runs one cell with the code of a folder. Returns its tokens, and the seconds of its release and evaluation."""
+def _shares(kinds: dict[str, float], seconds: float) -> dict[str, float]:
+    """What part of the seconds of a cell each kind of operator takes."""
+    shares = {kind: round(taken / seconds, 3) for kind, taken in sorted(kinds.items(), key=lambda each: -each[1])}
+    return {**shares, "other": round(1 - sum(shares.values()), 3)}
+
+
+def _cell(name: str, code: Path, command: str, clocked: bool = False) -> dict[str, Any]:
+    """Runs one cell with the code of a folder. Returns its tokens, and the seconds of its release and evaluation.
+
+    clocked: also the seconds by kind of operator, which takes longer.
+    """
     mechanism, options, documents = CELLS[name]
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder) / "utilisation.yaml"
@@ -121,13 +154,16 @@ def _cell(name: str, code: Path, command: str) -> dict[str, float]:
         arguments = ["run", str(suite), "--results", f"{folder}/results", "--engine", "inline"]
         environment = {**os.environ, "PYTHONPATH": str(code), "DPICL_CACHE": f"{folder}/cache"}
         _link_models(Path(folder) / "cache")
-        script = f"import sys; {command}; sys.exit(main())"
+        noted = f"from benchmarks._kinds import noted; sys.exit(noted(main, '{folder}/kinds.json'))"
+        script = f"import sys; {command}; {noted if clocked else 'sys.exit(main())'}"
         subprocess.run(
             [sys.executable, "-c", script, *arguments], cwd=code, env=environment, check=True, capture_output=True
         )
         (path,) = (each for each in Path(folder, "results").rglob("*.json") if mechanism in each.parts)
         cost = json.loads(path.read_text())["cost"]
-    return {"tokens": cost["tokens_read"], "seconds": cost["seconds"]["release"] + cost["seconds"]["evaluate"]}
+        kinds = json.loads(Path(folder, "kinds.json").read_text()) if clocked else {}
+    seconds = cost["seconds"]["release"] + cost["seconds"]["evaluate"]
+    return {"tokens": cost["tokens_read"], "seconds": seconds, "kinds": kinds}
 
 
 def _link_models(cache: Path) -> None:
@@ -167,7 +203,9 @@ def main() -> int:
         print(json.dumps(result, indent=2))
     for name, cell in {} if arguments.json else result["cells"].items():
         beside = f", {cell['throughput']} times the throughput of {arguments.base}" if arguments.base else ""
-        print(f"{name}: {cell['tokens_per_second']} tokens a second, utilisation {cell['utilisation']}{beside}")
+        speed = f"{cell['tokens_per_second']} tokens a second ({cell['of_plain']} of a plain pass)"
+        print(f"{name}: {speed}, utilisation {cell['utilisation']}{beside}")
+        print("  " + ", ".join(f"{kind} {share:.1%}" for kind, share in cell["shares"].items()))
     return 0
 
 

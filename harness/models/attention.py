@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from itertools import accumulate
 from typing import Any, Protocol, cast
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 from transformers.modeling_utils import AttentionInterface
 
+from dpicl.harness.models.key_values import KeyValues
 from dpicl.harness.models.weights import preferred_dtype
 
 #: What transformers calls this way to attend.
@@ -28,15 +30,27 @@ NAME = "dpicl_packed_rows"
 #: So many scores of a row are one product for all groups of heads, and up to the second number one for each group:
 #: larger results cost more memory than time is saved.
 SMALL, LARGE = 2**19, 2**23
+#: Numbers of keys are filled up to a multiple of this, by keys that nobody sees: softmax is slow on what is left over.
+STEP = 32
 
 
 class Packed(Protocol):
     """Consecutive tokens of one row (dpicl.harness.models.reading)."""
 
     tokens: Sequence[int]
+    begin: int
+    past: KeyValues | None
+    own: KeyValues | None
+
+    @property
+    def end(self) -> int:
+        """How many tokens of the row are read after this piece."""
+
+    def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Places the piece's keys and values behind those that it may see, where they are kept."""
 
     def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values of all that the piece may see, from its own."""
+        """Keys and values of all that the piece may see, from its own; they are kept already where they ever are."""
 
     def mask(self, window: int | None, device: torch.device) -> tuple[torch.Tensor | None, int]:
         """What each token sees of the last keys, None for all that come before it; and how many keys those are."""
@@ -44,10 +58,10 @@ class Packed(Protocol):
 
 @dataclass(frozen=True)
 class _Pass:
-    """pieces: what is read. added: (piece, window, heads of a group) -> what scores get in such layers."""
+    """pieces: what is read. plans: (window, heads, groups, whether scores are capped) -> the plan of such layers."""
 
     pieces: Sequence[Packed]
-    added: dict[tuple[int, int | None, int], torch.Tensor] = field(default_factory=dict)
+    plans: dict[tuple[int | None, int, int, bool], _Plan] = field(default_factory=dict)
 
 
 _PASS: ContextVar[_Pass] = ContextVar("pass")
@@ -78,22 +92,20 @@ def attend(
 
     query: [1, heads, T, d]. key, value: [1, groups, T, d], where heads is a multiple of groups.
     """
-    result = value.new_zeros(1, query.shape[2], query.shape[1], value.shape[3])
-    end, layer, now = 0, int(cast("int", module.layer_idx)), _PASS.get()
-    for at, piece in enumerate(now.pieces):
-        begin, end = end, end + len(piece.tokens)
+    layer, now = int(cast("int", module.layer_idx)), _PASS.get()
+    alike = (sliding_window, query.shape[1], key.shape[1], softcap is not None)
+    if alike not in now.plans:
+        now.plans[alike] = _Plan(now.pieces, query, key.shape[1], sliding_window, softcap is not None)
+    plan = now.plans[alike]
+    for begin, end, piece in plan.kept:
+        piece.keep(layer, key[:, :, begin:end], value[:, :, begin:end])
+    result = plan.multiply(layer, query, key, value, scaling)
+    for begin, end, piece in plan.others:
         keys, values = piece.seen(layer, key[:, :, begin:end], value[:, :, begin:end])
         mask, width = piece.mask(sliding_window, key.device)
         if width < keys.shape[2]:
             keys, values = keys[:, :, -width:], values[:, :, -width:]
-        own = query[:, :, begin:end]
-        if softcap is None and _by_products(own, keys):
-            alike = (at, sliding_window, own.shape[1] // keys.shape[1])
-            if alike not in now.added:
-                now.added[alike] = _added(own, keys, mask)
-            row = _products(own, keys, values, now.added[alike], scaling)
-        else:
-            row = _attention(own, keys, values, mask, scaling, softcap)
+        row = _attention(query[:, :, begin:end], keys, values, mask, scaling, softcap)
         result[:, begin:end] = row.transpose(1, 2)
     return result, None
 
@@ -103,40 +115,111 @@ def _multiplies_bfloat16() -> bool:
     return preferred_dtype("cpu") == torch.bfloat16
 
 
-def _by_products(query: torch.Tensor, keys: torch.Tensor) -> bool:
-    """Whether the attention of a piece is `_products`: by what all rows share and its own numbers of tokens."""
+def _by_products(query: torch.Tensor, groups: int, count: int, width: int) -> bool:
+    """Whether the attention of a piece of n tokens that see m is by products: by what all rows share, n and m alone."""
     if query.device.type != "cpu" or query.dtype != torch.bfloat16 or not _multiplies_bfloat16():
         return False
-    (heads, count), (groups, length) = query.shape[1:3], keys.shape[1:3]
-    return count > 1 and heads // groups * count * length <= LARGE
+    return count > 1 and query.shape[1] // groups * count * width <= LARGE
 
 
-def _added(query: torch.Tensor, keys: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """What the scores of a group get, [heads of a group * n, m]: 0 where a token sees a key, -infinity elsewhere."""
-    if mask is None:
-        mask = causal(query.shape[2], keys.shape[2], query.device)
-    hidden = torch.zeros(mask.shape, dtype=query.dtype).masked_fill_(~mask, -torch.inf)
-    return hidden.repeat(query.shape[1] // keys.shape[1], 1)
+@dataclass(frozen=True)
+class _Product:
+    """A piece whose attention is by products. asked, seen: the first line of its queries, and of its keys. added: what
+    the scores of a group get, [heads of a group * n, m]: 0 where a token sees a key, else -infinity."""
+
+    asked: int
+    seen: int
+    added: torch.Tensor
 
 
-def _products(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, added: torch.Tensor, scaling: float | None
-) -> torch.Tensor:
-    """[1, heads, n, d] of n tokens that see m: the heads of a group are the rows of one product.
+class _Plan:
+    """How the pieces of a pass attend in layers that are alike: found in the first of them.
 
-    The strides of the factors depend on the model, n and m alone. Where their first number lies may depend on the pass;
-    that it changes no bit is tested, and measured on each machine (dpicl.harness.models.readers).
+    Queries, keys and values of a layer are gathered once, so that those of each piece stand together, head by head:
+    the strides of a product's factors depend on the model, n and m alone. Where their first number lies may depend on
+    the pass; that it changes no bit is tested, and measured on each machine (dpicl.harness.models.readers).
+
+    kept: (begin, end, piece) of those whose keys and values are kept. others: of those whose attention is not by
+    products.
     """
-    heads, count, size = query.shape[1:]
-    groups, length = keys.shape[1:3]
-    rows, keys, values = query.reshape(groups, -1, size), keys[0].contiguous(), values[0].contiguous()
-    scale, result = size**-0.5 if scaling is None else scaling, rows.new_empty(*rows.shape[:2], values.shape[2])
-    step = groups if heads * count * length <= SMALL else 1
-    for begin in range(0, groups, step):
-        part = slice(begin, begin + step)
-        scores = torch.baddbmm(added, rows[part], keys[part].transpose(1, 2), alpha=scale)
-        torch.bmm(scores.softmax(dim=-1), values[part], out=result[part])
-    return result.view(1, heads, count, -1)
+
+    def __init__(
+        self, pieces: Sequence[Packed], query: torch.Tensor, groups: int, window: int | None, capped: bool
+    ) -> None:
+        (self._heads, self._tokens), self._groups = query.shape[1:3], groups
+        self.others: list[tuple[int, int, Packed]] = []
+        self.kept: list[tuple[int, int, Packed]] = []
+        self._products: list[_Product] = []
+        lengths, chosen, end = dict[KeyValues, int](), list[tuple[int, Packed]](), 0
+        for piece in pieces:
+            begin, end = end, end + len(piece.tokens)
+            if piece.own is not None:
+                self.kept.append((begin, end, piece))
+            width = piece.mask(window, query.device)[1]
+            if capped or not _by_products(query, groups, end - begin, width):
+                self.others.append((begin, end, piece))
+                continue
+            chosen.append((begin, piece))
+            if (store := piece.own or piece.past) is not None:
+                lengths[store] = max(lengths.get(store, 0), piece.begin if piece.own is None else piece.end)
+        self._stores = list(lengths.items())
+        places = dict(zip(lengths, accumulate(lengths.values(), initial=self._tokens), strict=False))
+        asked, seen = [torch.empty(0, dtype=torch.long)], [torch.empty(0, dtype=torch.long)]
+        for begin, piece in chosen:
+            new = torch.arange(begin, begin + len(piece.tokens))
+            store = piece.own or piece.past
+            keys = torch.arange(piece.end) + (places[store] if store is not None else 0)
+            if piece.own is None:
+                keys[piece.begin :] = new
+            mask, width = piece.mask(window, query.device)
+            keys, fill = keys[-width:], -width % STEP
+            hidden = ~(causal(len(new), width, query.device) if mask is None else mask)
+            added = torch.zeros(hidden.shape, dtype=query.dtype).masked_fill_(hidden, -torch.inf)
+            added = torch.nn.functional.pad(added, (0, fill), value=-torch.inf).repeat(self._heads // groups, 1)
+            self._products.append(_Product(sum(map(len, asked)), sum(map(len, seen)), added))
+            asked.append(_lines(new, self._heads))
+            seen.append(_lines(torch.cat([keys, keys[:1].expand(fill)]), groups))
+        self._asked, self._seen = torch.cat(asked), torch.cat(seen)
+        # Where the result of each token and head is found; that of padding and others stands behind all of them.
+        self._back = torch.full((self._tokens * self._heads,), len(self._asked))
+        self._back[self._asked] = torch.arange(len(self._asked))
+
+    def multiply(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None
+    ) -> torch.Tensor:
+        """[1, T, heads, d]: the attention of the pieces that are products, zeros elsewhere; see `attend`."""
+        size, wide, groups = query.shape[3], value.shape[3], self._groups
+        if not self._products:
+            return value.new_zeros(1, self._tokens, self._heads, wide)
+        before = [store.upto(layer, length) for store, length in self._stores]
+        asked = _rows(query).index_select(0, self._asked)
+        keys = _rows(key, [each[0] for each in before]).index_select(0, self._seen)
+        values = _rows(value, [each[1] for each in before]).index_select(0, self._seen)
+        found, scale = value.new_empty(len(asked) + 1, wide), size**-0.5 if scaling is None else scaling
+        found[-1] = 0
+        for each in self._products:
+            lines, width = each.added.shape
+            step = groups if groups * lines * width <= SMALL else 1
+            for group in range(0, groups, step):
+                first, begin = each.asked + group * lines, each.seen + group * width
+                mine = asked.as_strided((step, lines, size), (lines * size, size, 1), first * size)
+                theirs = keys.as_strided((step, size, width), (width * size, 1, size), begin * size)
+                worth = values.as_strided((step, width, wide), (width * wide, wide, 1), begin * wide)
+                result = found.as_strided((step, lines, wide), (lines * wide, wide, 1), first * wide)
+                scores = torch.baddbmm(each.added, mine, theirs, alpha=scale)
+                torch.bmm(scores.softmax(dim=-1), worth, out=result)
+        return found.index_select(0, self._back).view(1, self._tokens, self._heads, wide)
+
+
+def _lines(tokens: torch.Tensor, heads: int) -> torch.Tensor:
+    """Numbers of the lines of these tokens, head by head, where a token has a line for each head."""
+    return (tokens * heads + torch.arange(heads)[:, None]).flatten()
+
+
+def _rows(tensor: torch.Tensor, before: Sequence[torch.Tensor] = ()) -> torch.Tensor:
+    """[T * heads, d] of [1, heads, T, d]: token by token, and those of others behind them."""
+    lines = torch.cat([each.transpose(1, 2) for each in (tensor, *before)], dim=1) if before else tensor.transpose(1, 2)
+    return lines.reshape(-1, tensor.shape[3])
 
 
 def _attention(

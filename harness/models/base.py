@@ -19,7 +19,7 @@ Tokens = Sequence[int]
 #: What `generate` does with a row whose logits are not finite.
 Broken = Literal["raise", "empty"]
 #: Raised with every change of how rows are read: outputs of other versions may differ in their last bits.
-READING_VERSION = 5
+READING_VERSION = 6
 
 
 @dataclass(frozen=True)

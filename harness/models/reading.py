@@ -71,13 +71,17 @@ class Piece:
         """How many tokens of the row are read after this piece."""
         return self.begin + len(self.tokens)
 
+    def keep(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Places the piece's keys and values [1, groups, n, d] in ``own``, behind those that it may see."""
+        assert self.own is not None
+        if self.begin and not self.own.has(layer):
+            assert self.past is not None
+            self.own.put(layer, 0, *self.past.upto(layer, self.begin))
+        self.own.put(layer, self.begin, keys, values)
+
     def seen(self, layer: int, keys: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n."""
+        """Keys and values [1, groups, begin + n, d] of all that this piece may see, from its own n, after `keep`."""
         if self.own is not None:
-            if self.begin and not self.own.has(layer):
-                assert self.past is not None
-                self.own.put(layer, 0, *self.past.upto(layer, self.begin))
-            self.own.put(layer, self.begin, keys, values)
             return self.own.upto(layer, self.end)
         if self.begin == 0:
             return keys, values

@@ -33,6 +33,7 @@ from dpicl.harness.models.base import (
 )
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
+from dpicl.harness.models.operators import replaced, replacements
 from dpicl.harness.models.products import by_onednn, linear_layers
 from dpicl.harness.models.reading import PIECE, SHAPES, Passes, Piece, Reading, row_of
 from dpicl.harness.models.rereading import RereadingModel
@@ -133,7 +134,7 @@ class TransformersLM(CausalModel):
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
-        self._layers = linear_layers(model)
+        self._layers, self._faster = linear_layers(model), replacements(model)
         self.pass_tokens = pass_tokens
         self._passes = Passes(self._forward, self.memory, self.usage, self.device, pass_tokens)
 
@@ -265,7 +266,7 @@ class TransformersLM(CausalModel):
         for config in self._configs:
             config._attn_implementation_internal = attention.NAME
         try:
-            with by_onednn(self._layers):
+            with by_onednn(self._layers), replaced(self._faster):
                 yield
         finally:
             for config, name in zip(self._configs, before, strict=True):

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from dpicl.harness.models import attention
+from dpicl.harness.models.key_values import KeyValues, Memory
+from dpicl.harness.models.reading import Piece
 
 #: Tokens, keys, heads, groups, size of a head: short and long rows, odd numbers, one group, a group a head, and scores
 #: that are a product for each group.
@@ -27,10 +31,36 @@ def branching(count: int, length: int) -> torch.Tensor:
     return seen & attention.causal(count, length, torch.device("cpu"))
 
 
-def products(
-    query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor | None, scaling: float | None
+def attended(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    scaling: float | None = None,
+    others: tuple[int, int] = (0, 0),
+    keeps: bool = False,
 ) -> torch.Tensor:
-    return attention._products(query, keys, values, attention._added(query, keys, mask), scaling)
+    """[1, n, heads, d] of the last n of m tokens in a pass that begins and ends with so many tokens of other rows.
+
+    keeps: the row's keys and values are kept, else its first ones are those of a prefix.
+    """
+    memory, begin, count = Memory(10**9, 1), keys.shape[2] - query.shape[2], query.shape[2]
+    past = KeyValues(memory, keys.shape[2] + others[0])
+    past.put(0, 0, keys[:, :, :begin], values[:, :, :begin])
+    own, before, after = KeyValues(memory, keys.shape[2]) if keeps else None, *others
+    row = Piece([1] * count, range(begin, begin + count), begin, past, own, range(begin), mask)
+    pieces = [Piece([1] * size, range(size), 0, None, None, ()) for size in (before, 3, after) if size]
+    pieces.insert(1 if before else 0, row)
+    around = (0, 0, before, after + 5)
+    new = [torch.nn.functional.pad(each[:, :, -count:], around, value=7.0) for each in (query, keys, values)]
+    with attention.reading(pieces):
+        found, _ = attention.attend(SimpleNamespace(layer_idx=0), *new, None, scaling)  # type: ignore[arg-type]
+    return found[:, before : before + count]
+
+
+@pytest.fixture(autouse=True)
+def _by_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_multiplies_bfloat16", lambda: True)
 
 
 @pytest.mark.parametrize("scaling", [None, 0.3])
@@ -40,29 +70,37 @@ def test_products_are_attention(shape: tuple[int, ...], branches: bool, scaling:
     query, keys, values = made(*shape)
     mask = branching(*shape[:2]) if branches else None
     exact = attention._attention(query.double(), keys.double(), values.double(), mask, scaling, None)
-    difference = (products(query, keys, values, mask, scaling).double() - exact).abs()
+    found = attended(query, keys, values, mask, scaling).transpose(1, 2)
+    difference = (found.double() - exact).abs()
     assert difference.max() < 0.06 and difference.mean() < 0.003
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_place_of_the_numbers_changes_no_bit(shape: tuple[int, ...]) -> None:
-    """Keys in a larger place, queries among those of others, heads as neighbours in memory."""
+    """Among more and fewer tokens of others, in passes of several lengths, with keys of its own and of a prefix."""
     query, keys, values = made(*shape)
-    expected = products(query, keys, values, None, None)
-    for around in (1, 3, 50):
-        wide = [torch.nn.functional.pad(each, (0, 0, around, 2 * around), value=7.0) for each in (query, keys, values)]
-        among = [each.narrow(2, around, each.shape[2] - 3 * around) for each in wide]
-        turned = [each.transpose(1, 2).contiguous().transpose(1, 2) for each in among]
-        for moved in (among, turned):
-            assert torch.equal(products(*moved, None, None), expected)
+    expected = attended(query, keys, values)
+    for others in ((0, 0), (1, 3), (50, 100), (7, 0)):
+        for keeps in (False, True):
+            assert torch.equal(attended(query, keys, values, others=others, keeps=keeps), expected)
 
 
 def test_only_rows_in_bfloat16_on_a_fast_processor_are_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    query, keys, _ = made(65, 297, 9, 3, 64)
-    monkeypatch.setattr(attention, "_multiplies_bfloat16", lambda: True)
-    assert attention._by_products(query, keys)
-    assert not attention._by_products(query.float(), keys.float())
-    assert not attention._by_products(query[:, :, :1], keys)
-    assert not attention._by_products(query.expand(1, 9, 65, 64), keys.new_empty(1, 3, 50_000, 64))
+    query, *_ = made(65, 297, 9, 3, 64)
+    assert attention._by_products(query, 3, 65, 297)
+    assert not attention._by_products(query.float(), 3, 65, 297)
+    assert not attention._by_products(query, 3, 1, 297)
+    assert not attention._by_products(query, 3, 65, 50_000)
     monkeypatch.setattr(attention, "_multiplies_bfloat16", lambda: False)
-    assert not attention._by_products(query, keys)
+    assert not attention._by_products(query, 3, 65, 297)
+
+
+def test_a_piece_that_is_no_product_is_kept_before_a_later_one_of_its_row_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    query, keys, values = made(40, 40, 4, 2, 16)
+    monkeypatch.setattr(attention, "LARGE", 2 * 20 * 40)  # the first 30 tokens are more, the last 10 are fewer
+    own = KeyValues(Memory(10**9, 1), 40)
+    row = [Piece([1] * 30, range(30), 0, None, own, ()), Piece([1] * 10, range(30, 40), 30, None, own, range(30))]
+    with attention.reading(row):
+        found, _ = attention.attend(SimpleNamespace(layer_idx=0), query, keys, values, None)  # type: ignore[arg-type]
+    exact = attention._attention(query.double(), keys.double(), values.double(), None, None, None)
+    assert (found.transpose(1, 2).double() - exact).abs().max() < 0.06
