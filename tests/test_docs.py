@@ -53,8 +53,10 @@ SHOWN = {"board", "compare", "plan", "plot"}
 FIRST = ("README.md", "quickstart.md")
 #: Trains a model for minutes, which tests/harness/models/test_ginc.py does.
 LONG = {"ginc"}
+#: Flags of what reads the results of a run of the page's own, and not the committed ones.
+OWN = {"--plugin", "--source", "--results"}
 #: What the test makes small, where a page leaves it open.
-FLAGS = {"--model": "sim", "--runs": "20"}
+FLAGS = {"--model": "sim", "--runs": "20", "--texts": "2", "--draws": "4"}
 SMALL = {"model": "sim", "source": "synthetic", "progress": False, "train_records": 60}
 #: Commands that tests/test_reaccounting.py runs, with the figures beside them.
 FIGURES = {row.command for row in [*ROWS, *SLACK_ROWS]}
@@ -145,7 +147,7 @@ class Session:
 
     def _run(self, words: list[str]) -> None:
         own = PARSERS[words[0]]._option_string_actions if words[0] in PARSERS else {}
-        reads = words[0] in (*SHOWN, "track", "publish", "submit", "cache", "list")
+        reads = words[0] in (*SHOWN, "track", "publish", "submit", "cache", "list") and not OWN & {*words}
         small = [(flag, value) for flag, value in FLAGS.items() if flag in own and flag not in words and not reads]
         answer = self.dpicl(*words, *(word for pair in small for word in pair))
         assert answer.code == 0, f"dpicl {' '.join(words)}: {answer.err or answer.out}"
@@ -197,8 +199,7 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
 @pytest.mark.parametrize("page", TYPED, ids=lambda path: path.name)
 def test_what_a_page_shows_runs(stranger, dpicl, page, whole):
     quick = QUICK | SHOWN if page.name in FIRST else QUICK
-    own = {"--plugin", "--source"}  # what a run that is left out would have made
-    session = Session(dpicl, lambda words: whole or (words[0] in quick and (words[0] in QUICK or not own & {*words})))
+    session = Session(dpicl, lambda words: whole or (words[0] in quick and (words[0] in QUICK or not OWN & {*words})))
     if session.runs(["board"]):
         shutil.copytree(ROOT / "results", "results")
     problems = []
