@@ -41,7 +41,8 @@ leaderboard: setup
 	$(DPICL) board quick --html site
 	@echo
 	@echo "The page is $(CURDIR)/site/index.html; open it in a browser, no server is needed."
-	@echo "Next: '$(DPICL) plan classification' shows what the larger suite would do, 'make site' all committed results,"
+	@echo "Next: '$(DPICL) board field' shows committed results on real records, 'make site' all of them,"
+	@echo "      '$(DPICL) plan classification --source synthetic' what a larger suite would run,"
 	@echo "      '$(DPICL) list mechanisms' what can be compared, README.md how to add a mechanism."
 
 # The site of all suites, from the committed results; needs neither data nor a model.

@@ -62,10 +62,12 @@ def _commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
 
 def _section(name: str, parser: argparse.ArgumentParser, shared: set[tuple[str, str]]) -> str:
     rows = _rows(parser)
-    example = " ".join((parser.epilog or "").removeprefix("example:").split())
+    examples = [line.strip() for line in (parser.epilog or "").removeprefix("example:").strip().splitlines()]
     own = ["| flag | meaning |", "|---|---|", *(_line(row) for row in rows if row not in shared), ""]
     also = ", ".join(f"{flag.split(' ')[0].strip('`')}" for flag, text in rows if (flag, text) in shared)
-    return "\n".join(["", f"## {name}", "", f"`{example}`. Also: `{also.replace(', ', '`, `')}`.", "", *own])
+    return "\n".join(
+        ["", f"## {name}", "", f"`{'`, `'.join(examples)}`. Also: `{also.replace(', ', '`, `')}`.", "", *own]
+    )
 
 
 def _rows(parser: argparse.ArgumentParser) -> list[tuple[str, str]]:

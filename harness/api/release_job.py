@@ -21,7 +21,7 @@ from dpicl.harness.mechanism.bases import Mechanism, PreparedMechanism
 from dpicl.harness.mechanism.options import build, resolve_options
 from dpicl.harness.mechanism.outputs import skip_reason
 from dpicl.harness.models.base import LanguageModel
-from dpicl.harness.run.budget import ChargeTo
+from dpicl.harness.run.budget import ChargeTo, warn_of_uncounted
 from dpicl.harness.run.card import PrivacyCard, card, card_json, card_markdown
 from dpicl.harness.run.own import OwnRecords, declared_sizes, load_own, queries_of, query_of
 from dpicl.harness.run.pipeline import manifest_of
@@ -104,6 +104,7 @@ class ReleaseJob:
             )
 
         if self.config.secure:
+            warn_of_uncounted()
             settings = {"noise": "seeded", "delta": self.config.accounted_delta}
             rehearsal = released(replace(task, train=()), self.config.model_copy(update=settings))
             for write in (rehearsal.text, lambda: card_markdown(rehearsal.card), lambda: card_json(rehearsal.card)):

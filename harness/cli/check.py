@@ -18,7 +18,7 @@ from dpicl.harness.mechanism.registry import find_mechanism, load_mechanisms, lo
 
 
 def add(subparsers: Subparsers) -> None:
-    parser = add_command(subparsers, "check", "dpicl check my_method.py", _check)
+    parser = add_command(subparsers, "check", "dpicl check voting --task agnews", _check)
     parser.add_argument("mechanism", metavar="NAME_OR_FILE", help="see `dpicl list mechanisms`, or a Python file")
     parser.add_argument("--task", metavar="T", help="check on this task only (default: one of every kind that it does)")
     parser.share("--seed", "--option", "--plugin")

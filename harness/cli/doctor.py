@@ -20,7 +20,7 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command
 from dpicl.harness.cli.data import summary
 from dpicl.harness.core.errors import DpiclError
-from dpicl.harness.core.paths import DEFAULT_RESULTS, cache_folder
+from dpicl.harness.core.paths import DEFAULT_RESULTS, cache_folder, private_folder
 from dpicl.harness.core.plugins import version_of
 from dpicl.harness.data.config import list_tasks, load_config, source_spec
 from dpicl.harness.data.local import data_folder
@@ -161,6 +161,7 @@ def _data() -> Iterator[Check]:
 def _folders(results: Path) -> Iterator[Check]:
     for name, folder, remedy in (
         ("cache", cache_folder(), "export DPICL_CACHE=FOLDER"),
+        ("budgets", private_folder(), "make room there; another folder would begin other budgets"),
         ("results", results, "dpicl run SUITE --results FOLDER"),
     ):
         there = _nearest(folder)

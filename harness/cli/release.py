@@ -15,6 +15,7 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, epsilon, options_of, passed, whole
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import rounded_up
+from dpicl.harness.core.paths import private_folder
 from dpicl.harness.run.budget import SetStanding, standings
 from dpicl.harness.run.formats import FORMATS
 
@@ -144,3 +145,5 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
             f" {rounded_up(each.sum_epsilon)}{limit} (delta = {each.sum_delta:g}). See: dpicl budget --private-set"
             f" {each.private_set}"
         )
+        if each.releases == 1:
+            output.emit(f"This budget is new; it is kept in {private_folder()}")

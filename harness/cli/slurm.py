@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,6 @@ from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Subparsers, add_command, add_selection_flags, selected
 from dpicl.harness.cli.engine_flags import add_job_flags
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.paths import cache_folder
 from dpicl.harness.core.printable import printable
 from dpicl.harness.data.local import data_folder
 from dpicl.harness.run.sharding import shard
@@ -68,7 +68,8 @@ def _script(arguments: argparse.Namespace) -> str:
         **({"gpus": str(arguments.gpus)} if arguments.gpus else {}),
         **{name.replace("_", "-"): value for name, value in arguments.sbatch},
     }
-    settings = {"DPICL_DATA": data_folder(), "DPICL_CACHE": cache_folder()}
+    caches = {name: os.environ.get(name) for name in ("DPICL_CACHE", "XDG_CACHE_HOME")}
+    settings = {"DPICL_DATA": data_folder(), **{name: Path(set).expanduser() for name, set in caches.items() if set}}
     run = ["-m", "dpicl", "run", *_without(arguments.argv[1:], _OWN)]
     return _Template(_SCRIPT.read_text(encoding="utf-8")).substitute(
         options="\n".join(f"#SBATCH --{name}={value}" for name, value in options.items()),

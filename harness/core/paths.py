@@ -46,9 +46,16 @@ def slug(name: str) -> str:
     return plain if plain == name else f"{plain[:80]}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
 
 
+def user_cache() -> Path:
+    """The user's folder for caches of all programs: ``$XDG_CACHE_HOME``, or ``~/.cache``."""
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return given if given.is_absolute() else Path.home() / ".cache"  # the specification ignores a relative one
+
+
 def cache_folder() -> Path:
-    """The folder for everything that can be computed again: ``$DPICL_CACHE``, or ``~/.cache/dpicl``."""
-    return Path(os.environ.get("DPICL_CACHE") or "~/.cache/dpicl").expanduser()
+    """The folder for everything that can be computed again: ``$DPICL_CACHE``, or ``dpicl`` in `user_cache`."""
+    own = os.environ.get("DPICL_CACHE")
+    return Path(own).expanduser() if own else user_cache() / "dpicl"
 
 
 def models_folder() -> Path:
@@ -62,6 +69,32 @@ def calibration_folder() -> Path:
 
 
 def private_folder() -> Path:
-    """The folder for what must never leave this machine (a secret key, which private set a result was made from). Its
-    owner alone may read it."""
-    return cache_folder() / "private"
+    """The folder for what must never leave this machine (a secret key, budgets, which private set a result was made
+    from). Its owner alone may read it.
+
+    ``$DPICL_CACHE/private``, or ``~/.local/share/dpicl/private`` whatever the XDG variables say: a budget must not
+    begin anew because a variable changed. Where the budgets of earlier versions are, in ``~/.cache``, they stay.
+    Raises UsageError where both folders are in use.
+    """
+    if own := os.environ.get("DPICL_CACHE"):
+        return Path(own).expanduser() / "private"
+    found = [folder for folder in _home_private_folders() if (folder / "key").exists() or _budgets_in(folder)]
+    if len(found) > 1:
+        raise UsageError(
+            f"Both {found[0]} and {found[1]} hold budgets of private sets, and only one folder can count; move away the"
+            " one whose records nobody will release from again."
+        )
+    return found[0] if found else _home_private_folders()[0]
+
+
+def uncounted_budgets() -> list[Path]:
+    """Folders in the home folder with budgets that are not counted, since DPICL_CACHE names another folder."""
+    return [folder for folder in _home_private_folders() if folder != private_folder() and _budgets_in(folder)]
+
+
+def _budgets_in(folder: Path) -> bool:
+    return any(folder.glob("budget-*.jsonl"))
+
+
+def _home_private_folders() -> list[Path]:
+    return [Path.home() / parent / "dpicl" / "private" for parent in (".local/share", ".cache")]

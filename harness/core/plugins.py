@@ -245,9 +245,10 @@ def _check_alone(path: Path, imported: Iterable[ModuleType]) -> None:
     """Raises PluginError where a plugin imported a file beside it: its hash would not change with that one."""
     folder = path.resolve().parent
     for module in imported:
-        file = getattr(module, "__file__", None)
-        if file is not None and Path(file).resolve().parent == folder:
-            raise PluginError(f"it imports {Path(file).name} beside it; put all of it into one file, or into a package")
+        spec = getattr(module, "__spec__", None)  # not __file__: torch's made-up modules say "_ops.py", in no folder
+        if spec and spec.has_location and Path(spec.origin).resolve().parent == folder:
+            name = Path(spec.origin).name
+            raise PluginError(f"it imports {name} beside it; put all of it into one file, or into a package")
 
 
 def _reason(error: BaseException) -> str:

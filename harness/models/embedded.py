@@ -2,8 +2,8 @@
 Qwen2.5-Coder-0.5B-Instruct, which `make models` adds.
 
 transformers' GGUF support reads the file once. The dequantised float32 weights and the tokenizer are then kept under
-``$DPICL_CACHE/models/<sha256>/``, so that the next start takes seconds. The file is checked against its known sha256,
-and every cached file against the one noted when it was written: a damaged cache is rebuilt.
+``models/<sha256>/`` of the cache folder, so that the next start takes seconds. The file is checked against its known
+sha256, and every cached file against the one noted when it was written: a damaged cache is rebuilt.
 """
 
 from __future__ import annotations

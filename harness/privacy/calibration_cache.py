@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Stands for the user's cache folder: $DPICL_CACHE, else ~/.cache/dpicl.
+#: Stands for the user's cache folder: see `dpicl.harness.core.paths`.
 DEFAULT = Path("default")
 
 

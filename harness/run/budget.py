@@ -14,6 +14,7 @@ and whether they were, a ledger cannot know.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,12 +28,14 @@ from dpicl.harness.core.errors import BudgetExceeded, ResultError, UsageError, u
 from dpicl.harness.core.json_text import plain
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.messages import count, rounded_up
-from dpicl.harness.core.paths import private_folder
+from dpicl.harness.core.paths import private_folder, uncounted_budgets
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.privacy.events import to_json
 from dpicl.harness.privacy.over_releases import total
 from dpicl.harness.run.fingerprints import own_folder
 from dpicl.harness.run.private_ledger import Charge, Limit, PrivateLedger, hashes_of, read_all, require_name
+
+_log = logging.getLogger(__name__)
 
 #: Rounding only.
 _ROUNDING = 1 + 1e-9
@@ -160,6 +163,14 @@ def set_limit(name: str, total_epsilon: float, delta: float | None, may_rise: bo
         stands = standing(ledger)  # refuses a delta at which nothing can be said
         ledger.write()
     return stands
+
+
+def warn_of_uncounted() -> None:
+    """Says which budgets of this user's releases do not count, before anything is charged to others."""
+    for folder in uncounted_budgets():
+        _log.warning(
+            "DPICL_CACHE is set: budgets are those in %s, and those in %s do not count.", private_folder(), folder
+        )
 
 
 def standings() -> list[tuple[PrivateLedger, SetStanding]]:
@@ -293,7 +304,8 @@ def _alone() -> Iterator[None]:
             yield
     except OSError as error:
         raise ResultError(
-            f"{private_folder()} cannot be used ({error.strerror}); fix it, or set DPICL_CACHE."
+            f"{private_folder()} cannot be used ({error.strerror}); fix that (another folder would begin another"
+            " budget)."
         ) from error
 
 

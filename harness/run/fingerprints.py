@@ -234,7 +234,7 @@ def machine_key() -> bytes:
 def _unusable(error: Exception) -> ResultError:
     return ResultError(
         f"Cannot use {private_folder()} ({error}); with secure noise it must hold which records a result was made from."
-        " Fix that, or set DPICL_CACHE."
+        " Fix that: another folder would begin another budget."
     )
 
 

@@ -46,7 +46,7 @@ UNKNOWN = "?"
 
 
 def outputs_folder() -> Path:
-    """``$DPICL_CACHE/outputs``, by default ``~/.cache/dpicl/outputs``."""
+    """``outputs`` in the cache folder."""
     return cache_folder() / "outputs"
 
 

@@ -9,8 +9,9 @@ from typing import Any
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError
 from dpicl.harness.core.messages import count, rounded_up
+from dpicl.harness.core.paths import private_folder
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
-from dpicl.harness.run.budget import ChargeTo, NewRelease, Prospect, prospects
+from dpicl.harness.run.budget import ChargeTo, NewRelease, Prospect, prospects, warn_of_uncounted
 from dpicl.harness.run.releasing import calibrated, declared, new_release
 from dpicl.harness.run.workbench import Workbench
 
@@ -28,6 +29,8 @@ def planned(cells: Sequence[Cell], bench: Workbench, total_epsilon: float | None
     read, or that cannot be calibrated, costs nothing: it will end with its error before it is charged. Raises as
     `prospects`.
     """
+    if any(cell.secure for cell in cells):
+        warn_of_uncounted()
     by_records: dict[tuple[str, str], list[Cell]] = {}
     for cell in (cell for cell in cells if cell.secure):
         by_records.setdefault((cell.task, cell.source), []).append(cell)
@@ -52,7 +55,7 @@ def said(found: Prospect) -> str:
     """A sentence about one private set."""
     after, before = found.after, found.before
     more = after.releases - (before.releases if before else 0)
-    spent = "is new"
+    spent = f"is new (its budget begins in {private_folder()})"
     if before:
         spent = f"has spent epsilon = {rounded_up(before.sum_epsilon)} in {count(before.releases, 'release')}"
     limit = "no limit was stated (--total-epsilon)" if after.limit is None else f"the limit is {after.limit:g}"

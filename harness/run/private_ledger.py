@@ -1,6 +1,6 @@
 """The ledger of a private set: every release that was made from its records, in a file that only grows.
 
-`$DPICL_CACHE/private/budget-NAME.jsonl` lies beside the machine's key. Its first line names the set, then follows one
+`budget-NAME.jsonl` lies beside the machine's key, in `private_folder`. Its first line names the set, then follows one
 line a charge or a limit, each with a hash of all that stands before it; the last line counts them. A new version takes
 the place of the old one whole (a temporary file, fsync, rename), and holds all its lines. So what a crash leaves is the
 ledger before a charge or after it. A file that is cut, edited, or was made with another key is refused and never taken
@@ -141,7 +141,7 @@ class PrivateLedger:
         except OSError as error:
             raise ResultError(
                 f"The budget of private set '{self.name}' cannot be written ({error.strerror}), so nothing was"
-                f" released; fix {private_folder()}, or set DPICL_CACHE."
+                f" released; fix {private_folder()}."
             ) from error
 
 

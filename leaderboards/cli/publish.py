@@ -59,7 +59,7 @@ def add(subparsers: Subparsers) -> None:
     trackio = add_command(
         trackers,
         "trackio",
-        "dpicl publish trackio results --project dp-icl && trackio show --project dp-icl",
+        "dpicl publish trackio results --project dp-icl",
         _publish,
         help="the same rows into a dashboard on this machine (extra trackio)",
     )

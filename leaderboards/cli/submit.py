@@ -6,6 +6,7 @@ It reads files. Submitted code runs only with `--run-code`, in a process of its 
 from __future__ import annotations
 
 import argparse
+import shlex
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,7 +38,7 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("folder", nargs="?", type=Path, metavar="DIR", help="the submission: <team>/<method>")
     parser.add_argument("--all", action="store_true", help="every submission below DIR (default: those of the project)")
     parser.add_argument(
-        "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR or the project's folder"
+        "--new", metavar="TEAM/METHOD", help="write a card to fill in, below DIR (default: this folder)"
     )
     parser.share("--results", help="results of record, to compare with")
     parser.repeated("--suite", "FILE", "a suite that does not ship", Path, split=False)
@@ -173,16 +174,13 @@ def _record(arguments: argparse.Namespace, found: list[Examination]) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> int:
-    root = arguments.folder or ROOT
+    root = arguments.folder or Path()
     suite = known_suites(arguments.suite)[_FIRST_SUITE]
     written = card.begin(root, arguments.new, suite, datetime.now(UTC).year)
     folder = written[0].parent
-    file = folder / f"{folder.name}.py"
-    commands = [
-        f"dpicl check {file}",
-        f"dpicl run {_FIRST_SUITE} --plugin {file} --mechanism {folder.name} --results {folder / 'results'}",
-        f"dpicl submit {folder}",
-    ]
+    file = str(folder / f"{folder.name}.py")
+    run = ["run", _FIRST_SUITE, "--plugin", file, "--mechanism", folder.name, "--results", str(folder / "results")]
+    commands = [shlex.join(["dpicl", *words]) for words in (["check", file], run, ["submit", str(folder)])]
     if arguments.json:
         output.emit_json({"files": [str(path) for path in written], "next": commands})
         return 0

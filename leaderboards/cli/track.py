@@ -26,7 +26,7 @@ def add(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers,
         "track",
-        "dpicl track results/classification releases/*/classification --task agnews --html site",
+        "dpicl track results/open --by model --task agnews --html site",
         _track,
     )
     parser.add_argument("results", type=Path, nargs="+", metavar="RESULTS", help="result files or folders")

@@ -17,6 +17,7 @@ from statistics import pstdev
 
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.messages import count
+from dpicl.harness.core.paths import user_cache
 from dpicl.harness.run.results import Result, from_text
 from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.code import ask_worker, may_run, plugins, trusting, workplace
@@ -119,8 +120,8 @@ def _needed(chosen: list[Result]) -> dict[str, str]:
     if any(result.cell.source == "local" for result in chosen) and "DPICL_DATA" in os.environ:
         environment["DPICL_DATA"] = str(Path(os.environ["DPICL_DATA"]).expanduser().absolute())
     if any(result.cell.model.startswith("hf:") for result in chosen):
-        hub = os.environ.get(_HUB) or Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser() / "hub"
-        environment[_HUB] = str(hub)  # the models alone: tokens lie beside this folder
+        home = Path(os.environ.get("HF_HOME") or user_cache() / "huggingface").expanduser()
+        environment[_HUB] = os.environ.get(_HUB) or str(home / "hub")  # the models alone: tokens lie beside this folder
     return environment
 
 

@@ -193,6 +193,22 @@ def test_a_plugin_file_must_not_need_a_file_beside_it(tmp_path, monkeypatch):
         registry.load_plugin(path)
 
 
+@pytest.mark.parametrize("here", [True, False])
+def test_a_plugin_may_import_a_module_whose_file_is_in_no_folder(tmp_path, monkeypatch, here):
+    """As torch has them: `torch.ops.__file__` is "_ops.py", which seems to lie in the working folder."""
+    path = tmp_path / "plugins" / "theirs_torch.py"
+    path.parent.mkdir()
+    made = "import sys, types\nmade = types.ModuleType('theirs_made')\nmade.__file__ = '_ops.py'\n"
+    added = f"{made}sys.modules['theirs_made'] = made\n# {here}\n"
+    first = "from __future__ import annotations\n"
+    path.write_text(example("mechanism", "their_torch").replace(first, first + added))
+    monkeypatch.delitem(sys.modules, "theirs_made", raising=False)
+    monkeypatch.chdir(path.parent if here else tmp_path)
+    (found,) = registry.load_plugin(path.relative_to(Path.cwd()))
+    assert found.cls.name == "their_torch"
+    del sys.modules["theirs_made"]
+
+
 def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monkeypatch):
     path = tmp_path / "theirs_single.py"
     path.write_text(example("mechanism", "their_single"))

@@ -179,6 +179,8 @@ def test_the_script_asks_for_what_was_asked_and_is_shell(dpicl, sim_suite, tmp_p
     assert subprocess.run(["bash", "-n"], input=script, text=True).returncode == 0
     plain = dpicl("slurm", sim_suite, "--shards", 2)
     assert plain.code == 0 and plain.out.startswith("#!") and "#SBATCH --array=1-2\n" in plain.out
+    monkeypatch.delenv("DPICL_CACHE")  # where it is not set, setting it would move the budgets
+    assert "DPICL_CACHE" not in dpicl("slurm", sim_suite, "--shards", 2).out
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,13 @@ def test_a_new_submission_says_what_to_fill_in_and_is_refused_until_then(world: 
     assert any("team_c/mine is left out" in problem for problem in problems)
 
 
+def test_a_new_submission_is_written_into_the_working_folder(tmp_path, monkeypatch, dpicl):
+    monkeypatch.chdir(tmp_path)
+    answer = dpicl("submit", "--new", "team_c/mine", "--json")
+    assert answer.json["files"] == ["team_c/mine/submission.yaml", "team_c/mine/README.md"]
+    assert {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*")} == set(answer.json["files"])
+
+
 def test_a_folder_of_submissions_is_not_taken_for_one(world: World, dpicl):
     for folder in (world.folder.parent, world.folder.parent.parent):
         answer = dpicl("submit", folder)
