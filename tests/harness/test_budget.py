@@ -407,6 +407,6 @@ def test_at_the_same_time_no_more_are_admitted_than_the_limit_allows(private):
 def test_nothing_but_a_plain_file_is_written_or_replaced(tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    with pytest.raises(OSError, match="invalid file name|not a regular file"):
+    with pytest.raises(OSError, match=r"invalid file name|not a regular file"):
         files.put_whole(Path(place), "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"] and Path("pipe").is_fifo()
