@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError, told
+from dpicl.harness.core.files import content_of
 
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
@@ -189,7 +190,7 @@ def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__p
 def module_of(path: Path) -> tuple[ModuleType, str]:
     """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
     with theirs(f"Plugin {path} cannot be read"):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(content_of(path)).hexdigest()
     name = f"{MODULE}{digest[:16]}"
     return sys.modules.get(name) or _import_file(name, path), digest
 
