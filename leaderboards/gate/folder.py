@@ -25,6 +25,8 @@ _DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
 _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_SAID = 50
 _LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
+#: What those files may hold: two bytes that keep them out of git; nothing; who had a cell when a run was killed.
+_LOCK_FILES = {".gitignore": 2, ".lock": 0, ".lease": 300}
 _UNREADABLE = os.stat_result((0,) * 10)
 _PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
 #: What a repository has: one with `.git` (or its short name), a bare one, and one whose rest is elsewhere.
@@ -136,12 +138,11 @@ def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _only_locks(folder: Path) -> bool:
-    """Whether a folder holds empty lock files and the two bytes that keep them out of git, and nothing else."""
-    for path, info in _entries(folder):
-        most = 2 if path.name == ".gitignore" else 0 if path.suffix == ".lock" else -1
-        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-            return False
-    return True
+    """Whether a folder holds what locks are made of, and nothing else."""
+    return all(
+        stat.S_ISREG(info.st_mode) and info.st_size <= _LOCK_FILES.get(path.suffix or path.name, -1)
+        for path, info in _entries(folder)
+    )
 
 
 def _refused(folder: Path, name: str, info: os.stat_result) -> str:
