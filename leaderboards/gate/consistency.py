@@ -151,7 +151,7 @@ def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:
 
 def _outcomes(results: Iterable[Result]) -> set[tuple[object, ...]]:
     """Every cell but for its row, with the outcome of every test record, in whatever order they stand."""
-    found = set()
+    found: set[tuple[object, ...]] = set()
     for result in results:
         cell, documents = result.cell, result.documents.get(result.main_metric)
         if documents is not None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dpicl.harness.core.plugins import shadows
 from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
@@ -160,7 +161,7 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
         return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
     if stat.S_ISDIR(info.st_mode):
         return _refused_folder(folder, parts)
-    return _refused_file(name, info, parts)
+    return _refused_file(folder, name, info, parts)
 
 
 def _refused_folder(folder: Path, parts: list[str]) -> str:
@@ -172,7 +173,7 @@ def _refused_folder(folder: Path, parts: list[str]) -> str:
     return "" if parts[0] == "results" else f"{name} is no folder of a submission; remove it."
 
 
-def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
+def _refused_file(folder: Path, name: str, info: os.stat_result, parts: list[str]) -> str:
     if not stat.S_ISREG(info.st_mode):
         return f"{name} is no plain file, or cannot be read; remove it."
     if info.st_mode & 0o111:
@@ -185,6 +186,8 @@ def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
         return "" if len(parts) == _DEPTH and name.endswith(".json") else f"{name} is not where a result is; remove it."
     if len(parts) > 1 or (name.endswith((".yaml", ".json", ".md")) and name not in (CARD, REPRODUCED, README)):
         return f"{name} belongs to no submission; remove it, docs/add-a-method.md lists the files."
+    if name.endswith(".py") and shadows(Path(name).stem, folder):
+        return f"{name} has the name of a module of Python or of a package, and may run in its place; rename it."
     return ""
 
 

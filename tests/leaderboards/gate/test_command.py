@@ -66,6 +66,7 @@ def test_what_strangers_wrote_is_no_markdown_and_no_html(world: World, dpicl):
         ([".", "--suite", "nowhere.yaml"], "nowhere.yaml"),
         (["--new", "A/b"], "is no TEAM/METHOD"),
         (["--new", "../b"], "is no TEAM/METHOD"),
+        (["--new", "a/typing"], "typing.py would have the name of a module"),
     ],
 )
 def test_a_bad_use_is_one_sentence_with_exit_code_2(tmp_path, monkeypatch, dpicl, flags, sentence):
