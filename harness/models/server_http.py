@@ -202,7 +202,8 @@ def _holds(content: bytes, secret: bytes) -> bool:
             code = code[(0, 2, 3)[before] : len(code) - bool((before + len(secret)) % 3)]
             wanted |= {code, code.translate(bytes.maketrans(b"+/", b"-_"))}
     for _ in range(_LEVELS):
-        if any(each in content or each in content.replace(b"\\", b"") for each in wanted if each):
+        bare = content.replace(b"\\", b"")
+        if any(each in content or each in bare for each in wanted if each):
             return True
         content, earlier = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), content), content
         if content == earlier:
