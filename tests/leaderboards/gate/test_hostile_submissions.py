@@ -218,7 +218,7 @@ def test_a_mechanism_with_the_name_of_another_module_is_refused(
     (world.folder / "vote.py").rename(world.folder / f"{stem}.py")
     world.card("mechanism: vote.py", f"mechanism: {stem}.py")
     status, why = world.status("size")
-    assert status == "failed" and why.startswith(f"{stem}.py has the name of a module")
+    assert status == "failed" and why.startswith(f"{stem}.py is called like a module")
 
 
 def test_python_dash_m_runs_nothing_of_the_working_folder(tmp_path: Path):
