@@ -4,7 +4,20 @@ What a program or a notebook uses, and what a mechanism, task, model or attack o
 docs/python.md shows both. Everything else may move from one release to the next.
 """
 
-from __future__ import annotations
+import os
+import sys
+
+# `python -m dpicl` puts the working folder first on the path: a `yaml.py` that lies there, in a submission say, would
+# run. It goes last before anything else is imported, unless it is the checkout that this code is from, whose other
+# packages must come from there too. What Python itself imports before this line, such as contextlib, cannot be helped.
+if (
+    getattr(sys, "argv", [])[:1] == ["-m"]  # while the module is looked for
+    and not sys.flags.safe_path
+    and sys.path
+    and sys.path[0] in ("", os.getcwd())
+    and os.getcwd() != os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+):
+    sys.path.append(sys.path.pop(0))
 
 import importlib
 from typing import TYPE_CHECKING, Any

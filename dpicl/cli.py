@@ -125,7 +125,8 @@ def _unusable(error: OSError) -> str:
     """One sentence on a place that the system does not let us use."""
     if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG, errno.EBADF):
         return f"The answer cannot be written ({error.strerror}); make room, or send stdout elsewhere."
-    where = f" {error.filename}" if error.filename is not None else ""
+    name = "" if error.filename is None else str(error.filename)
+    where = f" '{name}'" if " " in name else f" {name}" if name else ""  # in quotes it is one name, and may be cut
     return f"The system does not let us use{where} ({error.strerror or type(error).__name__}); fix that."
 
 

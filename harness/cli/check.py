@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -78,7 +79,7 @@ def _note(digest: str, passed: bool) -> None:
 def _mechanisms(arguments: argparse.Namespace) -> list[Registered]:
     """The mechanisms of a file, or the one of that name. Raises UsageError or PluginError where there is none."""
     given: str = arguments.mechanism
-    if given.endswith(".py") or Path(given).is_file():
+    if given.endswith(".py") or os.path.isfile(given):  # False for a name that is too long
         return load_plugin(Path(given))
     known = load_mechanisms(arguments.plugin)
     find_mechanism(given, known)

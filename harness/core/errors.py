@@ -7,9 +7,12 @@ and exits with code 2; library users catch :class:`DpiclError`.
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
+
+from dpicl.harness.core.printable import shortened
 
 #: Characters of a message that is shown.
 _LONGEST = 10_000
@@ -64,9 +67,10 @@ class Concealed(DpiclError):
 
 
 def told(error: BaseException, most: int = _LONGEST) -> str:
-    """What an error says, in one line of at most so many characters; also of one whose text cannot be had."""
+    """What an error says, in one line of at most so many characters; also of one whose text cannot be had. Long names,
+    which come from input, are cut in the middle."""
     try:
-        said = " ".join(str(error).split())
+        said = shortened(" ".join(str(error).split()))
     except BaseException:  # its own __str__ fails
         said = "its message cannot be read"
     return said if len(said) <= most else f"{said[:most]} ..."
@@ -88,7 +92,7 @@ def _own(kind: str, name: str) -> Path | None:
     if Path(name).name != name or name.startswith("."):
         return None
     if kind == "task":
-        return Path(name) if (Path(name) / "task.yaml").is_file() else None
+        return Path(name) if os.path.isfile(Path(name) / "task.yaml") else None  # False for a name that is too long
     try:
         files = [Path(f"{name}.py"), Path(name) / f"{name}.py", *sorted(Path().glob("*.py"))[:_FILES]]
         return next((path for path in files if path.is_file() and _names(path, kind, name)), None)

@@ -10,8 +10,9 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from stat import S_ISREG
 from typing import Any, Final
+
+from dpicl.harness.core.files import NotRegular, content_of
 
 #: Levels of objects and lists; no file of this project has more than 20.
 DEEPEST: Final = 40
@@ -55,10 +56,10 @@ def text_of(path: Path, largest: int = LARGEST) -> str:
 
     Raises ValueError, with the reason, for what is no plain file, too large or no text, and OSError.
     """
-    if not S_ISREG(path.stat().st_mode):
-        raise ValueError("it is no plain file")
-    with path.open("rb") as file:
-        content = file.read(largest + 1)
+    try:
+        content = content_of(path, largest + 1)
+    except NotRegular as error:
+        raise ValueError(error.strerror) from None
     if len(content) > largest:
         raise ValueError(f"it has more than {largest:,} bytes")
     return _decoded(content)

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 
 from dpicl.harness.core.background import in_background
-from dpicl.harness.core.files import link
+from dpicl.harness.core.files import put_whole, regular
 
 #: A holder shows so often that it is alive, and is taken for dead when it has not for so long. Clients of network file
 #: systems see a change after at most a minute by default.
@@ -119,7 +119,8 @@ def _claims(folder: Path, name: str) -> list[_Claim]:
         number = re.fullmatch(rf"{re.escape(name)}\.(\d{{1,9}})", path.name.removesuffix(_SUFFIX))
         with suppress(FileNotFoundError):
             if number:
-                with path.open(encoding="utf-8", errors="replace") as file:  # opening it asks the server
+                # opening it asks the server
+                with open(path, encoding="utf-8", errors="replace", opener=regular) as file:
                     machine, token, owner, *_ = [*file.read(1000).split("\n"), "", "", ""]
                     beat = os.fstat(file.fileno()).st_mtime_ns
                 found.append(_Claim(path, int(number[1]), machine, owner, token, beat))
@@ -129,15 +130,10 @@ def _claims(folder: Path, name: str) -> list[_Claim]:
 def _made(path: Path, content: str) -> bool:
     """Makes a file with its content in one step; False where it is there already, or another machine has just taken
     the unfinished one for left over."""
-    whole = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
     try:
-        whole.write_text(content, encoding="utf-8")
-        try:
-            link(whole, path)
-        except (FileExistsError, FileNotFoundError):
-            return False
-    finally:
-        whole.unlink(missing_ok=True)
+        put_whole(path, content, new=True, synced=False)
+    except (FileExistsError, FileNotFoundError):
+        return False
     return True
 
 

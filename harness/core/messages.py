@@ -10,12 +10,12 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from pathlib import Path
 
 from dpicl.harness.core.paths import DEFAULT_RESULTS
-from dpicl.harness.core.printable import printable
+from dpicl.harness.core.printable import printable, shortened
 
 
 def message(text: str) -> None:
     """Anything that is not the answer."""
-    sys.stderr.write(printable(text.rstrip("\n")) + "\n")
+    sys.stderr.write(printable(shortened(text.rstrip("\n"))) + "\n")
     sys.stderr.flush()
 
 

@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import inspect
 import logging
+import os
 import pkgutil
 import sys
 import traceback
@@ -19,18 +20,24 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from functools import cache
+from importlib.machinery import PathFinder
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError, told
+from dpicl.harness.core.files import content_of
 
 #: What the module of a plugin file is called, before the start of its hash.
 MODULE: Final = "dpicl_plugin_"
 
 #: Folders of the package dpicl that were packages of their own.
 _PARTS = ("harness", "leaderboards", "mechanisms", "tasks")
+
+#: Files that Python, pytest and pip run because they are there.
+_RUN_UNASKED = ("sitecustomize", "usercustomize", "conftest", "setup")
 
 _log = logging.getLogger(__name__)
 
@@ -186,10 +193,26 @@ def folder_hash(*folders: Path, keep: Callable[[Path], bool] = lambda path: "__p
     return digest.hexdigest()
 
 
+def shadows(stem: str, folder: Path) -> bool:
+    """Whether STEM.py in a folder hides a module of Python or an installed package where the folder is on the path, or
+    is run by tools unasked. Imports nothing; what the folder holds does not count."""
+    if stem in sys.stdlib_module_names or stem in _RUN_UNASKED or stem.startswith("__"):
+        return True
+    sent = {os.path.realpath(folder), os.getcwd()}
+    places = [place for place in sys.path if os.path.isabs(place) and os.path.realpath(place) not in sent]
+    found = PathFinder.find_spec(stem, places)
+    return stem in _installed() or (found is not None and found.origin is not None)
+
+
+@cache
+def _installed() -> frozenset[str]:
+    return frozenset(packages_distributions())
+
+
 def module_of(path: Path) -> tuple[ModuleType, str]:
     """(a plugin file as a module, sha256 of its content). Raises PluginError naming the file and the reason."""
     with theirs(f"Plugin {path} cannot be read"):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(content_of(path)).hexdigest()
     name = f"{MODULE}{digest[:16]}"
     return sys.modules.get(name) or _import_file(name, path), digest
 

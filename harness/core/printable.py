@@ -10,6 +10,20 @@ _UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 #: Colours and weights, as the tables of boards have them.
 _STYLE = re.compile(r"(\x1b\[[0-9;]*m)")
 
+#: A name, in quotes or without blanks, that is longer than most paths; what is shown of it.
+_LONG_NAME = re.compile(r"(?<=[\s(])'[^']{300,}'|\S{300,}")
+_BEGINNING, _END = 120, 60
+
+
+def shortened(text: str) -> str:
+    """The text with long names, which come from input, cut in the middle."""
+
+    def cut(name: re.Match[str]) -> str:
+        left_out = len(name[0]) - _BEGINNING - _END
+        return f"{name[0][:_BEGINNING]}…({left_out:,} characters more)…{name[0][-_END:]}"
+
+    return _LONG_NAME.sub(cut, text)
+
 
 def shown(character: str) -> str:
     """The character, or ⟨U+202E⟩ for one that does something."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import DataError, PluginError, require_known
+from dpicl.harness.core.files import content_of
 from dpicl.harness.data.local import SPLITS
 from dpicl.harness.data.reading import SourceSpec
 from dpicl.harness.data.task_file import BY_EMBEDDING as BY_EMBEDDING
@@ -157,7 +158,7 @@ def _keywords(folder: Path) -> tuple[str, ...]:
 
 def _text(path: Path, what: str) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return content_of(path).decode()
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"The {what} cannot be read ({type(error).__name__}); repair it.") from error
 

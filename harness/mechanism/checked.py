@@ -24,7 +24,7 @@ def note(digest: str, passed: bool) -> None:
 def has_passed(digest: str) -> bool:
     """Whether the whole kit, as it is now, passed a plug-in of this content on this machine."""
     try:
-        noted = json_text.loads(_file(digest).read_bytes(), 1000)
+        noted = json_text.read(_file(digest), 1000)
     except (OSError, ValueError):
         return False  # never checked, or a damaged note
     return noted == {"kit": _kit(), "passed": True}

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.files import content_of
 from dpicl.harness.models.base import ModelIdentity
 from dpicl.harness.models.hub import asked, require_there, split_reference
 from dpicl.harness.models.readers import reader_of
@@ -81,7 +82,7 @@ def _check_folder(folder: Path) -> None:
         )
     for name in _SETTINGS:
         try:
-            settings = json_text.loads((folder / name).read_bytes(), plain=False) if name in names else {}
+            settings = json_text.loads(content_of(folder / name), plain=False) if name in names else {}
         except (OSError, ValueError) as error:
             raise ModelError(f"{folder / name} is damaged: {error}; get it again.") from None
         if not isinstance(settings, dict):

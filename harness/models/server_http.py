@@ -8,9 +8,11 @@ sent or answered: prompts are private, and a header holds the key.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import random
+import re
 import time
 import weakref
 from collections.abc import Callable, Coroutine, Mapping
@@ -33,8 +35,12 @@ SMALL = 4_000_000
 FIRST_PAUSE, LONGEST_PAUSE = 0.25, 30.0
 #: Answers after which the same request may succeed later.
 _BUSY = frozenset({408, 409, 425, 429})
-#: Characters of an API key that no answer holds by chance ('EMPTY' is usual on a machine of one's own).
-_LONG_KEY = 16
+#: Characters of an API key that no answer holds by chance; of one whose Base64 is looked for too.
+_LONG_KEY = 12
+#: What may stand for a printable character in JSON, in JSON inside it, and in an address.
+_ESCAPED = re.compile(rb"(?:\\u00|%)([2-7][0-9a-fA-F])")
+#: How often what was decoded is decoded again.
+_LEVELS = 4
 
 
 class Refused(Exception):
@@ -157,8 +163,12 @@ class Connection:
             raise _Failed(f"it answers {status}", cut=status >= 500, after=after, busy=status in (*_BUSY, 503))
         if status != 200:
             raise Refused(f"it answers {status}")
-        if self._secret and len(self._secret) >= _LONG_KEY and self._secret.encode() in content:
-            raise ModelError(f"The model server {url} answers with the API key itself, which results would show.")
+        if self._secret and _holds(content, self._secret.encode()):
+            chance = "; so short a key may be a word of its own: use a longer one, or none where none is needed"
+            raise ModelError(
+                f"The model server {url} answers with the API key itself, which results would"
+                f" show{chance if len(self._secret) < _LONG_KEY else ''}."
+            )
         try:
             return call.read(orjson.loads(content))
         except (ValueError, RecursionError):  # orjson's own error is a ValueError
@@ -180,6 +190,25 @@ class Connection:
                     raise ValueError("too large")
                 parts.append(part)
             return response.status_code, _seconds(response.headers.get("retry-after", "")), b"".join(parts)
+
+
+def _holds(content: bytes, secret: bytes) -> bool:
+    """Whether an answer holds a key, in names and values: as it stands, with escapes of JSON (also of JSON in a text
+    of JSON) or of addresses, or in Base64 among other bytes, as in a header of basic authentication."""
+    wanted = {secret, secret.replace(b"\\", b"")}
+    if len(secret) >= _LONG_KEY:
+        for before in range(3):  # a character holds six bits; those that are of other bytes too go
+            code = base64.b64encode(bytes(before) + secret).rstrip(b"=")
+            code = code[(0, 2, 3)[before] : len(code) - bool((before + len(secret)) % 3)]
+            wanted |= {code, code.translate(bytes.maketrans(b"+/", b"-_"))}
+    for _ in range(_LEVELS):
+        bare = content.replace(b"\\", b"")
+        if any(each in content or each in bare for each in wanted if each):
+            return True
+        content, earlier = _ESCAPED.sub(lambda found: bytes([int(found[1], 16)]), content), content
+        if content == earlier:
+            return False
+    return False
 
 
 class _Loop:

@@ -58,11 +58,7 @@ class ServerSettings:
     @property
     def loopback(self) -> bool:
         """Whether the server is on this machine, by its address."""
-        host = urlsplit(self.url).hostname or ""
-        try:
-            return host == "localhost" or ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.url)
 
     def require_private(self) -> None:
         """Raises UsageError where what is sent could be read on the way, and nobody has allowed that."""
@@ -81,6 +77,15 @@ class ServerSettings:
             name = self.key if self.key.isupper() else "that `key` names"  # it may be the key itself
             raise UsageError(f"The environment variable {name} holds no API key; set it, or leave `key` out.")
         return found
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine, as it is written; no name is looked up."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def settings_of(rest: str) -> ServerSettings:

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 
 from dpicl.harness.core.errors import ModelError
+from dpicl.harness.core.files import regular
 
 
 def preferred_dtype(device: str) -> torch.dtype:
@@ -26,7 +27,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def file_sha256(path: Path) -> str:
     """Hexadecimal sha256 of a file."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=regular) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

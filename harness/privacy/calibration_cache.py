@@ -92,7 +92,7 @@ def _read(where: Path | None, name: str, parsed: Callable[[Any], T]) -> T | None
     _tidy(place)
     path = place / f"{name}.json"
     try:
-        data = json_text.loads(path.read_bytes(), plain=False)
+        data = json_text.loads(json_text.text_of(path), plain=False)
         if data.pop("checksum") != _checksum(name, data):
             raise ValueError("its checksum is another")
         return parsed(data)

@@ -17,13 +17,12 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
-from threading import get_ident
 from typing import Any
 
 from dpicl.harness.core import json_text, seeds
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DataError, ResultError
-from dpicl.harness.core.files import make_folder, put_whole, sync_folder
+from dpicl.harness.core.files import content_of, make_folder, put_whole, regular, sync_folder
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.data import config as task_config
 from dpicl.harness.data import local, reading, tables, task
@@ -64,7 +63,7 @@ def task_of(cell: Cell) -> Task:
         with suppress(OSError):  # then it is worked out again next time
             own_folder()
             before.unlink(missing_ok=True)
-            put_whole(before, json.dumps(asdict(AtHand.of(task))), tag=f".{os.getpid()}", new=True, private=True)
+            put_whole(before, json.dumps(asdict(AtHand.of(task))), new=True, private=True)
     return task
 
 
@@ -191,7 +190,7 @@ def _code() -> str:
 
 def _file_hash(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=regular) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise DataError(f"Cannot read {path.parent.name}/{path.name}: {error.strerror}; fix that.") from error
@@ -222,8 +221,8 @@ def machine_key() -> bytes:
         path = own_folder() / "key"
         if not path.exists():
             with suppress(FileExistsError):  # another one was faster: its key counts
-                put_whole(path, os.urandom(32).hex(), tag=f".{os.getpid()}.{get_ident()}", new=True, private=True)
-        key = path.read_text(encoding="utf-8")
+                put_whole(path, os.urandom(32).hex(), new=True, private=True)
+        key = content_of(path).decode()
         if not _SHA256.fullmatch(key):  # a shorter one would be no secret
             raise ValueError(f"{path.name} is damaged; put a copy of it back")
         return bytes.fromhex(key)

@@ -20,7 +20,7 @@ from typing import Any
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import DpiclError, UsageError, told
-from dpicl.harness.core.files import unwritable
+from dpicl.harness.core.files import put_whole, unwritable
 from dpicl.harness.core.interrupts import undisturbed
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.attempts import Attempts, lost
@@ -232,8 +232,7 @@ def _executor(engine: Slurm, folder: Path) -> Any:
     from submitit import AutoExecutor
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+        put_whole(folder / ".gitignore", "*\n", synced=False)
     except OSError as error:
         raise unwritable(folder, error) from error
     scheduler = engine.settings.scheduler or "slurm"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 #: Beside a file that is no result: it is moved there, and not read again.
 ASIDE = "set_aside"
 _LOCKS = ".locks"
-_UNFINISHED, _UNFINISHED_LEASE = ".*.json.tmp", "*.lease.*.tmp"
+_UNFINISHED, _UNFINISHED_LEASE = ".*.json.*tmp", "*.lease.*.tmp"
 _LEFT = (".lock", ".lease")
 T = TypeVar("T")
 
@@ -103,7 +104,7 @@ class Store:
         """Makes the folder ready for writing. Raises ResultError when it cannot be written, before any work is done."""
         try:
             make_folder(self.folder / _LOCKS)
-            (self.folder / _LOCKS / ".gitignore").write_text("*\n", encoding="utf-8")
+            put_whole(self.folder / _LOCKS / ".gitignore", "*\n", synced=False)
             with tempfile.TemporaryFile(dir=self.folder):
                 pass
         except OSError as error:
@@ -183,14 +184,16 @@ class Store:
 
     def _remove_unfinished(self) -> None:
         """Removes what killed runs left, half-written files and locks; what a run that is alive has in use stays."""
-        unfinished = {path.name.split(".")[1]: path for path in self.folder.rglob(_UNFINISHED)}
+        unfinished = defaultdict(list)
+        for path in self.folder.rglob(_UNFINISHED):
+            unfinished[path.name.split(".")[1]].append(path)
         folder = self.folder / _LOCKS
         locks = {path.name.split(".")[0] for path in folder.glob("[!.]*") if path.suffix in _LEFT}
         locks |= {path.name.split(".")[1] for path in folder.glob(f".*.{_UNFINISHED_LEASE}")}
         for cell in sorted(unfinished.keys() | locks):
             with self._held(cell) as mine:
-                if mine and cell in unfinished:
-                    unfinished[cell].unlink(missing_ok=True)
+                for path in unfinished[cell] if mine else ():
+                    path.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import Parser, Subparsers, add_command, numeric, passed
 from dpicl.harness.core.errors import ResultError, UsageError
+from dpicl.harness.core.files import put_whole
 from dpicl.leaderboards.api import compare as compare_rows
 from dpicl.leaderboards.compare.pairing import Filter
 from dpicl.leaderboards.compare.sides import read_side
@@ -115,7 +116,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        put_whole(path, text)
     except OSError as error:
         raise ResultError(f"Cannot write {path}: {error.strerror}; choose another file with --markdown.") from error
 

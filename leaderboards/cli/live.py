@@ -36,7 +36,16 @@ class LiveWandb(Live):
 
         known = load_evidence(arguments.results, selection.mechanisms, output.message)
         own = submissions_of(None, output.message, None)
-        super().__init__(missing, load, known, lambda: WandbSink(destination(**flags, folder=None)), own, failed=failed)
+        told = {""}
+
+        def connect() -> WandbSink:
+            to = destination(**flags, folder=None)
+            if to.sentence not in told:
+                told.add(to.sentence)
+                output.message(to.sentence)
+            return WandbSink(to)
+
+        super().__init__(missing, load, known, connect, own, failed=failed)
 
     def finish(self) -> None:
         """After the run."""

@@ -101,6 +101,8 @@ def _wandb(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any
     to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
     if to.mode == "offline" and (arguments.report or arguments.weave):
         raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
+    if to.sentence:
+        output.message(to.sentence)
     extras = []
     if arguments.report:
         extras.append(wandb_report.saver(plan.made, plan.rows, to))

@@ -51,8 +51,13 @@ def add(subparsers: Subparsers) -> None:
         "--maintainer", action="store_true", help="footnote, unreliable and reproduced.json may be new or changed"
     )
     parser.add_argument("--run-code", action="store_true", help="run the submitted mechanism; this is no sandbox")
-    parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn by content")
-    parser.add_argument("--rerun-seed", type=whole(0), metavar="S", help="draw other cells")
+    parser.add_argument("--rerun", type=whole(1), default=0, metavar="N", help="run N cells again, drawn at random")
+    parser.add_argument(
+        "--rerun-seed",
+        type=whole(0),
+        metavar="S",
+        help="draw the cells of an earlier re-run again",
+    )
     parser.add_argument("--record", action="store_true", help="write what the re-run found to reproduced.json")
     parser.add_argument("--by", metavar="NAME", help="with --record: who ran it again")
     parser.add_argument("--markdown", action="store_true", help="the report as Markdown")

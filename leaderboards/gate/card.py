@@ -19,6 +19,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from dpicl.harness.core.errors import ResultError, UsageError, unknown
 from dpicl.harness.core.files import write_whole
+from dpicl.harness.core.plugins import shadows
 from dpicl.harness.core.strict_yaml import Document, Place, parse, read
 from dpicl.harness.run.results import lines, read_part
 from dpicl.harness.run.suite import Suite, number
@@ -245,6 +246,8 @@ def begin(root: Path, name: str, suite: Suite, year: int) -> list[Path]:
     if not is_name(team) or not is_name(method):
         raise UsageError(f"'{name}' is no TEAM/METHOD; both have at most 40 lower-case letters, digits, '-' and '_'.")
     folder = root / team / method
+    if shadows(method, folder):
+        raise UsageError(f"{method}.py would have the name of a module of Python or of a package; choose another name.")
     if (folder / CARD).exists():
         raise UsageError(f"{folder / CARD} is there already; choose another name, or edit it.")
     keys = {"team": team, "method": method, "suite": suite.name, "version": suite.version, "year": year}

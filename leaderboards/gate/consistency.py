@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
+from dpicl.harness.core import git
 from dpicl.harness.core.errors import DpiclError
 from dpicl.harness.data.task import Task
 from dpicl.harness.run.results import Result
+from dpicl.leaderboards.gate.card import REPRODUCED
 from dpicl.leaderboards.gate.contents import Contents
-from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
+from dpicl.leaderboards.gate.findings import Finding, by_sentence, not_checked, verdict
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT
 
 _ROUNDING = 1e-9
@@ -83,6 +85,42 @@ def _is_restricted(result: Result) -> bool:
     return result.cell.source != "synthetic" and bool(metadata.get("restricted", False))
 
 
+def commit_check(contents: Contents, frozen: bool) -> Finding:
+    """Whether the checkout has the commits that results and records of re-runs name, and no result is older than its
+    commit. git is asked about the project's own repository alone. frozen: whether all was there before."""
+    if frozen:
+        return verdict("commit", [], "nothing was changed, and its commits were looked up when it came")
+    named = [(name, one.manifest.commit or "", one.created) for name, one in contents.results.items()]
+    named += [(REPRODUCED, one.commit or "", one.created) for one in contents.reproduced]
+    asked = sorted({commit for _, commit, _ in named if _COMMIT.fullmatch(commit)})
+    if not git.has_repository():
+        return not_checked("commit", "this is no checkout of the project, so nobody can say which commits there are")
+    try:
+        answer = git.git("rev-list", "--no-walk", "--ignore-missing", "--timestamp", *asked).decode("ascii").split()
+        shallow = git.git("rev-parse", "--is-shallow-repository").strip() == b"true"
+    except git.GitError as error:
+        return not_checked("commit", str(error))
+    times = {commit: int(seconds) for seconds, commit in zip(answer[::2], answer[1::2], strict=True)}
+    if shallow and not times.keys() >= set(asked):
+        return not_checked("commit", "this checkout is shallow; `git fetch --unshallow` brings the commits")
+    problems = by_sentence((name, _commit_problem(commit, created, times)) for name, commit, created in named)
+    return verdict("commit", problems, f"{len(times)} commits are in this repository, and older than what they made")
+
+
+def _commit_problem(commit: str, created: str, times: Mapping[str, int]) -> str:
+    if commit not in times:
+        return (
+            f"its commit {commit[:10]} is not in this repository; fetch the branch that has it, or run it again from a"
+            " commit of the project."
+        )
+    try:
+        made = datetime.fromisoformat(created).timestamp()
+    except ValueError:
+        return ""  # `reproduced_check` says so
+    late = made + CLOCK.total_seconds() < times[commit]
+    return f"it was created before its commit {commit[:10]} was made; {_RESEND}" if late else ""
+
+
 def duplicates_check(contents: Contents, reference: Sequence[Result], others: Iterable[Contents]) -> Finding:
     """Against the results of record and every other submission: no cell twice, no method under two names."""
     rivals: dict[str, list[Result]] = {
@@ -112,11 +150,11 @@ def _copied(own: Iterable[Result], results: Iterable[Result]) -> str:
 
 
 def _outcomes(results: Iterable[Result]) -> set[tuple[object, ...]]:
-    """Every cell but for its row, with the outcome of every test record."""
-    found = set()
+    """Every cell but for its row, with the outcome of every test record, in whatever order they stand."""
+    found: set[tuple[object, ...]] = set()
     for result in results:
         cell, documents = result.cell, result.documents.get(result.main_metric)
         if documents is not None:
             key = (cell.suite, str(cell.suite_version), cell.model, cell.task, cell.epsilon, cell.seed)
-            found.add((*key, *documents.ids, *documents.outcomes))
+            found.add((*key, frozenset(zip(documents.ids, documents.outcomes, strict=True))))
     return found

@@ -60,7 +60,7 @@ class Contents:
 
     @property
     def hash(self) -> str:
-        """sha256 over names and contents of the card, the mechanism and the results; a re-run's seed is from it."""
+        """sha256 over names and contents of the card, the mechanism and the results."""
         own = sorted(item for item in self.files.items() if item[0] not in (REPRODUCED, README))
         return hashlib.sha256(json.dumps(own).encode()).hexdigest()
 

@@ -18,7 +18,7 @@ from dpicl.harness.run.store import Store
 from dpicl.harness.run.suite import Suite, load_suite
 from dpicl.leaderboards.gate import code, history, ledgers, records
 from dpicl.leaderboards.gate.card import PLACEHOLDER, README, Card
-from dpicl.leaderboards.gate.consistency import consistency_check, duplicates_check
+from dpicl.leaderboards.gate.consistency import commit_check, consistency_check, duplicates_check
 from dpicl.leaderboards.gate.contents import Contents, read_contents
 from dpicl.leaderboards.gate.findings import Finding, fault, not_checked, verdict
 from dpicl.leaderboards.gate.folder import repository_mark
@@ -75,6 +75,7 @@ def _examine(contents: Contents, request: Request, others: Sequence[Contents]) -
         "seeds": lambda: seeds_check(contents, reference, shipped),
         "epsilon": lambda: ledgers.epsilon_check(contents, request.run_code),
         "consistency": lambda: consistency_check(contents),
+        "commit": lambda: not_checked("commit", _REFUSED) if contents.size else commit_check(contents, frozen),
         "duplicates": lambda: duplicates_check(contents, _of_others(reference, contents, request), others),
     }
     past, before = _history(contents, request, base)

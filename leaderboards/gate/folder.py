@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
+from dpicl.harness.core.plugins import shadows
 from dpicl.leaderboards.gate.card import CARD, README, REPRODUCED, reserved
 
 #: Bytes of one file, and of all files of a submission together; files.
@@ -25,6 +26,8 @@ _DEPTH = 6  # results/<suite>/<model>/<row>/<task>/<file>
 _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_SAID = 50
 _LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
+#: What those files may hold: two bytes that keep them out of git; nothing; who had a cell when a run was killed.
+_LOCK_FILES = {".gitignore": 2, ".lock": 0, ".lease": 300}
 _UNREADABLE = os.stat_result((0,) * 10)
 _PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
 #: What a repository has: one with `.git` (or its short name), a bare one, and one whose rest is elsewhere.
@@ -136,12 +139,11 @@ def _entries(folder: Path) -> list[tuple[Path, os.stat_result]]:
 
 
 def _only_locks(folder: Path) -> bool:
-    """Whether a folder holds empty lock files and the two bytes that keep them out of git, and nothing else."""
-    for path, info in _entries(folder):
-        most = 2 if path.name == ".gitignore" else 0 if path.suffix == ".lock" else -1
-        if not stat.S_ISREG(info.st_mode) or info.st_size > most:
-            return False
-    return True
+    """Whether a folder holds what locks are made of, and nothing else."""
+    return all(
+        stat.S_ISREG(info.st_mode) and info.st_size <= _LOCK_FILES.get(path.suffix or path.name, -1)
+        for path, info in _entries(folder)
+    )
 
 
 def _refused(folder: Path, name: str, info: os.stat_result) -> str:
@@ -159,7 +161,7 @@ def _refused(folder: Path, name: str, info: os.stat_result) -> str:
         return f"{name} has a name that not every system can have; use letters, digits and . _ = + - in it."
     if stat.S_ISDIR(info.st_mode):
         return _refused_folder(folder, parts)
-    return _refused_file(name, info, parts)
+    return _refused_file(folder, name, info, parts)
 
 
 def _refused_folder(folder: Path, parts: list[str]) -> str:
@@ -171,7 +173,7 @@ def _refused_folder(folder: Path, parts: list[str]) -> str:
     return "" if parts[0] == "results" else f"{name} is no folder of a submission; remove it."
 
 
-def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
+def _refused_file(folder: Path, name: str, info: os.stat_result, parts: list[str]) -> str:
     if not stat.S_ISREG(info.st_mode):
         return f"{name} is no plain file, or cannot be read; remove it."
     if info.st_mode & 0o111:
@@ -184,6 +186,8 @@ def _refused_file(name: str, info: os.stat_result, parts: list[str]) -> str:
         return "" if len(parts) == _DEPTH and name.endswith(".json") else f"{name} is not where a result is; remove it."
     if len(parts) > 1 or (name.endswith((".yaml", ".json", ".md")) and name not in (CARD, REPRODUCED, README)):
         return f"{name} belongs to no submission; remove it, docs/add-a-method.md lists the files."
+    if name.endswith(".py") and shadows(Path(name).stem, folder):
+        return f"{name} is called like a module of Python or a package and may run in its place; rename or remove it."
     return ""
 
 

@@ -1,8 +1,10 @@
 """Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
 
-The cells are drawn with a seed from the submission's content, so nobody chooses them. On the same processor, device,
+The cells are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor, device,
 dtype and packages everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and
-with it everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger.
+with it everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An
+honest claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the
+mean of claimed minus re-run is tested over all cells (`p_of_lean`).
 """
 
 from __future__ import annotations
@@ -10,10 +12,14 @@ from __future__ import annotations
 import math
 import os
 import random
+import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import pstdev
+from statistics import fmean, pstdev
+
+import numpy as np
 
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.messages import count
@@ -32,6 +38,9 @@ from dpicl.leaderboards.model.submissions import Reproduction
 #: Seconds for one cell; smallest difference of scores that counts on another machine.
 CELL_SECONDS = 3600.0
 SLACK = 0.02
+#: How often the test of the mean refuses an honest submission, at most; draws of signs that it is made from.
+LEAN_LEVEL = 0.01
+_SIGN_DRAWS = 9_999
 _HUB = "HF_HUB_CACHE"
 _EQUAL = 1e-9
 
@@ -66,8 +75,12 @@ class RerunCell:
 
 
 def sample(contents: Contents, count: int, seed: int | None = None) -> tuple[int, list[Result]]:
-    """(seed, cells): drawn without replacement from all cells, in the order of their ids."""
-    seed = int(contents.hash[:8], 16) if seed is None else seed
+    """(seed, cells): drawn without replacement from all cells, in the order of their ids.
+
+    seed: of an earlier draw, to repeat it; None: from the system's entropy, since whatever follows from the content is
+    chosen by the sender.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
     results = sorted(contents.results.values(), key=lambda result: result.cell_id)
     return seed, random.Random(seed).sample(results, min(count, len(results)))
 
@@ -128,9 +141,8 @@ def _needed(chosen: list[Result]) -> dict[str, str]:
 def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
     same_place = _place(reported) == _place(now)
-    same_texts = all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
     same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
-    identical = same_texts and same_outcomes and now.cell_id == reported.cell_id
+    identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
     difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)
     problem = ""
     if now.cell_id != reported.cell_id:
@@ -142,6 +154,10 @@ def compared(reported: Result, now: Result) -> RerunCell:
     elif difference > allowed:
         problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
     return RerunCell(reported, now, same_place, identical, problem)
+
+
+def _same_texts(reported: Result, now: Result) -> bool:
+    return all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
 
 
 def allowed_difference(result: Result) -> float:
@@ -156,6 +172,32 @@ def _place(result: Result) -> tuple[object, ...]:
     return manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items())), manifest.machine.cpu
 
 
+def p_of_lean(cells: Sequence[RerunCell], seed: int) -> float:
+    """The one-sided p-value of "claimed is better than re-run, on average", by flipping signs at random.
+
+    An honest submission and its re-run could change places, so each difference is as likely to have either sign; under
+    that alone, p <= 0.01 has a probability of at most 0.01, for any number of cells. What flips its sign as a whole is
+    what one draw of noise decided: a document where every answer has noise of its own, or where both released the same
+    texts; else the cell. So p cannot come below 1/2^k for k cells of demonstrations that differ. seed: of the signs.
+    """
+    units = np.array([difference for cell in cells for difference in _differences(cell)])
+    units = units[units != 0]
+    signs = np.random.default_rng(seed).integers(0, 2, (_SIGN_DRAWS, len(units)), dtype=np.int8) * 2 - 1
+    above = np.count_nonzero(signs @ units >= units.sum() - _EQUAL)
+    return float((1 + above) / (1 + _SIGN_DRAWS))
+
+
+def _differences(cell: RerunCell) -> list[float]:
+    """How much better claimed is than re-run, in shares of the cell's score, one number for each draw of noise."""
+    was, now, metric = cell.reported, cell.reproduced, cell.reported.main_metric
+    better = -1.0 if was.lower_is_better(metric) else 1.0
+    of_both = (one.documents[metric] for one in (was, now))
+    claimed, found = (dict(zip(own.ids, own.outcomes, strict=True)) for own in of_both)
+    if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
+        return [better * (score_of(was) - score_of(now))]
+    return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
+
+
 def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
     """Whether the re-run confirms what was reported."""
     problems = [
@@ -163,9 +205,16 @@ def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Findin
         for one in cells
         if one.problem and (was := one.reported)
     ]
-    drawn = f"{len(cells)} of {count(len(contents.results), 'cell')} (drawn with seed {seed})"
+    if not problems and (p := p_of_lean(cells, seed)) <= LEAN_LEVEL:
+        mean = fmean(score_of(one.reported) - score_of(one.reproduced) for one in cells)
+        problems.append(
+            f"Each score is within its allowance, but they lean one way: reported minus now is {mean:+.3f} on average,"
+            f" p = {p:.4f} for an honest submission (refused at {LEAN_LEVEL:g})."
+        )
+    again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
-    return verdict("rerun", problems, f"{drawn} came out again, {identical} identical{trusting(contents)}")
+    drawn = f"{len(cells)} of {count(len(contents.results), 'cell')} came out again, {identical} identical{trusting(contents)}"
+    return verdict("rerun", problems, drawn, [again])
 
 
 def reproduced_check(contents: Contents, now: datetime | None = None) -> Finding:

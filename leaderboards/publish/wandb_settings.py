@@ -6,12 +6,16 @@ import hashlib
 import importlib
 import os
 import tempfile
+from contextlib import chdir
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from dpicl.harness.core.errors import DpiclError, UsageError
+from dpicl.harness.models.server_settings import is_loopback
 
 DEFAULT_PROJECT: Final = "dpicl-bench"
 #: Seconds: to begin a run, to end one, and for one request to the server.
@@ -29,12 +33,19 @@ def reason(error: BaseException) -> str:
 
 @dataclass(frozen=True)
 class Destination:
-    """Where W&B's runs go. entity: None for the key's own. folder: wandb's files lie in its subfolder `wandb`."""
+    """Where W&B's runs go. entity: None for the key's own. folder: wandb's files lie in its subfolder `wandb`. address:
+    of the server that gets the key and the runs; None offline."""
 
     project: str
     entity: str | None
     mode: Literal["online", "offline"]
     folder: Path
+    address: str | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What is said before anything is sent; "" where nothing will be."""
+        return f"W&B: sending to {self.address}, project {self.project}." if self.address else ""
 
 
 def load(module: str, wanted: str) -> ModuleType:
@@ -46,10 +57,39 @@ def load(module: str, wanted: str) -> ModuleType:
 
 
 def load_wandb() -> ModuleType:
-    """wandb, quiet and without error reports."""
+    """wandb, quiet and without error reports, and with the settings of environment and home."""
     os.environ["WANDB_ERROR_REPORTING"] = "false"
     os.environ["WANDB_SILENT"] = "true"
-    return load("wandb", "wandb")
+    module = load("wandb", "wandb")
+    _load_settings()
+    return module
+
+
+@cache
+def _load_settings() -> None:
+    """Makes wandb read its settings, which it does once a process, where there is no `wandb/settings`: such a file of
+    the working folder may have come with results, and can name the server that gets the key, a proxy, or no TLS."""
+    from wandb.sdk import wandb_setup
+
+    here = Path.cwd()
+    with chdir("/"):
+        wandb_setup.singleton().settings.root_dir = str(here)
+
+
+def _address() -> str:
+    """The server that gets the key. Raises UsageError for one that anybody on the way could read along with."""
+    from wandb.sdk import wandb_setup
+
+    load_wandb()
+    address = os.environ.get("WANDB_BASE_URL") or str(wandb_setup.singleton().settings.base_url)
+    parts = urlsplit(address)
+    if not parts.hostname or "@" in parts.netloc or (parts.scheme != "https" and not is_loopback(address)):
+        raise UsageError(
+            f"W&B's server {parts.scheme}://{parts.hostname} (WANDB_BASE_URL, or the settings in your home) would get"
+            " the API key over a connection that others can read; use https, without a user in it."
+        )
+    os.environ["WANDB_BASE_URL"] = address  # reports and Weave have ways of their own to find it
+    return address
 
 
 def destination(project: str | None, entity: str | None, mode: str | None, folder: Path | None) -> Destination:
@@ -62,7 +102,8 @@ def destination(project: str | None, entity: str | None, mode: str | None, folde
     asked = {"run": "online", "dryrun": "offline"}.get(asked, asked)
     if asked not in ("", "online", "offline"):
         raise UsageError(f"The mode of W&B is online or offline, not '{asked}' (flag or WANDB_MODE).")
-    keyed = asked != "offline" and _has_key()
+    address = None if asked == "offline" else _address()
+    keyed = address is not None and _has_key(address)
     if asked == "online" and not keyed:
         raise SinkError("There is no API key for W&B; run `wandb login` or set WANDB_API_KEY, or publish offline.")
     return Destination(
@@ -70,17 +111,15 @@ def destination(project: str | None, entity: str | None, mode: str | None, folde
         entity=entity or os.environ.get("WANDB_ENTITY") or None,
         mode="online" if keyed else "offline",
         folder=folder or Path(os.environ.get("WANDB_DIR") or "."),
+        address=address if keyed else None,
     )
 
 
-def _has_key() -> bool:
-    """Whether an API key is configured for the W&B server in use; asks neither the user nor the server."""
-    load_wandb()
+def _has_key(host: str) -> bool:
+    """Whether an API key is configured for a W&B server; asks neither the user nor the server."""
     from wandb.errors import AuthenticationError
-    from wandb.sdk import wandb_setup
     from wandb.sdk.lib import wbauth
 
-    host = os.environ.get("WANDB_BASE_URL") or wandb_setup.singleton().settings.base_url
     try:
         return wbauth.authenticate_session(host=host, source="dpicl", prompt=False, update_session=False) is not None
     except AuthenticationError as error:

@@ -12,10 +12,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from dpicl.harness.core.errors import ResultError, UsageError
-from dpicl.harness.core.files import put_whole
+from dpicl.harness.core.files import NotRegular, put_whole, regular
 from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.paths import real_path
 from dpicl.harness.core.vocabulary import model_name
@@ -123,7 +123,7 @@ def write_file(target: Path, content: str | bytes) -> None:
     try:
         if _holds(target, content):
             return
-        put_whole(target, content, tag=f".{os.getpid()}", synced=False)
+        put_whole(target, content, synced=False)
     except OSError as error:
         raise _unwritable(target, error) from error
 
@@ -161,8 +161,9 @@ def web_address(text: str) -> str | None:
 
 
 def _is_ours(path: Path) -> bool:
-    with path.open(encoding="utf-8", errors="replace") as file:
+    with suppress(NotRegular), open(path, encoding="utf-8", errors="replace", opener=regular) as file:
         return f'<meta name="generator" content="{GENERATOR}">' in file.read(2000)
+    return False
 
 
 def _visible(value: Any) -> Any:

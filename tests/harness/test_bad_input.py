@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness import models
+from dpicl.harness.core.errors import told, unknown
 from tests.harness.helpers import PLUGIN, refuse
 
 
@@ -228,3 +229,19 @@ def test_one_bad_cell_does_not_stop_the_others(dpicl, suite, tmp_path):
     assert answer.code == 2
     assert answer.json["counts"] == {"done": 1, "present": 0, "skipped": 0, "failed": 1}
     assert "1 cell failed" in answer.err
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "x y " * 1250])
+@pytest.mark.parametrize(
+    "words", [("calibrate", "{}"), ("run", "quick", "--task", "{}"), ("board", "{}"), ("submit", "{}"), ("check", "{}")]
+)
+def test_a_name_of_5000_characters_is_not_repeated_in_full(dpicl, words, name):
+    answer = dpicl(*(word.format(name) for word in words))
+    assert answer.code == 2 and answer.err.count("\n") == 1
+    assert answer.err.count("x") < 500
+
+
+def test_a_long_list_of_known_names_is_shown_in_full():
+    known = [f"mechanism_{i}" for i in range(100)]
+    said = told(unknown("mechanism", "mechanism_1000", known))
+    assert all(name in said for name in known)

@@ -1,12 +1,21 @@
-"""Files that are their owner's alone, on every kind of file system; bounds as people read them."""
+"""Files that are their owner's alone, and go where they are meant to go; pipes are not waited for; bounds as people
+read them."""
 
 import errno
 import os
+import secrets
+from contextlib import nullcontext
 
 import pytest
 
+from dpicl.harness.core import leases
+from dpicl.harness.core.errors import PluginError
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.messages import rounded_down, rounded_up
+from dpicl.harness.core.plugins import module_of
+from dpicl.harness.mechanism import checked
+from dpicl.harness.privacy import calibration_cache
+from dpicl.leaderboards.render import page
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -26,6 +35,38 @@ def test_a_private_file_is_its_owners_alone(links, new, tmp_path, monkeypatch):
     rights = [(tmp_path / name).stat().st_mode & 0o777 for name in ("key", "page")]
     assert rights == [0o600, 0o644]
     assert (tmp_path / "key").read_text() == "secret"
+
+
+@pytest.mark.parametrize("planted", [".out.tmp", ".out.0123456789abcdef.tmp"])
+def test_a_link_at_the_temporary_name_is_not_followed(planted, tmp_path, monkeypatch):
+    """Nobody can foresee the name; here it is as if somebody had."""
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "0123456789abcdef")
+    (tmp_path / "victim").write_text("kept")
+    (tmp_path / planted).symlink_to("victim")
+    foreseen = planted != ".out.tmp"
+    with pytest.raises(FileExistsError) if foreseen else nullcontext():
+        put_whole(tmp_path / "out", "released")
+    assert (tmp_path / "victim").read_text() == "kept" and (tmp_path / "out").exists() is not foreseen
+
+
+def test_a_name_as_long_as_the_file_system_takes_can_be_written(tmp_path):
+    put_whole(tmp_path / ("a" * 255), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["a" * 255]
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
+    for name in ("name.json", "checked/name.json", "plugin.py", "cell.1.lease", "site/rows/old.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(tmp_path / name)
+    assert calibration_cache.read_number(tmp_path, "name") is None
+    assert not checked.has_passed("name")
+    with pytest.raises(PluginError, match="no plain file"):
+        module_of(tmp_path / "plugin.py")
+    with pytest.raises(OSError, match="no plain file"), leases.claimed(tmp_path, "cell", locked=True):
+        pytest.fail("claimed a name whose claim cannot be read")
+    page.write({"index.html": "ours"}, tmp_path / "site")  # a page of an earlier site would be looked into
+    assert (tmp_path / "site" / "rows" / "old.html").is_fifo()
 
 
 @pytest.mark.parametrize("bound", [0.99991, 0.9998930379998162, 7.99949, 1e-7, 0.1, 12345.678])

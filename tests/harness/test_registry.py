@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from dpicl.harness.core import plugins
 from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.mechanism import registry
 from dpicl.harness.mechanism.bases import Knob, Mechanism
@@ -145,10 +146,10 @@ def test_a_plugin_that_raises_anywhere_ends_in_a_sentence(dpicl, sim_suite, tmp_
 
 
 def test_a_plugin_that_cannot_be_read_is_an_error(tmp_path, monkeypatch):
-    def failing(self):
+    def failing(path):
         raise OSError(5, "Input/output error")
 
     path = plugin(tmp_path)
-    monkeypatch.setattr(Path, "read_bytes", failing)
+    monkeypatch.setattr(plugins, "content_of", failing)
     with pytest.raises(PluginError, match="cannot be read"):
         registry.load_plugin(path)

@@ -119,7 +119,10 @@ def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DPICL_CACHE", str(session_cache))
         patch.delenv("DPICL_DATA", raising=False)
-        patch.setattr(manifest, "commit", lambda: ("0123456789abcdef" * 2 + "01234567", False))
+        git(root, "init", "-q", "-b", "main")
+        git(root, "commit", "-q", "--allow-empty", "-m", "the code that ran")
+        commit = git(root, "rev-parse", "HEAD")
+        patch.setattr(manifest, "commit", lambda: (commit, False))
         run_into(world.results, world.suite, ("zero_shot", "real_demonstrations"), [])
         run_into(world.folder / "results", world.suite, ("vote",), [world.folder / "vote.py"])
     return world
@@ -127,8 +130,9 @@ def first_world(tmp_path_factory: pytest.TempPathFactory, session_cache: Path) -
 
 @pytest.fixture
 def world(first_world: World, tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A copy that a test may break."""
+    """A copy that a test may break; outside of any checkout."""
     monkeypatch.delenv("DPICL_DATA", raising=False)
+    monkeypatch.setattr(project_git, "CHECKOUT", tmp_path / "site-packages")
     shutil.copytree(first_world.root.parent, tmp_path / "w")
     return World(tmp_path / "w" / "tiny.yaml", tmp_path / "w" / "results", tmp_path / "w" / "submissions")
 
@@ -190,10 +194,9 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture
 def committed(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The world as the first commit of the project's repository."""
+    """The world in a commit of the project's repository, after the one that ran."""
     top = world.root.parent
     monkeypatch.setattr(project_git, "CHECKOUT", top)
-    git(top, "init", "-q", "-b", "main")
     git(top, "add", "-A")
     git(top, "commit", "-q", "-m", "first")
     return world

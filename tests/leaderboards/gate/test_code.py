@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import random
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
 from dpicl.harness.run import manifest
-from dpicl.harness.run.results import from_text
+from dpicl.harness.run.results import Result, from_text
 from dpicl.leaderboards.gate.code import conformance_check, events_check, run_apart
 from dpicl.leaderboards.gate.examination import read_contents
-from dpicl.leaderboards.gate.rerun import SLACK, compared, sample
+from dpicl.leaderboards.gate.rerun import LEAN_LEVEL, SLACK, RerunCell, compared, p_of_lean, rerun_check, sample
+from tests.leaderboards.factory import make_result
 from tests.leaderboards.gate.conftest import World, edited, move_cell, short_ledger
 
 
@@ -99,14 +103,56 @@ def test_the_whole_gate_with_code_and_a_rerun_that_is_recorded(world: World, dpi
     assert len(read_contents(world.folder).reproduced) == 2
 
 
-def test_the_cells_of_a_rerun_follow_from_the_content_alone(world: World):
+def test_the_cells_of_a_rerun_follow_from_nothing_that_was_sent_and_can_be_drawn_again(world: World):
     contents = read_contents(world.folder)
-    assert sample(contents, 2) == sample(contents, 2)
+    draws = [sample(contents, 2) for _ in range(40)]
+    assert len({seed for seed, _ in draws}) == 40
+    assert len({cell.cell_id for _, cells in draws for cell in cells}) == 5
+    assert all(sample(contents, 2, seed) == (seed, cells) for seed, cells in draws)
     assert len({one.cell_id for one in sample(contents, 99)[1]}) == 5
-    (world.folder / "README.md").write_text("other words\n")
-    assert sample(read_contents(world.folder), 2)[0] == sample(contents, 2)[0]
-    world.edit(lambda data: data.update(created="2026-01-01T00:00:00+00:00"), world.files[:1])
-    assert sample(read_contents(world.folder), 2)[0] != sample(contents, 2)[0]
+
+
+def again(reported: Result, flips: Sequence[int], texts: str) -> RerunCell:
+    """A re-run on another processor with other outcomes of these documents. texts: what it released."""
+    outcomes = [1 - one if i in flips else one for i, one in enumerate(reported.documents["acc_calibrated"].outcomes)]
+    data = reported.model_dump()
+    data["documents"]["acc_calibrated"]["outcomes"] = outcomes
+    data["scores"]["acc_calibrated"] |= {"value": fmean(outcomes), "low": 0.0, "high": 1.0}
+    data["released"][0]["text"] = texts
+    data["manifest"]["machine"]["cpu"] = "another processor"
+    return compared(reported, Result(**data))
+
+
+@pytest.mark.parametrize(
+    ("texts", "cells", "refused"), [("a released text", 2, True), ("other", 8, True), ("other", 6, False)]
+)
+def test_allowances_collected_in_one_direction_are_refused(world: World, texts: str, cells: int, refused: bool):
+    """Seven points above what comes out, everywhere, and each within its allowance; below it nobody gains."""
+    claimed = [make_result(score=0.6, documents=100, seed=seed) for seed in range(cells)]
+    contents = read_contents(world.folder)
+    up = [again(one, range(7), texts) for one in claimed]
+    down = [again(one, range(90, 97), texts) for one in claimed]
+    assert not any(one.problem for one in (*up, *down))
+    found = rerun_check(contents, up, 1)
+    assert (found.status == "failed") == refused and ("lean one way" in found.why) == refused
+    assert "--rerun-seed 1" in found.others[-1]
+    assert (
+        rerun_check(contents, down, 1).status == "ok" and p_of_lean([again(one, (), texts) for one in claimed], 1) == 1
+    )
+
+
+def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
+    """Other texts came out, so scores moved by a few documents, to either side alike."""
+    chance = random.Random(0)
+    claimed = [make_result(score=0.5, documents=100, seed=seed) for seed in range(8)]
+
+    def moved(reported: Result) -> RerunCell:
+        start = chance.choice((0, 50))
+        return again(reported, range(start, start + chance.randrange(9)), "other")
+
+    runs = 400
+    refused = sum(p_of_lean([moved(one) for one in claimed], seed) <= LEAN_LEVEL for seed in range(runs))
+    assert refused <= 11  # 12 or more have a probability below 0.001 at a level of 0.01
 
 
 def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):

@@ -21,7 +21,7 @@ def words(world: World, *more: object) -> list[object]:
 def test_a_good_submission_has_exit_code_0_and_the_reviewers_table(world: World, dpicl):
     answer = dpicl(*words(world))
     assert answer.code == 0
-    assert "team_a/vote passes; not checked: history, ledger, conformance." in answer.out
+    assert "team_a/vote passes; not checked: commit, history, ledger, conformance." in answer.out
     row = next(line for line in answer.out.splitlines() if line.startswith("agnews"))
     assert row.split()[:5] == ["agnews", "2", "team_a/vote", "sim", "5"] and "1 of 1" in row
 
@@ -66,6 +66,7 @@ def test_what_strangers_wrote_is_no_markdown_and_no_html(world: World, dpicl):
         ([".", "--suite", "nowhere.yaml"], "nowhere.yaml"),
         (["--new", "A/b"], "is no TEAM/METHOD"),
         (["--new", "../b"], "is no TEAM/METHOD"),
+        (["--new", "a/typing"], "typing.py would have the name of a module"),
     ],
 )
 def test_a_bad_use_is_one_sentence_with_exit_code_2(tmp_path, monkeypatch, dpicl, flags, sentence):

@@ -6,11 +6,13 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from dpicl.harness.core import git as project_git
 from dpicl.harness.data.task import Task
 from dpicl.harness.privacy.events import from_json
 from dpicl.harness.run.results import from_text
@@ -26,7 +28,12 @@ def test_a_good_submission_passes_every_check_that_needs_no_code(world: World):
     found = world.examine()
     assert found.good
     status = {finding.check: finding.status for finding in found.findings}
-    assert {check for check, one in status.items() if one == "not checked"} == {"history", "ledger", "conformance"}
+    assert {check for check, one in status.items() if one == "not checked"} == {
+        "history",
+        "commit",
+        "ledger",
+        "conformance",
+    }
     (line,) = found.lines
     assert (line.row.label, line.row.task, line.row.seeds) == ("team_a/vote", "agnews", (0, 1, 2, 3, 4))
     assert (line.rank, line.rivals, line.change) == (1, 1, None)
@@ -350,8 +357,46 @@ def test_files_of_locks_that_a_run_leaves_behind_are_no_part_of_it(world: World)
     folder = world.folder / "results" / "tiny" / ".locks"
     assert (folder / ".gitignore").is_file()
     assert world.status("size")[0] == "ok"
+    (folder / "0123456789abcdef.1.lease").write_text("machine\n" + 32 * "0" + "\nlaptop:4711\n")  # the run was killed
+    assert world.status("size")[0] == "ok"
     (folder / "more.lock").write_text("something")
     assert world.status("size")[0] == "failed"
+
+
+def test_commits_that_the_checkout_lacks_or_that_are_younger_than_their_results_are_refused(committed: World):
+    assert committed.status("commit")[0] == "ok"
+    record_again(committed)  # by a commit of nobody
+    status, why = committed.status("commit")
+    assert status == "failed" and "reproduced.json: its commit aaaaaaaaaa is not in this repository" in why
+    (committed.folder / "reproduced.json").unlink()
+    committed.edit(lambda data: data.update(created="2020-01-01T00:00:00+00:00"), committed.files[:1])
+    assert "was created before its commit" in committed.status("commit")[1]
+    committed.edit(lambda data: data["manifest"].update(commit="0" * 40))
+    status, why = committed.status("commit")
+    assert status == "failed" and "(and 4 more): its commit 0000000000 is not in this repository" in why
+    git(committed.root.parent, "commit", "-q", "-a", "-m", "it came with a commit that was squashed since")
+    assert committed.status("commit", base=find_base(committed.folder, None))[0] == "ok"
+
+
+def test_a_shallow_checkout_cannot_say_which_commits_there_are(committed: World, monkeypatch: pytest.MonkeyPatch):
+    shallow = committed.root.parent / "shallow"
+    subprocess.run(["git", "clone", "-q", "--depth", "1", committed.root.parent.as_uri(), shallow], check=True)
+    monkeypatch.setattr(project_git, "CHECKOUT", shallow)
+    status, why = committed.status("commit")
+    assert status == "not checked" and "git fetch --unshallow" in why
+
+
+def test_a_copy_with_its_records_in_another_order_is_a_duplicate(world: World):
+    _results_of_another_file(world)
+    for path in world.files:
+        move_cell(path, delta=1.1e-5)  # no cell is the same
+
+    def turn(data):
+        for one in data["documents"].values():
+            one["ids"].reverse(), one["outcomes"].reverse()
+
+    world.edit(turn)
+    assert "All outcomes are those of vote in the results of record" in world.status("duplicates")[1]
 
 
 def test_the_shipped_submissions_pass(dpicl, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -200,6 +202,31 @@ def test_a_claim_of_any_size_is_shown(both: World, dpicl):
     words = (both.suite, "--results", both.results, "--submissions", both.root)
     board = dpicl("board", *words)
     assert board.code == 0 and "1e+308" in board.out and "team_b/vote" in board.out
+
+
+@pytest.mark.parametrize("stem", ["typing", "__future__", "torch", "dpicl", "sitecustomize", "conftest", "beside"])
+def test_a_mechanism_with_the_name_of_another_module_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch, stem: str
+):
+    """`python -m` in its folder would run it in that module's place. The folder's own files are none."""
+    elsewhere = world.root.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "beside.py").write_text("raise SystemExit\n")
+    monkeypatch.chdir(world.folder)
+    monkeypatch.setattr(sys, "path", ["", str(world.folder), str(elsewhere), *sys.path])
+    assert world.status("size")[0] == "ok"
+    (world.folder / "vote.py").rename(world.folder / f"{stem}.py")
+    world.card("mechanism: vote.py", f"mechanism: {stem}.py")
+    status, why = world.status("size")
+    assert status == "failed" and why.startswith(f"{stem}.py is called like a module")
+
+
+def test_python_dash_m_runs_nothing_of_the_working_folder(tmp_path: Path):
+    """As far as it can be helped: Python itself imports contextlib and a few more before any line of ours."""
+    for name in ("__future__", "typing", "pathlib", "logging", "yaml", "numpy"):
+        (tmp_path / f"{name}.py").write_text("open('ran', 'w').close()\n")
+    done = subprocess.run([sys.executable, "-m", "dpicl", "--version"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("dpicl ") and not (tmp_path / "ran").exists()
 
 
 def test_a_rerun_that_may_not_be_made_stops_only_its_own(both: World, dpicl):

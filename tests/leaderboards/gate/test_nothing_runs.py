@@ -150,12 +150,12 @@ def test_among_all_of_them_it_is_refused_and_the_others_are_examined(
     assert marker.exists()
 
 
-def test_a_root_that_is_a_repository_starts_nothing_at_all(committed: World, marker: Path, dpicl, started):
+def test_git_does_not_look_into_a_root_that_is_a_repository(committed: World, marker: Path, dpicl, started):
     embed(committed.root, marker)
     started.clear()
     answer = dpicl("submit", committed.root, "--all", "--suite", committed.suite, "--results", committed.results)
     assert answer.code == 1 and "git repository itself (HEAD, objects, refs)" in answer.out
-    assert started == [] and not marker.exists()
+    assert all(f"--git-dir={committed.root.parent}/.git" in words for _, words in started) and not marker.exists()
 
 
 def test_the_board_starts_nothing_and_leaves_it_out_with_a_note(world: World, marker: Path, started):

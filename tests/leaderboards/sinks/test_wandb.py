@@ -6,6 +6,7 @@ import getpass
 import os
 import re
 import socket
+import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
@@ -265,3 +266,50 @@ def test_what_was_written_offline_and_then_sent_is_marked_as_synced(
     folder.mkdir(parents=True)
     send(plan(results), runs_folder, "online")
     assert [path.name for path in folder.iterdir()] == [f"run-{row.id}.wandb.synced"]
+
+
+def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> None:
+    """It may have come with results: it named the server that got the key, over plain http."""
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / "wandb" / "settings").write_text(
+        "[default]\nbase_url = http://collector.example\ninsecure_disable_ssl = true\nhttps_proxy = http://example.org\n"
+    )
+    asked = (
+        "import wandb; from dpicl.leaderboards.publish.wandb_settings import destination\n"
+        "to, own = destination(None, None, None, None), wandb.setup().settings\n"
+        "print(to.sentence, to.mode, own.base_url, own.insecure_disable_ssl, own.https_proxy)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", asked],
+        cwd=tmp_path,
+        env={**os.environ, "WANDB_API_KEY": "a" * 40},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"W&B: sending to (https://\S+), project dpicl-bench. online \1 False None", said)
+    assert "collector" not in said
+
+
+@pytest.mark.parametrize(
+    ("address", "good"),
+    [
+        ("http://wandb.example", False),
+        ("https://somebody:word@wandb.example", False),
+        ("http://127.0.0.1:8080", True),
+        ("https://wandb.example", True),
+    ],
+)
+def test_the_key_goes_over_https_or_stays_on_this_machine(
+    address: str, good: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    monkeypatch.setenv("WANDB_BASE_URL", address)
+    if good:
+        assert destination(None, None, "online", None).address == address
+        return
+    with pytest.raises(UsageError, match="use https") as found:
+        destination(None, None, "online", None)
+    assert "word" not in str(found.value)
+    assert destination(None, None, "offline", None).address is None
