@@ -213,7 +213,8 @@ def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Findin
         )
     again = f"These cells were drawn at random; `--rerun {len(cells)} --rerun-seed {seed}` draws them again."
     identical = sum(one.identical for one in cells)
-    drawn = f"{len(cells)} of {count(len(contents.results), 'cell')} came out again, {identical} identical{trusting(contents)}"
+    number = f"{len(cells)} of {count(len(contents.results), 'cell')}"
+    drawn = f"{number} came out again, {identical} identical{trusting(contents)}"
     return verdict("rerun", problems, drawn, [again])
 
 

@@ -61,9 +61,9 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
         os.mkfifo(tmp_path / name)
     assert calibration_cache.read_number(tmp_path, "name") is None
     assert not checked.has_passed("name")
-    with pytest.raises(PluginError, match="no plain file"):
+    with pytest.raises(PluginError, match="not a regular file"):
         module_of(tmp_path / "plugin.py")
-    with pytest.raises(OSError, match="no plain file"), leases.claimed(tmp_path, "cell", locked=True):
+    with pytest.raises(OSError, match="not a regular file"), leases.claimed(tmp_path, "cell", locked=True):
         pytest.fail("claimed a name whose claim cannot be read")
     page.write({"index.html": "ours"}, tmp_path / "site")  # a page of an earlier site would be looked into
     assert (tmp_path / "site" / "rows" / "old.html").is_fifo()

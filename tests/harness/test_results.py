@@ -270,8 +270,8 @@ def test_what_is_no_plain_file_is_damaged_and_nothing_waits_for_it(store):
     (folder / "latin.json").write_bytes("é".encode("latin-1"))
     reasons = {damaged.path.name: damaged.reason for damaged in store.load_all()[1]}
     assert reasons == {
-        "pipe.json": "damaged: it is no plain file",
-        "folder.json": "damaged: it is no plain file",
+        "pipe.json": "damaged: not a regular file",
+        "folder.json": "damaged: not a regular file",
         "latin.json": "damaged: it is not text in UTF-8",
     }
 
