@@ -62,7 +62,8 @@ class CoupledByRecord:
     keep their coins and their slots. What other shots draw, and when, changes nothing either.
 
     crowding: coins and slots are multiplied by it; below 1 more records are sampled, into fewer slots. (Every outcome
-    of fair coins is possible, so a bound must hold for these too.)
+    of fair coins is possible, so a bound must hold for these too.) With an even seed the added record comes first in
+    the first slot, where a slot in random order is sure to show it.
     """
 
     def __init__(self, seed: int, crowding: float = 1.0) -> None:
@@ -92,7 +93,8 @@ class CoupledByRecord:
         if not sampled[place]:
             return generator.random(size) * self._crowding
         others = generator.random(size - 1) * self._crowding
-        return np.insert(others, np.count_nonzero(sampled[:place]), generator.random())
+        own = generator.random() if self._seed % 2 else 0.0
+        return np.insert(others, np.count_nonzero(sampled[:place]), own)
 
 
 class SampleNotes:
