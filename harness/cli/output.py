@@ -57,17 +57,24 @@ def emit_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
         return
     table = Table(title=title or None, title_justify="left", box=None, pad_edge=False, header_style="bold")
     cells = [[printable(cell) for cell in row] for row in rows]
-    for name, least in zip(columns, _least_widths(columns, cells, width), strict=True):
-        table.add_column(name, overflow="fold", min_width=least)
+    for name, own in zip(columns, _widths([columns, *cells], width), strict=True):
+        table.add_column(name, overflow="fold", width=own)
     for row in cells:
         table.add_row(*row)
     Console(file=sys.stdout, width=width).print(table, markup=False, highlight=False)
 
 
-def _least_widths(columns: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[int | None]:
-    """Of each column, its longest word, where all of these have room in a line: no word is then broken."""
-    words = [max(map(cell_len, " ".join(column).split()), default=0) for column in zip(columns, *cells, strict=True)]
-    return [*words] if sum(words) + 2 * (len(words) - 1) <= width else [None] * len(words)
+def _widths(lines: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Of each column, so that a line has room: the widest are made narrower, down to their longest words, and words are
+    broken only where the longest of all columns have no room."""
+    columns = list(zip(*lines, strict=True))
+    room = width - 2 * (len(columns) - 1)
+    widths = [max(cell_len(part) for cell in column for part in cell.split("\n")) for column in columns]
+    words = [max(map(cell_len, " ".join(column).split()), default=0) for column in columns]
+    for least in (words, [1] * len(words)):
+        while sum(widths) > room and (wide := [i for i, own in enumerate(widths) if own > least[i]]):
+            widths[max(wide, key=widths.__getitem__)] -= 1
+    return widths
 
 
 def _emit_long(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import (
+    SOURCES,
     Subparsers,
     add_command,
     add_selection_flags,
@@ -26,7 +27,7 @@ from dpicl.harness.run import planned_budget, sizing
 from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.fingerprints import Fingerprints
-from dpicl.harness.run.presence import Presence, check_sources, presence, skipped, why
+from dpicl.harness.run.presence import Presence, at_hand, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
 from dpicl.harness.run.session import run_missing
@@ -296,23 +297,30 @@ def _plan(arguments: argparse.Namespace) -> int:
 def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequence[Result]) -> int:
     """What `plan --detect` says: seeds and test records of least cost for every task and epsilon."""
     power = 0.8 if arguments.power is None else arguments.power
-    wanted = {(cell.task, cell.model, cell.source, cell.label, cell.epsilon) for cell in selection.cells}
-    version = selection.suite.version
+    suite = selection.suite
+    sources = SOURCES if suite.source == "auto" else (suite.source,)  # as on a board: results say what they are from
+    wanted = {(cell.task, cell.model, cell.label, cell.epsilon) for cell in selection.cells}
     own = [
         result
         for result in results
-        if (cell := result.cell).suite_version == version
-        and result.suite.hash == selection.suite.hash
-        and (cell.task, cell.model, cell.source, cell.label, cell.epsilon) in wanted
+        if (cell := result.cell).suite_version == suite.version
+        and result.suite.hash == suite.hash
+        and cell.source in sources
+        and (cell.task, cell.model, cell.label, cell.epsilon) in wanted
     ]
     if results and not own:
         output.message(f"{output.count(len(results), 'result')} with other suite settings, model or options left out.")
+    own, notes = at_hand(own, Fingerprints(download=False))
+    for note in notes:
+        output.message(note)
     found = sizing.tables(own, arguments.detect, power)
+    if without := {cell.task: None for cell in selection.cells if cell.task not in {table.task for table in found}}:
+        output.message(f"No two rows have results at two common seeds on {', '.join(without)}.")
     if arguments.json:
         output.emit_json(
             {
-                "suite": selection.suite.name,
-                "version": version,
+                "suite": suite.name,
+                "version": suite.version,
                 "detect": arguments.detect,
                 "power": power,
                 "tables": [asdict(table) for table in found],
@@ -336,25 +344,14 @@ def _sizes(arguments: argparse.Namespace, selection: Selection, results: Sequenc
                 output.duration(needed.seconds) if needed else "",
             ]
         )
-    columns = [
-        "model",
-        "task",
-        "epsilon",
-        "rows",
-        "sd seed",
-        "sd document",
-        "sd rest",
-        "now",
-        "now finds",
-        "needs",
-        "costs",
-    ]
+    columns = ["model", "task", "ε", "rows", "sd seed", "sd record", "sd rest", "now", "now finds", "needs", "costs"]
     output.emit_table(columns, rows)
+    made_from = {f"{table.task}: {table.source}": None for table in found}
     output.emit(
-        f"\nSizes are seeds × test records. They find a difference of {arguments.detect:g} between any two rows of a"
-        f" table with probability {power:g}, at a family-wise error of {sizing.LEVEL:g}. Costs are of one process, all"
-        " rows. now finds: what the results at hand find as often. sd: of the difference of two rows, by seed, by test"
-        " record, and what is left."
+        f"\nRecords: {', '.join(made_from)}. Sizes are seeds × test records. They find a difference of"
+        f" {arguments.detect:g} between any two rows of a table with probability {power:g}, at a family-wise error of"
+        f" {sizing.LEVEL:g}. Costs are of one process, all rows. now finds: what the results at hand find as often. sd:"
+        " of the difference of two rows, by seed, by test record, and what is left."
     )
     return 0
 

@@ -111,8 +111,10 @@ def observed(plugin: Collection[str], task: str) -> Iterator[Footprint]:
             for name, stream in (("standard output", out), ("standard error", err)):
                 if text := stream.buffer.getvalue().decode("utf-8", "replace"):
                     footprint.said.append(f"{name}: {text}")
-            # Python shows a warning once for each place, so its count does not matter.
-            shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in caught)
+            # Python shows a warning once for each place, so its count does not matter. One with a source is of an
+            # object that was left open, by whomever, and that the garbage collector happened to find now.
+            own = [w for w in caught if w.source is None]
+            shown = dict.fromkeys(f"warning {w.category.__name__}: {w.message}" for w in own)
             footprint.said += shown
 
 

@@ -34,6 +34,11 @@ class LogProbs(NamedTuple):
         share = math.log(left / max(1, vocab_size - len(self.tokens)))
         return min(share, float(self.values.min(initial=0.0)))
 
+    def likeliest(self, count: int) -> LogProbs:
+        """Of so many tokens at most."""
+        order = np.argsort(-self.values, kind="stable")[:count]
+        return LogProbs(self.tokens[order], self.values[order])
+
     @property
     def best(self) -> int:
         """The likeliest token; of equal ones the lowest."""

@@ -24,10 +24,13 @@ class OpenAI(Dialect):
     tops: ClassVar[Sequence[int]] = (128, 20, 10, 5, 1)
     #: Text of a token -> its id, where it stands for one alone.
     texts: Mapping[str, int] = {}
+    #: How many of the likeliest tokens are asked for at least: none of the first few may have a text of its own.
+    least: int = 0
 
     async def log_probs(self, ask: Ask, prompt: Prompt, top: int, listed: Sequence[int] = ()) -> LogProbs:
-        body = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1 if listed else top, **self._extra(prompt, listed)}
-        entries, largest = self._listing(top, listed)
+        asked = max(top, self.least) if top > 0 else top
+        body = {"max_tokens": 1, "temperature": 0.0, "logprobs": 1 if listed else asked, **self._extra(prompt, listed)}
+        entries, largest = self._listing(asked, listed)
 
         def read(answer: Any) -> LogProbs:
             self._same_model(answer)
@@ -36,7 +39,8 @@ class OpenAI(Dialect):
                 raise ValueError("no log-probabilities")
             known = {name: token for name in found if (token := self._token(name)) is not None}
             values = [found[name] for name in known]
-            return require(log_probs(list(known.values()), values, self.vocab_size, entries), listed)
+            own = require(log_probs(list(known.values()), values, self.vocab_size, entries), listed)
+            return own.likeliest(top) if self.least else own
 
         said: LogProbs = await ask(Call("/v1/completions", self._body(prompt, body), largest, read))
         return said

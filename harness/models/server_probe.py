@@ -153,6 +153,8 @@ class Probe:
             if self._tried(partial(dialect.text, prompt=prompts[0], how=Writing(1))) is None:
                 dialect.written = tokens.written
         top, found = self._top(dialect, prompts[0])
+        if type(dialect) is OpenAI:
+            dialect.least = top
         listed = self._listed(dialect, prompts[0])
         said = self._answered(fingerprint(self._connection, dialect, prompts, compared(top)))
         context = self._settings.context or _context(entry, props)

@@ -25,8 +25,8 @@ from dpicl.harness.run.results import Result
 #: Sizes that are tried. More seeds than this cost more than any suite is worth.
 SEEDS = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 DOCUMENTS = (25, 50, 75, 100, 150, 200, 300, 400, 500, 750, 1000, 2000, 5000)
-#: What the rows of a table share: model, task, notion of privacy, epsilon.
-Shared = tuple[str, str, str, float]
+#: What the rows of a table share: model, task, source of records, notion of privacy, epsilon.
+Shared = tuple[str, str, str, str, float]
 #: Significance level of all pairs of rows together.
 LEVEL = 0.05
 
@@ -55,13 +55,15 @@ class TableSize:
 
 @dataclass(frozen=True)
 class Table:
-    """The proved rows of one model, task and notion of privacy at one epsilon, as they are now, and what they need.
+    """The proved rows of one model, task, source of records and notion of privacy at one epsilon, as they are now, and
+    what they need.
 
     needed: None where no size does. variances: means over all pairs of rows. now: the size at hand.
     """
 
     model: str
     task: str
+    source: str
     notion: str
     epsilon: float
     rows: int
@@ -109,7 +111,7 @@ def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int
     for result in sorted(results, key=lambda one: one.created):
         cell = result.cell
         if cell.mode == "proved" and 0 < cell.epsilon < math.inf:
-            shared = (cell.model, cell.task, result.privacy.notion, cell.epsilon)
+            shared = (cell.model, cell.task, cell.source, result.privacy.notion, cell.epsilon)
             grouped[shared][cell.label][cell.seed] = result
     return grouped
 

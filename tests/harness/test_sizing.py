@@ -18,9 +18,9 @@ RESULTS = Path(__file__).parents[2] / "results"
 VARIANCES = Components(by_seed=0.078**2, by_document=0.117**2, rest=0.378**2)
 
 
-def results(seeds: int = 4) -> list:
+def results(seeds: int = 4, source: str = "synthetic") -> list:
     return [
-        make_result(name, score, seed=seed, documents=100)
+        make_result(name, score, seed=seed, documents=100, source=source)
         for name, score in (("tang", 0.6), ("pta", 0.5))
         for seed in range(seeds)
     ]
@@ -96,6 +96,25 @@ def test_no_score_differs_by_more_than_one_so_such_a_size_finds_nothing(dpicl) -
     assert table["now"]["detects"] > 1
     shown = dpicl("plan", "field", "--results", RESULTS, *words).out
     assert "3 × 100  none" in shown and "now finds: what the results at hand find" in shown
+
+
+def test_committed_results_need_no_data_and_no_task_vanishes_without_a_word(dpicl, monkeypatch) -> None:
+    """README's own command, in a terminal of 80 columns, where there are no real records."""
+    monkeypatch.delenv("DPICL_DATA", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ("plan", "v1", "--results", RESULTS, "--detect", "0.1")
+    shown = dpicl(*asked)
+    assert shown.code == 0 and "costs" in shown.out and max(map(len, shown.out.split("\n\n")[0].splitlines())) <= 80
+    tables = dpicl(*asked, "--json").json["tables"]
+    assert {(table["task"], table["source"]) for table in tables} >= {("trec", "local"), ("ginc", "synthetic")}
+    without = {"mit_d", "samsum"}
+    assert not without & {table["task"] for table in tables}
+    assert all(task in shown.err for task in without)
+
+
+def test_results_of_two_sources_have_tables_of_their_own() -> None:
+    found = sizing.tables([*results(), *results(source="local")], detect=0.2, power=0.8)
+    assert [(table.source, table.rows, table.now.seeds) for table in found] == [("synthetic", 2, 4), ("local", 2, 4)]
 
 
 def test_results_of_other_settings_are_named_where_nothing_is_left(dpicl) -> None:

@@ -1,6 +1,7 @@
 """What a run does to the world outside is seen, and ordinary work is not taken for it."""
 
 import asyncio
+import gc
 import importlib
 import logging
 import os
@@ -99,6 +100,9 @@ def test_a_mechanism_hides_nothing_behind_the_threads_of_the_harness(folder):
     with observed([__name__], "agnews") as planted:
         asyncio.run_coroutine_threadsafe(write(), loop).result(60)
     loop.call_soon_threadsafe(loop.stop)
+    while loop.is_running():
+        time.sleep(0.01)
+    loop.close()
     assert own.said == ["log line: said"]
     assert library.acts == ["changes files (os.mkdir)"]
     assert planted.acts == ["opens a file for writing (a)"]
@@ -174,6 +178,15 @@ def test_the_data_files_are_read_by_the_harness_alone(folder, monkeypatch):
         assert footprint.reaching == []
         (folder / "toy" / "train.jsonl").read_text(encoding="utf-8")
     assert footprint.reaching == ["reads the data set's own file train.jsonl"]
+
+
+def test_what_somebody_else_left_open_is_no_warning_of_the_run():
+    """The garbage collector finds it at any moment, and warns then."""
+    with observed([__name__], "agnews") as footprint:
+        socket.socket()
+        gc.collect()
+        warnings.warn("the mechanism's own", ResourceWarning, stacklevel=1)
+    assert footprint.said == ["warning ResourceWarning: the mechanism's own"]
 
 
 def test_output_warnings_and_log_lines_are_noted_in_place_of_shown(capsys):

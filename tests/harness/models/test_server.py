@@ -175,6 +175,16 @@ def test_an_openai_server_lists_texts_of_tokens(start, tiny: TransformersLM, tin
     )
 
 
+def test_an_openai_server_may_like_tokens_without_a_text_of_their_own_best(start, tiny, tiny_folder) -> None:
+    """Six bytes that are no text alone are the likeliest tokens, whatever the prompt."""
+    fake, nameless = start("openai", tiny, top=20), [at for at in range(320) if "\ufffd" in tiny.decode([at])][:6]
+    fake.change = np.zeros(tiny.vocab_size)
+    fake.change[nameless] = 50.0
+    model = loaded(fake, tokenizer=tiny_folder, patience=1)
+    row = model.next_token_log_probs([tiny.encode("Article: A new")])[0]
+    assert len(nameless) == 6 and 0 < (row > -torch.inf).sum() <= 14
+
+
 def positive(handler: Handler, answer: bytes) -> bool:
     """Log-probabilities above 0."""
     handler.raw(answer.replace(b'"logprob": -', b'"logprob": '))
