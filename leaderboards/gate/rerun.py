@@ -1,8 +1,9 @@
 """Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
 
 The cells are drawn with a seed from the submission's content, so nobody chooses them. On the same processor, device,
-dtype and packages everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and
-with it everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger.
+dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries change
+it too), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
+everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ def _needed(chosen: list[Result]) -> dict[str, str]:
 
 def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
-    same_place = _place(reported) == _place(now)
+    same_place = _place(reported) == _place(now) and _same_arithmetic(reported, now)
     same_texts = all(getattr(reported, part) == getattr(now, part) for part in ("instruction", "released", "answers"))
     same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
     identical = same_texts and same_outcomes and now.cell_id == reported.cell_id
@@ -136,7 +137,7 @@ def compared(reported: Result, now: Result) -> RerunCell:
     elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
         problem = "another epsilon is proved"
     elif same_place and not identical:
-        problem = "on the same processor, device, dtype and packages it is not identical"
+        problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
     elif difference > allowed:
         problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
     return RerunCell(reported, now, same_place, identical, problem)
@@ -152,6 +153,12 @@ def _place(result: Result) -> tuple[object, ...]:
     manifest = result.manifest
     packages = {name: version for name, version in manifest.packages.items() if name != "dpicl-bench"}
     return manifest.dtype, manifest.device, manifest.python, tuple(sorted(packages.items())), manifest.machine.cpu
+
+
+def _same_arithmetic(reported: Result, now: Result) -> bool:
+    """Whether the model rounded alike; results of before it was noted are taken to have."""
+    found = {one.manifest.model.arithmetic for one in (reported, now)} - {None}
+    return len(found) < 2
 
 
 def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:
