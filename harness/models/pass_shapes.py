@@ -34,7 +34,7 @@ Product = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProductProbe:
     """A product of a model, and a line [k] that gets other bits by any other order of summation."""
 
     product: Product
@@ -56,7 +56,7 @@ def single(shapes: Shapes) -> Shapes:
     return Shapes(cheapest(body, SHAPES, PIECE), cheapest(output, OUTPUT_SHAPES))
 
 
-def classes(measured: Collection[Probe], sizes: Iterable[int]) -> list[tuple[int, ...]]:
+def classes(measured: Collection[ProductProbe], sizes: Iterable[int]) -> list[tuple[int, ...]]:
     """Sizes in groups: inside one, every product gives a line the same bits at every place."""
     found = defaultdict[tuple[bytes, ...], list[int]](list)
     for size in sizes:
@@ -71,7 +71,7 @@ def classes(measured: Collection[Probe], sizes: Iterable[int]) -> list[tuple[int
 
 
 @torch.inference_mode()
-def bits_among(probe: Probe, size: int) -> bytes | None:
+def bits_among(probe: ProductProbe, size: int) -> bytes | None:
     """What the line becomes at each of so many places, beside NaN, infinities and huge numbers; None where its place or
     its neighbours change it."""
     found, others = [], torch.tensor(HOSTILE, device=probe.line.device).to(probe.line.dtype)
@@ -99,7 +99,7 @@ def cost(shapes: Sequence[int], demands: Sequence[int]) -> float:
     return sum(shares) / len(shares)
 
 
-def probes(model: Any, modules: Iterable[torch.nn.Module]) -> list[Probe]:
+def probes(model: Any, modules: Iterable[torch.nn.Module]) -> list[ProductProbe]:
     """One for each kind of linear layer among some modules of a model: of one type, shape and layout in memory."""
     kinds = dict[Any, torch.nn.Linear | Conv1D]()
     for module in modules:
@@ -109,7 +109,7 @@ def probes(model: Any, modules: Iterable[torch.nn.Module]) -> list[Probe]:
     return [_probe(module, module in on_onednn) for module in kinds.values()]
 
 
-def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> Probe:
+def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> ProductProbe:
     """The layer with other weights: numbers of many magnitudes that cancel out, so that the result is what rounding
     leaves, which nearly always changes with the order of summation."""
     linear = isinstance(module, torch.nn.Linear)
@@ -135,4 +135,4 @@ def _probe(module: torch.nn.Linear | Conv1D, on_onednn: bool) -> Probe:
         with by_onednn(own):
             return twin(lines[None])[0]
 
-    return Probe(product, line)
+    return ProductProbe(product, line)

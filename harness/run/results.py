@@ -265,7 +265,7 @@ class Machine(Part):
 
 
 class Model(Part):
-    """What pins the model down, and how it read (`ModelIdentity`; rows_alone and arithmetic are missing in old files)."""
+    """What pins the model down, and how it read: see `ModelIdentity`; the last two are missing in old files."""
 
     name: str
     sha256: str | None

@@ -96,7 +96,7 @@ def test_classes_are_those_in_which_all_layers_agree() -> None:
     def drifting(from_: int, lines: torch.Tensor) -> torch.Tensor:
         return lines + float(len(lines) >= from_)
 
-    probes = [pass_shapes.Probe(partial(drifting, size), line) for size in (64, 512)]
+    probes = [pass_shapes.ProductProbe(partial(drifting, size), line) for size in (64, 512)]
     assert pass_shapes.classes(probes, SHAPES) == [(16, 32), (64, 128, 256, 384), (512, 768, 1024)]
     assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
 
