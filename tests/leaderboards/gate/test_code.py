@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dpicl.harness.run import manifest
-from dpicl.harness.run.results import from_text
+from dpicl.harness.run.results import Result, from_text
 from dpicl.leaderboards.gate.code import conformance_check, events_check, run_apart
 from dpicl.leaderboards.gate.examination import read_contents
 from dpicl.leaderboards.gate.rerun import SLACK, compared, sample
@@ -109,6 +109,11 @@ def test_the_cells_of_a_rerun_follow_from_the_content_alone(world: World):
     assert sample(read_contents(world.folder), 2)[0] != sample(contents, 2)[0]
 
 
+def rounded_by(result: Result, arithmetic: str) -> Result:
+    model = result.manifest.model.model_copy(update={"arithmetic": arithmetic})
+    return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+
+
 def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
     reported = from_text(world.files[0].read_text())
     assert compared(reported, reported).identical and not compared(reported, reported).problem
@@ -118,6 +123,9 @@ def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world
     machine = reported.manifest.machine.model_copy(update={"cpu": "another processor"})
     elsewhere = again.model_copy(update={"manifest": again.manifest.model_copy(update={"machine": machine})})
     assert compared(reported, elsewhere).problem == ""
+    assert compared(rounded_by(reported, "a"), rounded_by(again, "b")).problem == ""  # other threads, say
+    assert "not identical" in compared(rounded_by(reported, "a"), rounded_by(again, "a")).problem
+    assert "not identical" in compared(reported, rounded_by(again, "b")).problem  # of before it was noted
     score = reported.scores["acc_calibrated"]
     far = score.model_copy(update={"value": score.value + 0.5})
     moved = elsewhere.model_copy(update={"scores": {**reported.scores, "acc_calibrated": far}})
