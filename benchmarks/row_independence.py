@@ -1,16 +1,24 @@
 """How far one record moves the answers of *other* slots: not at all, in any number format.
 
     python -m benchmarks.row_independence --json
+    python -m benchmarks.row_independence --shapes
 
 Sixteen prompts with one record each are read twice; in between the first one's record is replaced by a longer one.
 Reported for bfloat16 and float32: the largest L2 move of another prompt's next-token distribution, and of the sum over
 the other prompts, beside sqrt(2), by which the replaced one may move. Reading the prompts one by one is the reference:
 it costs more time. The answers agree when no other row moves, and each is what it is when it is read by itself.
+
+With --shapes, the sizes of passes that are chosen (`dpicl.harness.models.pass_shapes`) are printed instead, as a table
+of docs/accounting.md: for the kernels of every set of instructions that this processor has, with one and two threads.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -21,6 +29,25 @@ from dpicl.harness import models
 from dpicl.harness.data.task import Task
 from dpicl.harness.models.base import LanguageModel
 
+#: What ONEDNN_MAX_CPU_ISA may be -> a set of instructions that the processor must have for it.
+ISAS = {
+    "AVX2": "avx2",
+    "AVX512_CORE": "avx512_f",
+    "AVX512_CORE_BF16": "avx512_bf16",
+    "AVX512_CORE_AMX": "amx_tile",
+}
+_CHOSEN = """
+from dpicl.harness import models
+from dpicl.harness.models import pass_shapes
+from dpicl.harness.models.reading import OUTPUT_SHAPES, SHAPES
+model, groups = models.load("embedded", dtype="{dtype}"), []
+last = model.model.get_output_embeddings()
+for modules, sizes in ((set(model.model.modules()) - {{last}}, SHAPES), ([last], OUTPUT_SHAPES)):
+    classes = pass_shapes.classes(pass_shapes.probes(model.model, modules), sizes)
+    groups.append(" ".join("{{" + ", ".join(map(str, group)) + "}}" for group in classes))
+said = "yes" if model.identity.rows_alone else "no"
+print(*groups, model.shapes.body, model.shapes.output, said, model.identity.arithmetic, sep=" | ")
+"""
 LABEL = "Village"
 PROMPTS = 16
 
@@ -50,10 +77,34 @@ def run() -> dict[str, Any]:
     return report("row_independence", seconds["float32"], alone, agreement, moves=moves, source=task.source)
 
 
+def isas() -> list[str]:
+    """Those whose kernels this processor can run."""
+    there = torch.cpu.get_capabilities()
+    return [isa for isa, needed in ISAS.items() if there.get(needed)]
+
+
+def shapes() -> Iterator[str]:
+    """The lines of the table: each of a process of its own, since oneDNN looks at its settings once."""
+    head = ("kernels", "threads", "dtype", "classes", "of the output layer", "chosen", "output", "alone", "arithmetic")
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'---|' * len(head)}"
+    for isa in isas():
+        for threads in ("1", "2"):
+            for dtype in ("bfloat16", "float32"):
+                environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": isa, "OMP_NUM_THREADS": threads}
+                command = [sys.executable, "-c", _CHOSEN.format(dtype=dtype)]
+                said = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+                yield f"| {isa} | {threads} | {dtype} | {said.strip().splitlines()[-1]} |"
+
+
 def _probabilities(model: LanguageModel, prompts: list[list[int]]) -> torch.Tensor:
     """float64[B, V]."""
     return model.next_token_log_probs(prompts).double().exp()
 
 
 if __name__ == "__main__":
-    main(run)
+    if "--shapes" in sys.argv:
+        for line in shapes():
+            print(line, flush=True)
+    else:
+        main(run)

@@ -17,6 +17,7 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.run.budget import SetStanding, standings
+from dpicl.harness.run.card import proved
 from dpicl.harness.run.formats import FORMATS
 
 
@@ -127,7 +128,7 @@ def _show(arguments: argparse.Namespace, made: PrivateRelease, budgets: Sequence
     count = output.count(len(made.answers), "answer") if made.queries else output.count(len(made.prompt.texts), "text")
     what = f"The state of {made.card['mechanism']}" if made.state is not None else count
     output.emit(
-        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} proved at delta ="
+        f"{what} in {arguments.out}; epsilon = {rounded_up(privacy['epsilon_proved'])} {proved(privacy)} at delta ="
         f" {privacy['delta']:g}; card: {card}"
     )
     if made.state is not None:

@@ -36,6 +36,8 @@ class ModelIdentity:
 
     rows_alone: whether each bit of a row depends on its own tokens and public things only, as measured; None where
     nobody has. Without it, what is proved of private rows holds up to rounding.
+    arithmetic: stands for how numbers are rounded (processor, threads, sizes of passes): readers that share it give the
+    same bits for the rows that were measured; None where nobody has.
     """
 
     name: str
@@ -45,6 +47,7 @@ class ModelIdentity:
     device: str
     parameters: int
     rows_alone: bool | None = None
+    arithmetic: str | None = None
 
 
 @dataclass

@@ -41,3 +41,19 @@ def by_onednn(layers: Sequence[torch.nn.Linear]) -> Iterator[None]:
 
 def _product(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
     return torch.ops.mkldnn._linear_pointwise(inputs, layer.weight, layer.bias, "none", [], "")
+
+
+@contextmanager
+def in_parts(layer: torch.nn.Module, lines: int, most: int) -> Iterator[None]:
+    """Inside this block a layer that is given [1, lines, k] multiplies at most so many lines at once."""
+    if lines <= most:
+        yield
+        return
+    whole, before = layer.forward, layer.__dict__.get("forward")
+    layer.__dict__["forward"] = lambda inputs: torch.cat([whole(part) for part in inputs.split(most, dim=1)], dim=1)
+    try:
+        yield
+    finally:
+        del layer.__dict__["forward"]
+        if before is not None:
+            layer.__dict__["forward"] = before

@@ -2,10 +2,10 @@
 
 A row is a prompt, a prompt that goes on, or a query with the tree of its endings. It is cut into pieces of at most
 PIECE tokens, always at the same places. A pass takes pieces of whatever rows wait, one after the other in one line of
-tokens, and is filled up to one of SHAPES. So
+tokens, and is filled up to one of few `Shapes`. So
 
 * matrix products have one of few constant shapes, in which every line of the result is computed alike wherever it
-  stands (`dpicl.harness.models.independence` measures this on the machine);
+  stands (`dpicl.harness.models.pass_shapes` chooses them by measurement on the machine);
 * attention is computed piece by piece, in the row's own shapes (`dpicl.harness.models.attention`);
 * everything else works number by number, or along one token's own vector.
 
@@ -33,16 +33,27 @@ from dpicl.harness.models.key_values import KeyValues, Memory
 
 #: The most tokens of a piece.
 PIECE = 256
-#: The numbers of tokens that a pass may have, and of tokens whose successor it predicts.
+#: The numbers of tokens that a pass may have at all.
 SHAPES = (16, 32, 64, 128, 256, 384, 512, 768, 1024)
-#: The most tokens that a pass predicts the successor of: a row of float32 for each, as wide as the vocabulary.
+#: The most tokens that pieces share a pass for the successors of: a row of float32 each, as wide as the vocabulary.
 MOST_PREDICTED = 128
+#: The numbers of tokens that the output layer may read at once.
+OUTPUT_SHAPES = (16, 32, 64, 128)
 #: So many pieces that do not fit are passed by in search of one that does.
 LOOKED_AT = 64
 #: The model as a function: (tokens[T], positions[T], the W tokens to predict from) -> logits[W, V].
 Forward = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Shapes:
+    """Sizes in order: the numbers of tokens that a pass has (``body``; the last one holds a piece), and that the output
+    layer reads at once (``output``)."""
+
+    body: tuple[int, ...] = SHAPES
+    output: tuple[int, ...] = OUTPUT_SHAPES
 
 
 @dataclass
@@ -180,12 +191,15 @@ class Reading(ServiceRequest):
 class Passes(Service):
     """Reads the pieces of all rows that wait, as many in a pass as fit.
 
-    forward: the model. usage: counts what was read. most: the most tokens of a pass, one of SHAPES. Both this and
-    ``memory.limit`` are halved when the machine runs out of memory, and the pass is done again.
+    forward: the model. usage: counts what was read. most: the most tokens of a pass. Both this and ``memory.limit`` are
+    halved when the machine runs out of memory, and the pass is done again.
     """
 
-    def __init__(self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, most: int) -> None:
+    def __init__(
+        self, forward: Forward, memory: Memory, usage: Usage, device: torch.device, most: int, shapes: Shapes
+    ) -> None:
         self._forward, self.memory, self._usage, self._device, self.most = forward, memory, usage, device, most
+        self.shapes = shapes
         self._waiting: deque[Reading] = deque()
         self._ready: deque[tuple[Reading, Piece]] = deque()
 
@@ -268,7 +282,10 @@ class Passes(Service):
             wanted += [begin + at for at in piece.wanted]
             begin += len(piece.tokens)
         with attention.reading(pieces):
-            logits = self._forward(self._filled(tokens), self._filled(positions), self._filled(wanted))
+            body, output = self.shapes.body, self.shapes.output
+            logits = self._forward(
+                self._filled(tokens, body), self._filled(positions, body), self._filled(wanted, output)
+            )
         log_probs = torch.log_softmax(logits.float(), dim=-1)
         at = 0
         for piece in pieces:
@@ -276,26 +293,29 @@ class Passes(Service):
                 piece.take(log_probs[at : at + len(piece.wanted)])
             at += len(piece.wanted)
 
-    def _filled(self, numbers: list[int]) -> torch.Tensor:
-        """int64[T]: the numbers, with zeros behind them up to one of SHAPES; none where there is none."""
-        zeros = [0] * (shape_of(len(numbers)) - len(numbers)) if numbers else []
+    def _filled(self, numbers: list[int], shapes: Sequence[int]) -> torch.Tensor:
+        """int64[T]: the numbers, with zeros behind them up to a shape (after some times the last one, where they are so
+        many); none where there is none."""
+        rest = len(numbers) % shapes[-1]
+        zeros = [0] * (shape_of(rest, shapes) - rest) if rest else []
         return torch.tensor(numbers + zeros, dtype=torch.long, device=self._device)
 
     def _halve(self) -> bool:
         """After running out of memory. Returns whether there is anything left to halve."""
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
-        if self.most <= PIECE:
+        smaller = [shape for shape in self.shapes.body if PIECE <= shape < self.most]
+        if not smaller:
             return False
-        self.most //= 2
+        self.most = max((shape for shape in smaller if shape <= self.most // 2), default=smaller[0])
         self.memory.limit //= 2
         _log.warning("Out of memory: passes have at most %d tokens from now on.", self.most)
         return True
 
 
-def shape_of(count: int) -> int:
-    """The smallest of SHAPES that holds so many."""
-    return SHAPES[bisect_left(SHAPES, count)]
+def shape_of(count: int, shapes: Sequence[int]) -> int:
+    """The smallest of some shapes that holds so many."""
+    return shapes[bisect_left(shapes, count)]
 
 
 def out_of_memory(error: Exception) -> bool:

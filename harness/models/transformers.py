@@ -34,13 +34,11 @@ from dpicl.harness.models.base import (
 from dpicl.harness.models.decoding import Writer
 from dpicl.harness.models.key_values import KeyValues, Memory, memory_limit
 from dpicl.harness.models.operators import replaced, replacements
-from dpicl.harness.models.products import by_onednn, linear_layers
-from dpicl.harness.models.reading import PIECE, SHAPES, Passes, Piece, Reading, row_of
+from dpicl.harness.models.products import by_onednn, in_parts, linear_layers
+from dpicl.harness.models.reading import PIECE, Passes, Piece, Reading, Shapes, row_of
 from dpicl.harness.models.rereading import RereadingModel
 from dpicl.harness.models.tree import EndingScores, ScoredEnding, Tree
 
-#: The most tokens of a pass: more would not multiply faster.
-PASS_TOKENS = 1024
 #: Room for the tokens that a decoder appends, before its keys and values are moved to a larger place.
 DECODED = 64
 
@@ -110,9 +108,9 @@ class PlainLM(CausalModel, RereadingModel):
 class TransformersLM(CausalModel):
     """A causal model of transformers that is read in packed rows.
 
-    pass_tokens: the most tokens of a pass, one of `reading.SHAPES`. memory: the most bytes of keys and values
-    (None: `key_values.memory_limit`). Raises ModelError for architectures that cannot be read so (`readers.reader_of`
-    takes any).
+    pass_tokens: the most tokens of a pass (None: as many as the largest shape has). memory: the most bytes of keys and
+    values (None: `key_values.memory_limit`). shapes: see `pass_shapes`. Raises ModelError for architectures that cannot
+    be read so (`readers.reader_of` takes any).
     """
 
     packs_rows = True
@@ -123,20 +121,29 @@ class TransformersLM(CausalModel):
         tokenizer: Any,
         identity: ModelIdentity,
         start_token: int | None = None,
-        pass_tokens: int = PASS_TOKENS,
+        pass_tokens: int | None = None,
         memory: int | None = None,
+        shapes: Shapes | None = None,
     ) -> None:
         if reason := unsupported(model):
             raise ModelError(f"{identity.name} ({type(model).__name__}) cannot be read in packed rows: {reason}.")
-        if pass_tokens not in SHAPES:
-            raise ModelError(f"A pass has one of {SHAPES} tokens, not {pass_tokens}.")
         super().__init__(model, tokenizer, identity, start_token)
         limit = memory_limit() if memory is None else memory
         self.memory = Memory(limit, _bytes_a_token(model))
         self._configs = {id(m.config): m.config for m in model.modules() if hasattr(m, "config")}.values()
         self._layers, self._faster = linear_layers(model), replacements(model)
-        self.pass_tokens = pass_tokens
-        self._passes = Passes(self._forward, self.memory, self.usage, self.device, pass_tokens)
+        shapes = shapes or Shapes()
+        most = min(pass_tokens or shapes.body[-1], shapes.body[-1])
+        self._passes = Passes(self._forward, self.memory, self.usage, self.device, most, shapes)
+
+    @property
+    def shapes(self) -> Shapes:
+        """The sizes of passes."""
+        return self._passes.shapes
+
+    def read_in(self, shapes: Shapes) -> None:
+        """From now on, passes have these sizes."""
+        self._passes.shapes, self._passes.most = shapes, shapes.body[-1]
 
     def next_token_log_probs(self, prompts: Sequence[Tokens], prefix: Prefix | None = None) -> torch.Tensor:
         """Tensor[B, V] float32 on the CPU; see LanguageModel."""
@@ -253,7 +260,7 @@ class TransformersLM(CausalModel):
 
     def _forward(self, tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
         """logits[W, V]; see reading.Forward."""
-        with self._packed():
+        with self._packed(), in_parts(self.model.get_output_embeddings(), len(wanted), self.shapes.output[-1]):
             output = self.model(
                 input_ids=tokens[None], position_ids=positions[None], use_cache=False, logits_to_keep=wanted
             )

@@ -136,7 +136,10 @@ def card_markdown(content: Mapping[str, Any]) -> str:
         ),
         *([("embedding model", _json(manifest["embedding"]))] if manifest.get("embedding") else []),
         *([("answered from", f"a state, sha256 {state}, at no further cost")] if state else []),
-        ("epsilon", f"{_upper(privacy['epsilon_proved'])} proved, {_number(privacy['epsilon_target'])} asked for"),
+        (
+            "epsilon",
+            f"{_upper(privacy['epsilon_proved'])} {proved(privacy)}, {_number(privacy['epsilon_target'])} asked for",
+        ),
         ("delta", _number(privacy["delta"])),
         ("neighbours", privacy["neighbours"]),
         ("notion", privacy["notion"]),
@@ -165,11 +168,23 @@ def card_markdown(content: Mapping[str, Any]) -> str:
 
 
 def _promise(privacy: Mapping[str, Any]) -> str:
+    rounding = ", up to rounding," if _up_to_rounding(privacy["notes"]) else ""
     return (
-        f"This release is ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially private:"
+        f"This release is{rounding} ({_upper(privacy['epsilon_proved'])}, {_number(privacy['delta'])})-differentially"
+        " private:"
         f" for two data sets that differ as *{_safe(privacy['neighbours'])}* says, every outcome has probabilities"
         " within a factor e^epsilon, up to delta."
     )
+
+
+def proved(privacy: Mapping[str, Any]) -> str:
+    """In what sense a card's epsilon is proved."""
+    return "proved up to rounding" if _up_to_rounding(privacy["notes"]) else "proved"
+
+
+def _up_to_rounding(notes: Sequence[str]) -> bool:
+    """Also of a card whose note has the words of an earlier version."""
+    return any(note.startswith(UP_TO_ROUNDING.partition(":")[0]) for note in notes)
 
 
 def _of_notion(mechanism: Mechanism) -> list[str]:
@@ -178,9 +193,9 @@ def _of_notion(mechanism: Mechanism) -> list[str]:
 
 
 def _of_rounding(made: Release) -> list[str]:
-    if UP_TO_ROUNDING not in made.bounds.notes:
+    if not _up_to_rounding(made.bounds.notes):
         return []
-    return ["How the model rounds on this device: the proof is about real numbers (see the notes)."]
+    return ["How the model rounds: the proof is about real numbers (see the notes)."]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -62,6 +62,7 @@ class SlotReader(Reader):
             identity.revision,
             identity.dtype,
             identity.device,
+            identity.arithmetic,
             READING_VERSION,
         )
         self._instruction: Prefix | None = None
@@ -224,7 +225,8 @@ def embedded(texts: Sequence[str], name: str, cache: OutputCache, model: str, ta
     from dpicl.harness.models.embeddings import load_embeddings
 
     embeddings = load_embeddings(name)
-    keys = {text: key_of("embedding", READING_VERSION, embeddings.name, embeddings.sha256, text) for text in texts}
+    identity = (READING_VERSION, embeddings.name, embeddings.sha256, embeddings.arithmetic)
+    keys = {text: key_of("embedding", *identity, text) for text in texts}
     found = cache.get(keys.values())
     missing = [text for text, key in keys.items() if key not in found]
     if missing:

@@ -77,7 +77,7 @@ NOTHING = ReleasedPrompt(None)
 #: Rounding only: a proved epsilon may exceed its target by this factor, never by more.
 _ROUNDING = 1 + 1e-9
 #: A note on a proof whose rows were not read alone.
-UP_TO_ROUNDING = "proved up to rounding: on this device a record may change how the model rounds the rows of others"
+UP_TO_ROUNDING = "proved up to rounding: a record may change how the model rounds the rows of others, or nobody knows"
 
 
 @dataclass(frozen=True)
@@ -477,7 +477,7 @@ def _proved(mechanism: Mechanism, config: ReleaseConfig, ledger: Ledger, model: 
     notes = bounds.notes
     if 0 < bounds.upper < math.inf and (said := large_delta(config.delta, records)):
         notes = (*notes, said)
-    if 0 < bounds.upper < math.inf and not model.identity.rows_alone:
+    if 0 < bounds.upper < math.inf and model.identity.rows_alone is not True:
         notes = (*notes, UP_TO_ROUNDING)
     if bounds.upper > 0 and model.server is not None and mechanism.needs != "nothing":
         notes = (*notes, *model.server.notes)

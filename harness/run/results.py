@@ -280,13 +280,14 @@ class Machine(Part):
 
 
 class Model(Part):
-    """What pins the model down, and whether its rows were read alone (`ModelIdentity`; missing in old files)."""
+    """What pins the model down, and how it read: see `ModelIdentity`; the last two are missing in old files."""
 
     name: str
     sha256: str | None
     revision: str | None
     parameters: Count
     rows_alone: bool | None = None
+    arithmetic: str | None = Field(default=None, exclude_if=lambda value: value is None)
 
 
 class Embedding(Part):

@@ -1,10 +1,11 @@
 """Runs some cells of a submission again and compares them with what was reported; checks recorded re-runs.
 
 The cells are drawn at random, after the submission is fixed, so nobody chooses them. On the same processor, device,
-dtype and packages everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and
-with it everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An
-honest claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the
-mean of claimed minus re-run is tested over all cells (`p_of_lean`).
+dtype and packages, and where the model rounds as it did (`Model.arithmetic`: threads and settings of libraries change
+it too), everything must be identical: noise is seeded. Elsewhere rounding moves a token now and then, and with it
+everything after it; then scores must agree within 2 standard errors of one cell, or 0.02 if that is larger. An honest
+claim is as often above the re-run as below it. So that these allowances are not collected in one direction, the mean of
+claimed minus re-run is tested over all cells (`p_of_lean`).
 """
 
 from __future__ import annotations
@@ -140,7 +141,7 @@ def _needed(chosen: list[Result]) -> dict[str, str]:
 
 def compared(reported: Result, now: Result) -> RerunCell:
     """Both results of one cell."""
-    same_place = _place(reported) == _place(now)
+    same_place = _place(reported) == _place(now) and _same_arithmetic(reported, now)
     same_outcomes = reported.documents[reported.main_metric] == now.documents.get(reported.main_metric)
     identical = _same_texts(reported, now) and same_outcomes and now.cell_id == reported.cell_id
     difference, allowed = abs(score_of(now) - score_of(reported)), allowed_difference(reported)
@@ -150,7 +151,7 @@ def compared(reported: Result, now: Result) -> RerunCell:
     elif abs(now.privacy.epsilon_proved - reported.privacy.epsilon_proved) > SAME * reported.privacy.epsilon_proved:
         problem = "another epsilon is proved"
     elif same_place and not identical:
-        problem = "on the same processor, device, dtype and packages it is not identical"
+        problem = "on the same processor, device, dtype and packages, with the same rounding, it is not identical"
     elif difference > allowed:
         problem = f"the scores differ by {difference:.3f}, more than {allowed:.3f}"
     return RerunCell(reported, now, same_place, identical, problem)
@@ -196,6 +197,12 @@ def _differences(cell: RerunCell) -> list[float]:
     if (was.privacy.queries is None and not _same_texts(was, now)) or claimed.keys() != found.keys():
         return [better * (score_of(was) - score_of(now))]
     return [better * (claimed[name] - found[name]) / len(claimed) for name in claimed]
+
+
+def _same_arithmetic(reported: Result, now: Result) -> bool:
+    """Whether the model rounded alike; results of before it was noted are taken to have."""
+    found = {one.manifest.model.arithmetic for one in (reported, now)} - {None}
+    return len(found) < 2
 
 
 def rerun_check(contents: Contents, cells: list[RerunCell], seed: int) -> Finding:

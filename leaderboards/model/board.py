@@ -172,7 +172,9 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
     if said := NOTIONS[group.notion].said:
         notes.append(Note(Weight.MODEL, "", f"{said}. These rows are compared with no others"))
     if group.up_to_rounding:
-        said = "On the device of these rows a record may change how others are rounded: they are proved up to rounding"
+        said = (
+            "A record may change how these rows' model rounds others, or nobody knows: they are proved up to rounding"
+        )
         notes.append(Note(Weight.DOUBT, "", said))
     kept = _settle(results, lambda cell: (cell.task,), TASK, notes, owners)
     kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode), ROW, notes, owners)

@@ -64,7 +64,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "model": lambda r: r.manifest.model.name,
     "model weights": lambda r: weights(r),
     "notion of privacy": lambda r: r.privacy.notion,
-    "rows read alone": lambda r: r.manifest.model.rows_alone,
+    "rows read alone": lambda r: r.manifest.model.rows_alone is True,
 }
 #: The same for conditions on the metric that is looked at.
 _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
@@ -105,8 +105,8 @@ class Group:
     """One suite version (hash of its content), one model (hash of its weights), one source of records, one delta.
 
     notion: name of the notion of privacy, of which a section has one; the reference baselines are in all of them.
-    up_to_rounding: whether a row of the model may change how another is rounded; such results are not ranked beside
-    those that are proved to the last bit.
+    up_to_rounding: whether a row of the model may change how another is rounded, or nobody knows; such results are not
+    ranked beside those that are proved to the last bit.
     asked: the suite as a command names it: its name, or the path of its file.
     """
 
@@ -142,7 +142,7 @@ def group_of(result: Result, asked: str | None = None) -> Group:
         weights=weights(result) or None,
         source=result.manifest.data.source,
         delta=result.cell.delta,
-        up_to_rounding=result.manifest.model.rows_alone is False,
+        up_to_rounding=result.manifest.model.rows_alone is not True,
         asked=asked or result.suite.name,
         notion=result.privacy.notion,
     )
@@ -175,7 +175,7 @@ def attack_identity(result: AttackResult) -> dict[str, Hashable]:
         "plug-in file": subject.plugin,
         "task version": str(subject.task_version),
         "source of records": (subject.source, result.manifest.data.source),
-        "rows read alone": result.manifest.model.rows_alone,
+        "rows read alone": result.manifest.model.rows_alone is True,
         "model weights": weights(result),
         "δ": subject.delta,
         "accounting": result.privacy.mode,

@@ -13,9 +13,6 @@ from typing import Any
 from dpicl.harness.privacy.slack import LARGEST
 from dpicl.harness.run.results import Result
 
-#: Precisions in which the rows of a batch move each other by 1e-5 and less (docs/accounting.md, floating point).
-FINE_DTYPES = ("float32", "float64")
-
 
 @dataclass(frozen=True)
 class Mark:
@@ -63,16 +60,13 @@ SERVED = Mark(
 
 
 def up_to_rounding(result: Result) -> bool:
-    """Whether the proof holds for real numbers, and the code that ran may depart from them by a visible amount.
+    """Whether the proof holds for real numbers, and the code that ran may depart from them.
 
-    So it is for what costs a private event and a finite ε, where the model's rows were not read alone. Results that do
-    not say so are from before this was measured: then slots of answer mechanisms were read one by one, and those of
-    demonstrations (they serve any number of queries) in batches, which matters where the dtype is coarser than float32.
+    So it is for what costs a private event and a finite ε, unless the model's rows are known to have been read alone:
+    a model that does not say so counts as one whose are not.
     """
     privacy, alone = result.privacy, result.manifest.model.rows_alone
-    if alone or not math.isfinite(privacy.epsilon_proved) or not _private(privacy.event):
-        return False
-    return alone is False or (privacy.queries is None and result.manifest.dtype not in FINE_DTYPES)
+    return alone is not True and math.isfinite(privacy.epsilon_proved) and _private(privacy.event)
 
 
 def checked(result: Result, vouched: bool | None = None) -> bool | None:

@@ -149,13 +149,15 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
 
 def group_name(group: Group) -> str:
     """'classification v1, embedded': what the runs of one section are grouped under."""
-    return visible(f"{group.suite} v{group.version}, {group.model}", _NAME)
+    rounding = ", proved up to rounding" if group.up_to_rounding else ""
+    return visible(f"{group.suite} v{group.version}, {group.model}{rounding}", _NAME)
 
 
 def _group_config(group: Group) -> dict[str, Any]:
     names = ("suite", "suite_hash", "model", "source", "delta")
     plain = {name: getattr(group, name) for name in names}
-    return {**plain, "suite_version": group.version, "model_weights": group.weights}
+    rounding = {"up_to_rounding": True} if group.up_to_rounding else {}
+    return {**plain, "suite_version": group.version, "model_weights": group.weights, **rounding}
 
 
 def _tags(group: Group, own: tuple[str, ...], more: tuple[str, ...] = ()) -> tuple[str, ...]:

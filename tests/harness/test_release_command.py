@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.messages import rounded_up
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
 from dpicl.harness.data.task import Task
+from dpicl.harness.models import simulated
+from dpicl.harness.models.base import ModelIdentity
 from dpicl.harness.models.simulated import SimulatedLM
 from dpicl.harness.run import card, formats
 from dpicl.harness.run.card import card_markdown
@@ -88,6 +91,19 @@ def test_from_a_csv_to_demonstrations_a_card_and_a_budget(dpicl, desk):
     assert [entry["kind"] for entry in shown.json["private_sets"][0]["entries"]] == ["limit", "charge"]
     assert json.loads((desk / "budget.json").read_text()) == shown.json
     assert "tickets" in dpicl("budget").out
+
+
+@pytest.mark.parametrize("alone", [True, False, None])
+def test_a_card_and_the_terminal_say_where_a_proof_holds_up_to_rounding(dpicl, desk, monkeypatch, alone):
+    """Also where nobody knows whether the model reads rows alone."""
+    made = partial(ModelIdentity, rows_alone=alone)
+    monkeypatch.setattr(simulated, "ModelIdentity", lambda *plain, rows_alone: made(*plain))
+    answer = release(dpicl)
+    first = (desk / "demos.card.md").read_text().split("\n\n")[1]
+    assert ("This release is, up to rounding, (" in first) is (alone is not True)
+    assert ("proved up to rounding at delta" in answer.out) is (alone is not True)
+    notes = json.loads((desk / "demos.card.json").read_text())["privacy"]["notes"]
+    assert any("up to rounding" in note for note in notes) is (alone is not True)
 
 
 def test_output_that_is_there_or_cannot_be_written_costs_nothing(dpicl, desk):

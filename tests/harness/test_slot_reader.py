@@ -1,5 +1,6 @@
 """What a slot says is a function of that slot alone, equals what lm-eval's prompt would give, and is asked once."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -229,6 +230,16 @@ def test_no_length_of_a_private_record_makes_a_model_with_bos_fail(samsum, tiny_
         length = model.max_length - prompts.room - model.lead_tokens - frame + spare
         record = Record("z" * length, "y")
         assert len(reader(samsum, model=model).texts(query, [(record,)])) == 1
+
+
+def test_what_was_read_with_another_rounding_is_asked_again(agnews, tiny, tmp_path):
+    """Other threads or settings on one machine may choose other sizes of passes: their bits are never mixed."""
+    query, slots, calls = queries_of(agnews)[0], slots_of(agnews, 2), []
+    for arithmetic in ("a", "b", "a"):
+        tiny.identity = replace(tiny.identity, arithmetic=arithmetic)
+        reader(agnews, model=tiny, cache=OutputCache(tmp_path)).label_scores(query, slots, calibrated=False)
+        calls.append(tiny.usage.tokens_read)
+    assert 0 < calls[0] < calls[1] == calls[2]
 
 
 @pytest.mark.parametrize("name", [EMBEDDED, "sim"])

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dpicl.harness.run.results import Result, from_text
+from dpicl.harness.run.results import Manifest, Result, from_text
 from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.model.comparability import group_of, value_of
 from dpicl.leaderboards.model.marks import NOT_CHECKED, ROUNDING, checked, marks_of, up_to_rounding
 from dpicl.leaderboards.publish.payload import COLUMNS
 from dpicl.leaderboards.publish.publish import plan
@@ -30,15 +31,38 @@ def with_event(event: dict[str, object], **more: object) -> Result:
     return result.model_copy(update={"privacy": result.privacy.model_copy(update={"event": event})})
 
 
-@pytest.mark.parametrize(("dtype", "coarse"), [("bfloat16", True), ("float16", True), ("float32", False)])
-def test_demonstrations_of_a_coarse_model_are_proved_up_to_rounding_whatever_their_mechanism(dtype, coarse):
-    assert up_to_rounding(with_event(GAUSSIAN, dtype=dtype)) is coarse
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("queries", [None, 20])
+@pytest.mark.parametrize("alone", [True, False, None])
+def test_rows_that_are_not_known_to_be_read_alone_are_proved_up_to_rounding(alone, queries, dtype):
+    """One rule for the mark, for which rows share a ranking, and for which attacks are about a row."""
+    result = with_event(GAUSSIAN, dtype=dtype, queries=queries, rows_alone=alone)
+    assert up_to_rounding(result) is (alone is not True)
+    assert group_of(result).up_to_rounding is (alone is not True)
+    assert value_of(result, "rows read alone") is (alone is True)
 
 
-def test_answers_and_ends_and_free_releases_are_not():
-    assert not up_to_rounding(make_result("voting", 0.6, queries=20))
-    assert not any(map(up_to_rounding, ends()))
-    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf))
+def test_ends_and_free_releases_are_not():
+    assert not any(map(up_to_rounding, (one.model_copy(update={"manifest": unknown()}) for one in ends())))
+    assert not up_to_rounding(with_event(GAUSSIAN, epsilon=math.inf, proved=math.inf, rows_alone=None))
+
+
+def test_rows_of_both_kinds_share_no_ranking_no_page_and_no_run():
+    """Unknown ones stand with those that are known to move each other."""
+    alone = [make_result("tang", 0.6), make_result("pta", 0.5)]
+    both = [one.model_copy(update={"manifest": unknown(seen)}) for one, seen in zip(alone, (None, False), strict=True)]
+    board = build_board([*alone, *both])
+    assert [(s.group.up_to_rounding, len(s.tables[0].rows)) for s in board.sections] == [(False, 2), (True, 2)]
+    assert len([name for name in pages(board) if name.startswith("rows/")]) == 4
+    published = plan([*alone, *both])
+    assert len({run.row for run in published.rows}) == 4
+    assert len({run.row for run in published.boards}) == len({run.group for run in published.boards}) == 2
+    assert [run.config.get("up_to_rounding", False) for run in published.boards] == [False, True]
+
+
+def unknown(alone: bool | None = None) -> Manifest:
+    manifest = make_result("tang", 0.6).manifest
+    return manifest.model_copy(update={"model": manifest.model.model_copy(update={"rows_alone": alone})})
 
 
 @pytest.mark.parametrize(
@@ -54,37 +78,37 @@ def test_answers_and_ends_and_free_releases_are_not():
     ],
 )
 def test_only_an_event_that_is_private_is_marked(event, private):
-    assert up_to_rounding(with_event(event)) is private
+    assert up_to_rounding(with_event(event, rows_alone=None)) is private
 
 
 def test_an_event_of_any_depth_is_read():
     event: dict[str, object] = GAUSSIAN
     for _ in range(5000):
         event = {"event": "repeat", "count": 1, "of": event}
-    assert up_to_rounding(with_event(event))
+    assert up_to_rounding(with_event(event, rows_alone=None))
 
 
 def test_a_plug_in_without_a_recorded_check_is_not_checked():
     assert checked(make_result("tang", 0.6)) is None
     assert checked(make_result("mine", 0.6, plugin="e" * 64)) is False
-    assert marks_of([make_result("mine", 0.6, plugin="e" * 64)]) == (ROUNDING, NOT_CHECKED)
+    assert marks_of([make_result("mine", 0.6, plugin="e" * 64)]) == (NOT_CHECKED,)
 
 
-def test_one_coarse_seed_is_enough():
-    fine, coarse = make_result("tang", 0.6, dtype="float32"), make_result("tang", 0.6, seed=1)
-    assert marks_of([fine, fine]) == ()
-    assert marks_of([fine, coarse]) == (ROUNDING,)
+def test_one_seed_that_was_not_read_alone_is_enough():
+    alone, not_alone = make_result("tang", 0.6), make_result("tang", 0.6, seed=1, rows_alone=None)
+    assert marks_of([alone, alone]) == ()
+    assert marks_of([alone, not_alone]) == (ROUNDING,)
 
 
 @pytest.fixture
 def results() -> list[Result]:
-    """A row with both marks, one with the first, one with none."""
-    own = [make_result("mine", 0.7, plugin="e" * 64), make_result("tang", 0.6), make_result("voting", 0.5, queries=20)]
-    return [*ends(), *own]
+    """A row with both marks, one with the first; the ends of the scale have none."""
+    own = [make_result("mine", 0.7, plugin="e" * 64), make_result("tang", 0.6)]
+    return [one.model_copy(update={"manifest": unknown()}) for one in (*ends(), *own)]
 
 
 def test_the_mark_stands_at_the_row_in_every_output(results):
-    wanted = {"mine": [ROUNDING.name, NOT_CHECKED.name], "tang": [ROUNDING.name], "voting": []}
+    wanted = {"mine": [ROUNDING.name, NOT_CHECKED.name], "tang": [ROUNDING.name]}
     wanted |= {"zero_shot": [], "real_demonstrations": []}
     board = build_board(results)
     text, files = render_terminal(board, color=False), pages(board)
@@ -100,20 +124,20 @@ def test_the_mark_stands_at_the_row_in_every_output(results):
     markdown = markdown_table(board.sections[0].tables[0])
     assert [line for line in markdown.splitlines() if "not checked" in line and "mine" in line]
     page = Page(files["index.html"])
-    assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "voting ≈" not in page.words
+    assert "mine ≈ ‡" in page.words and "tang ≈" in page.words and "zero_shot ≈" not in page.words
     (own,) = [Page(text) for name, text in files.items() if name.startswith("rows/mine")]
     assert ROUNDING.why in own.words and NOT_CHECKED.why in own.words
 
 
 def test_one_note_a_mark_with_the_number_of_rows(results):
-    board = build_board([*results, make_result("tang", 0.6, epsilon=8.0)])
+    board = build_board([*results, make_result("tang", 0.6, epsilon=8.0, rows_alone=None)])
     for text in (render_terminal(board, color=False), Page(pages(board)["index.html"]).words):
         words = " ".join(text.split())
         assert words.count("≈ 3 rows are marked 'proved up to rounding'") == 1
         assert words.count("‡ 1 row is marked 'plug-in, not checked'") == 1
 
 
-def test_committed_demonstrations_in_bfloat16_are_marked_and_in_float32_not():
+def test_committed_results_from_before_it_was_measured_are_marked():
     folder = Path(__file__).resolve().parents[2] / "results" / "open"
     found = [from_text(path.read_text("utf-8")) for path in folder.glob("*/tang/agnews/*.json")]
-    assert {result.manifest.dtype: up_to_rounding(result) for result in found} == {"bfloat16": True, "float32": False}
+    assert {(one.manifest.model.rows_alone, up_to_rounding(one)) for one in found} == {(True, False), (None, True)}

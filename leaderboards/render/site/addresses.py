@@ -43,8 +43,9 @@ def row_id(section: Section, row: Row) -> str:
     """'tang-agnews-e1-0123456789': what names a row in addresses."""
     group = section.group
     parts = (group.suite, group.version, group.suite_hash, group.model, group.weights, group.source, group.delta)
+    rounding = ("up to rounding",) if group.up_to_rounding else ()
     notion = () if group.notion == RECORD_CENTRAL.name else (group.notion,)
-    key = short_hash(*parts, *notion, row.task, row.label, row.mode, row.epsilon)
+    key = short_hash(*parts, *rounding, *notion, row.task, row.label, row.mode, row.epsilon)
     return f"{plain(row.label)}-{plain(row.task)}-e{plain(f'{row.epsilon:g}')}-{key}"
 
 

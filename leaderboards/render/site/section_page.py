@@ -58,7 +58,7 @@ def level(section: Section, row: Row) -> str:
     """Rows with the same one are on each other's pages; "" for a control or a baseline, which is on many."""
     group = section.group
     parts = (group.suite_hash, group.model, group.weights, group.source, group.delta, group.notion, row.task, row.mode)
-    return "" if row.at_an_end else short_hash(*parts, row.epsilon)
+    return "" if row.at_an_end else short_hash(*parts, group.up_to_rounding, row.epsilon)
 
 
 #: (task or "", its ε or "", caption, plot): what filters ask of a figure.

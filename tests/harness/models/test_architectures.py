@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from dpicl.harness.core.errors import ModelError
 from dpicl.harness.core.together import together
-from dpicl.harness.models import readers
+from dpicl.harness.models import products, readers
 from dpicl.harness.models.base import ModelIdentity
-from dpicl.harness.models.reading import MOST_PREDICTED, PIECE, SHAPES
+from dpicl.harness.models.reading import OUTPUT_SHAPES, PIECE
 from dpicl.harness.models.transformers import CausalModel, PlainLM, TransformersLM, unsupported
 from tests.harness.models.test_transformers import TOLERANCE
 
@@ -243,22 +243,51 @@ def test_what_was_measured_is_kept_for_weights_that_have_a_fingerprint(
         readers.measured(tiny)
 
 
-@pytest.mark.parametrize("width", [shape for shape in SHAPES if shape <= MOST_PREDICTED])
-def test_an_output_layer_that_rounds_otherwise_in_one_of_its_shapes_is_noticed(
-    width: int, tiny: TransformersLM
+@pytest.mark.parametrize("size", OUTPUT_SHAPES)
+def test_an_output_layer_that_rounds_otherwise_at_one_size_is_read_at_one_size(
+    size: int, tiny: TransformersLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the number of tokens that a pass reads: only so many rows that it predicts from are different."""
-    forward = tiny._passes._forward
+    """Whatever the number of tokens that a pass reads, and though a copy of the layer does not."""
+    product, own = products._product, tiny.model.get_output_embeddings()
     drift = 1e-5 * torch.arange(tiny.vocab_size)
-    tiny._passes._forward = lambda tokens, positions, wanted: (
-        forward(tokens, positions, wanted) + (drift if len(wanted) == width else 0.0)
-    )
-    assert not readers.measure(tiny).alone
+
+    def drifting(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+        return product(layer, inputs) + (drift if layer is own and inputs.shape[1] == size else 0.0)
+
+    monkeypatch.setattr(products, "_product", drifting)
+    assert readers._read_alone(tiny)[0] is False
+    found = readers.measure(tiny)
+    assert found.alone
+    assert found.output == [64]
 
 
-def test_rows_that_change_each_other_are_noticed(tiny: TransformersLM) -> None:
+def test_passes_that_round_otherwise_at_every_size_have_one(tiny: TransformersLM) -> None:
     forward = tiny._passes._forward
     tiny._passes._forward = lambda tokens, *more: (
         forward(tokens, *more) + 1e-6 * len(tokens) * torch.arange(tiny.vocab_size)
     )
+    found = readers.measure(tiny)
+    assert found.alone
+    assert found.body == [256]
+
+
+def test_rows_that_change_with_their_place_are_noticed(tiny: TransformersLM) -> None:
+    forward = tiny._passes._forward
+
+    def drifting(tokens: torch.Tensor, positions: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+        return forward(tokens, positions, wanted) + 1e-6 * wanted[:, None] * torch.arange(tiny.vocab_size)
+
+    tiny._passes._forward = drifting
+    assert not readers.measure(tiny).alone
+
+
+def test_a_spoilt_row_that_leaks_into_its_neighbours_is_noticed(tiny: TransformersLM) -> None:
+    """Only NaN tells: finite neighbours add nothing."""
+    forward = tiny._passes._forward
+
+    def leaking(*arguments: torch.Tensor) -> torch.Tensor:
+        logits = forward(*arguments)
+        return logits + 0.0 * logits.roll(1, 0)
+
+    tiny._passes._forward = leaking
     assert not readers.measure(tiny).alone

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.harness.core.errors import ModelError, UsageError
-from dpicl.harness.models import embeddings
+from dpicl.harness.models import embeddings, pass_shapes
 from dpicl.harness.models.embeddings import EmbeddingModel, SimulatedEmbeddings, load_embeddings
 from dpicl.harness.models.packed_texts import PackedTexts
 from tests.examples import examples
@@ -62,9 +62,24 @@ def test_texts_that_are_read_alone_have_every_bit_of_their_own(model: EmbeddingM
 @pytest.mark.model
 def test_a_model_whose_packed_texts_have_other_bits_reads_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = PackedTexts.read
-    monkeypatch.setattr(PackedTexts, "read", lambda self, texts: packed(self, texts) * np.float32(1 + 1e-6))
+    drift = np.float32(1 + 1e-6)
+    monkeypatch.setattr(PackedTexts, "read", lambda self, texts: packed(self, texts) * (drift if texts[1:] else 1))
     model = load_embeddings.__wrapped__("embedded")
     assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode([NEAR]))
+
+
+@pytest.mark.model
+@pytest.mark.parametrize("classes", [((16, 32), (64, 128, 256), (384,), (512,)), ((16,), (128,))])
+def test_packed_texts_have_sizes_of_one_class_that_holds_the_longest(
+    classes: tuple[tuple[int, ...], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pass_shapes, "classes", lambda probes, sizes: classes)
+    model = load_embeddings.__wrapped__("embedded")
+    if classes[1:] == ((128,),):  # no text of 256 tokens fits
+        assert model._packed is None
+    else:
+        assert model._packed._shapes == (64, 128, 256)
+    assert np.array_equal(model.encode_alone([FAR, NEAR])[1:], model.encode_alone([NEAR]))
 
 
 @pytest.mark.model

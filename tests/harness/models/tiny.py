@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from dpicl.harness.models.transformers import PASS_TOKENS, TransformersLM
+from dpicl.harness.models.transformers import TransformersLM
 
 CORPUS = [
     "Classify the news articles into the categories of World, Sports, Business, and Technology.\n\n",
@@ -54,9 +54,11 @@ def save_tiny_llama(folder: Path, max_length: int = 256) -> Path:
     return folder
 
 
-def with_passes(model: TransformersLM, pass_tokens: int = PASS_TOKENS, memory: int | None = None) -> TransformersLM:
-    """A reader of the same weights that reads in passes of its own."""
-    return TransformersLM(model.model, model.tokenizer, model.identity, pass_tokens=pass_tokens, memory=memory)
+def with_passes(model: TransformersLM, pass_tokens: int | None = None, memory: int | None = None) -> TransformersLM:
+    """A reader of the same weights and sizes that reads in passes of its own."""
+    return TransformersLM(
+        model.model, model.tokenizer, model.identity, pass_tokens=pass_tokens, memory=memory, shapes=model.shapes
+    )
 
 
 class SlowReader:

@@ -155,6 +155,11 @@ def test_an_honest_rerun_on_another_processor_leans_as_often_as_it_is_said():
     assert refused <= 11  # 12 or more have a probability below 0.001 at a level of 0.01
 
 
+def rounded_by(result: Result, arithmetic: str) -> Result:
+    model = result.manifest.model.model_copy(update={"arithmetic": arithmetic})
+    return result.model_copy(update={"manifest": result.manifest.model_copy(update={"model": model})})
+
+
 def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world: World):
     reported = from_text(world.files[0].read_text())
     assert compared(reported, reported).identical and not compared(reported, reported).problem
@@ -164,6 +169,9 @@ def test_a_rerun_on_the_same_machine_must_be_identical_and_elsewhere_close(world
     machine = reported.manifest.machine.model_copy(update={"cpu": "another processor"})
     elsewhere = again.model_copy(update={"manifest": again.manifest.model_copy(update={"machine": machine})})
     assert compared(reported, elsewhere).problem == ""
+    assert compared(rounded_by(reported, "a"), rounded_by(again, "b")).problem == ""  # other threads, say
+    assert "not identical" in compared(rounded_by(reported, "a"), rounded_by(again, "a")).problem
+    assert "not identical" in compared(reported, rounded_by(again, "b")).problem  # of before it was noted
     score = reported.scores["acc_calibrated"]
     far = score.model_copy(update={"value": score.value + 0.5})
     moved = elsewhere.model_copy(update={"scores": {**reported.scores, "acc_calibrated": far}})

@@ -1,0 +1,160 @@
+"""Sizes of passes are chosen by the bits of products: on kernels that behave as those of other processors do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from dpicl.harness import models
+from dpicl.harness.models import pass_shapes, products, readers
+from dpicl.harness.models.reading import OUTPUT_SHAPES, PIECE, SHAPES, Shapes
+from dpicl.harness.models.transformers import TransformersLM
+from tests.harness.models.tiny import save_tiny_llama
+
+#: As measured on an Intel with AMX in bfloat16.
+AMX = ((16, 32, 768, 1024), (64, 128), (256,), (384, 512))
+
+Kernel = Callable[[torch.nn.Linear, torch.Tensor], torch.Tensor]
+product = products._product
+
+
+def amx(lines: int) -> int:
+    return next((at for at, sizes in enumerate(AMX) if lines in sizes), 4)
+
+
+def each_its_own(lines: int) -> int:
+    return lines
+
+
+def alike(lines: int) -> int:
+    return 0
+
+
+def of_class(class_of: Callable[[int], int], layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+    """A product that is rounded otherwise in each class of numbers of lines."""
+    return product(layer, inputs) * (1 + class_of(inputs.shape[-2]) * 2.0**-20)
+
+
+def by_place(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+    """The last line is rounded otherwise."""
+    found = product(layer, inputs)
+    return torch.cat([found[..., :-1, :], found[..., -1:, :] * (1 + 2.0**-20)], dim=-2)
+
+
+def leaking(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+    """A line gets a part of its neighbour, which is nothing unless it is no number."""
+    found = product(layer, inputs)
+    return found + 0.0 * found.roll(1, -2)
+
+
+def choice(kernel: Kernel) -> Shapes | None:
+    """What is chosen where the layers of a model are such products."""
+    random = torch.Generator().manual_seed(1)
+    layer = torch.nn.Linear(64, 48, bias=False)
+    layer.weight.data = torch.randn(48, 64, generator=random)
+    (own,) = pass_shapes.probes(Layers(layer), [layer])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(products, "_product", kernel)
+        body = pass_shapes.cheapest(pass_shapes.classes([own], SHAPES), SHAPES, PIECE)
+        output = pass_shapes.cheapest(pass_shapes.classes([own], OUTPUT_SHAPES), OUTPUT_SHAPES)
+    return Shapes(body, output) if body and output else None
+
+
+class Layers(torch.nn.Module):
+    """What the prober needs of a model in float32 on a processor."""
+
+    device, dtype = torch.device("cpu"), torch.float32
+
+    def __init__(self, layer: torch.nn.Linear) -> None:
+        super().__init__()
+        self.layer = layer
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (partial(of_class, alike), Shapes()),
+        (partial(of_class, amx), Shapes((256,), (64, 128))),
+        (partial(of_class, each_its_own), Shapes((256,), (64,))),
+        (by_place, None),
+        (leaking, None),
+    ],
+    ids=["all alike", "AMX", "each size its own", "by place", "leaking"],
+)
+def test_the_cheapest_class_that_holds_is_chosen(kernel: Kernel, expected: Shapes | None) -> None:
+    assert choice(kernel) == expected
+    assert choice(kernel) == expected
+
+
+def test_classes_are_those_in_which_all_layers_agree() -> None:
+    line = torch.linspace(-1, 1, 64)
+
+    def drifting(from_: int, lines: torch.Tensor) -> torch.Tensor:
+        return lines + float(len(lines) >= from_)
+
+    probes = [pass_shapes.ProductProbe(partial(drifting, size), line) for size in (64, 512)]
+    assert pass_shapes.classes(probes, SHAPES) == [(16, 32), (64, 128, 256, 384), (512, 768, 1024)]
+    assert pass_shapes.classes(probes[:1], SHAPES) == [(16, 32), SHAPES[2:]]
+
+
+def test_a_class_that_holds_no_piece_is_not_chosen() -> None:
+    assert pass_shapes.cheapest([(16, 32, 64, 128), (1024,)], SHAPES, PIECE) == (1024,)
+    assert pass_shapes.cheapest([(16, 32, 64, 128)], SHAPES, PIECE) == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "alone", "body"),
+    [
+        (partial(of_class, amx), True, (256,)),
+        (partial(of_class, each_its_own), True, (256,)),
+        (by_place, False, SHAPES),
+    ],
+    ids=["AMX", "each size its own", "by place"],
+)
+def test_a_model_is_read_alone_wherever_places_do_not_matter(
+    kernel: Kernel, alone: bool, body: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the products of such a processor to the identity; with all sizes at once its rows change each other.
+
+    The place that matters is the last one of a product, which mostly holds padding: only the products themselves tell.
+    """
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(products, "_product", kernel)
+    model = models.load(f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    assert model.identity.rows_alone is alone
+    assert model.shapes.body == body
+    rows = [[5], [7] * 40, list(range(4, 250)), [9, 8], *([3, at] for at in range(30))]
+    single = torch.cat([model.next_token_log_probs([row]) for row in rows])
+    assert not alone or torch.equal(model.next_token_log_probs(rows), single)
+    model.read_in(Shapes())
+    assert not (alone and readers._read_alone(model)[0])
+    before = model.identity.arithmetic
+    monkeypatch.undo()
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "other"))
+    here = models.load(f"hf:{tmp_path / 'llama'}", device="cpu", dtype="float32").identity.arithmetic
+    assert (here != before) is alone
+
+
+def test_more_tokens_than_the_output_layer_reads_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece may predict after each of its tokens: its part of the output layer is read in several products."""
+    monkeypatch.setenv("DPICL_CACHE", str(tmp_path / "cache"))
+    model = models.load(f"hf:{save_tiny_llama(tmp_path / 'llama', max_length=640)}", device="cpu", dtype="float32")
+    assert isinstance(model, TransformersLM)
+    text, sizes = list(range(4, 240)), set[int]()
+    expected = torch.cat(model.log_probs_along([[9]], text))
+
+    def noting(layer: torch.nn.Linear, inputs: torch.Tensor) -> torch.Tensor:
+        if layer is model.model.lm_head:
+            sizes.add(inputs.shape[1])
+        return product(layer, inputs)
+
+    monkeypatch.setattr(products, "_product", noting)
+    model.read_in(Shapes((384, 512), (16, 32)))
+    torch.testing.assert_close(torch.cat(model.log_probs_along([[9]], text)), expected, atol=1e-5, rtol=0)
+    assert sizes == {16, 32}
+    assert "forward" not in model.model.lm_head.__dict__
