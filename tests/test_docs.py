@@ -56,7 +56,7 @@ LONG = {"ginc"}
 #: Flags of what reads the results of a run of the page's own, and not the committed ones.
 OWN = {"--plugin", "--source", "--results"}
 #: What the test makes small, where a page leaves it open.
-FLAGS = {"--model": "sim", "--runs": "20", "--texts": "2", "--draws": "4"}
+FLAGS = {"--model": "sim", "--limit": "12", "--runs": "20", "--texts": "2", "--draws": "4"}
 SMALL = {"model": "sim", "source": "synthetic", "progress": False, "train_records": 60}
 #: Commands that tests/test_reaccounting.py runs, with the figures beside them.
 FIGURES = {row.command for row in [*ROWS, *SLACK_ROWS]}
@@ -94,10 +94,11 @@ def examples(page: Path) -> Iterator[Example]:
 
 
 class Session:
-    """One page, read in the working folder. quickly: which commands of dpicl run; the others are parsed."""
+    """One page, read in the working folder. runs: whether a command, by its words, is run; the others are parsed."""
 
-    def __init__(self, dpicl: Callable[..., object], runs: Callable[[list[str]], bool]) -> None:
-        self.dpicl, self.runs, self.names, self.shown = dpicl, runs, {"__name__": "__main__"}, []
+    def __init__(self, dpicl, patch: pytest.MonkeyPatch, runs: Callable[[list[str]], bool]) -> None:
+        self.dpicl, self.patch, self.runs = dpicl, patch, runs
+        self.names, self.shown = {"__name__": "__main__"}, []
 
     def read(self, example: Example) -> None:
         if example.python:
@@ -119,7 +120,11 @@ class Session:
                 case ["cp" | "printf", *_]:
                     if self.runs(words):
                         subprocess.run(["sh", "-c", command], check=True)
-                case ["export" | "python", *_]:
+                case ["export", setting]:
+                    name, _, value = setting.partition("=")
+                    if Path(value).exists():  # the page's own, and no template
+                        self.patch.setenv(name, value)
+                case ["python", *_]:
                     pass
                 case _:
                     assert example.needs, "a program of somebody else: say what it needs, behind a #"
@@ -197,9 +202,10 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "whole"])
 @pytest.mark.parametrize("page", TYPED, ids=lambda path: path.name)
-def test_what_a_page_shows_runs(stranger, dpicl, page, whole):
+def test_what_a_page_shows_runs(stranger, dpicl, monkeypatch, page, whole):
     quick = QUICK | SHOWN if page.name in FIRST else QUICK
-    session = Session(dpicl, lambda words: whole or (words[0] in quick and (words[0] in QUICK or not OWN & {*words})))
+    runs = lambda words: whole or words[0] in QUICK or (words[0] in quick and not OWN & {*words})  # noqa: E731
+    session = Session(dpicl, monkeypatch, runs)
     if session.runs(["board"]):
         shutil.copytree(ROOT / "results", "results")
     problems = []
