@@ -123,6 +123,20 @@ SLOW = (
     "normalising_after_averaging",
     "public_prompt_in_a_private_order",
     "true_counts_for_queries_with_a_link",
+    "prompt_shows_the_previous_slot",
+    "longer_than_those_before",
+    "label_of_the_previous_record",
+    "bound_of_one_at_high_epsilon",
+    "public_answer_to_a_crowd",
+    "ballots_in_half_precision",
+    "counts_in_a_default_argument",
+    "hashes_kept_in_a_cache",
+    "lengths_on_the_model",
+    "wrong_after_many_calls",
+    "counts_in_a_context_variable",
+    "other_code_replaced",
+    "twice_for_some_hashes",
+    "twice_for_a_copy_of_the_query",
 )
 OPTIONS = {"wrong_order_under_an_option": {"sharpen": True}, "twice_from_the_tenth_token": {"tokens": LONG["tokens"]}}
 #: What only a long run, or a large vocabulary, shows.
