@@ -26,9 +26,7 @@ from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.rows import Row, recover, score_of
 from dpicl.leaderboards.model.standings import TaskTable
 from dpicl.leaderboards.model.text import epsilon_text, visible
-from dpicl.leaderboards.render import dot_charts
 from dpicl.leaderboards.render.as_json import board_json, submission_json
-from dpicl.leaderboards.render.charts import fixed_looks
 
 #: Numbers of a row that are epsilons; they are published as NAME_epsilon.
 _EPSILONS = ("proved", "claimed", "audited", "per_query")
@@ -302,6 +300,9 @@ def _seeds_table(section: Section) -> tuple[tuple[str, ...], list[list[float | s
 
 def _charts(section: Section) -> dict[str, bytes]:
     """'agnews at eps=1' -> the rows of a task side by side, sorted, with intervals."""
+    from dpicl.leaderboards.render import dot_charts  # matplotlib, which `dpicl run` has no need of
+    from dpicl.leaderboards.render.charts import fixed_looks
+
     looks = fixed_looks(row.label for row in section.rows)
     found = {}
     for table in section.tables:

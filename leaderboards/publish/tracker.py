@@ -21,7 +21,6 @@ from types import ModuleType
 from typing import Any, Final, Literal, Self
 
 from filelock import FileLock, Timeout
-from matplotlib.image import imread
 
 from dpicl.harness.core import json_text
 from dpicl.harness.core.files import write_whole
@@ -116,6 +115,8 @@ class Sink:
         else:
             heads, seeds = thing.seeds
             charts = thing.charts if self.pictures else {}
+            from matplotlib.image import imread
+
             pictures = {name: (imread(io.BytesIO(png)) * 255).astype("uint8") for name, png in charts.items()}
             line = {f"scores/{name}": self.module.Image(picture) for name, picture in pictures.items()}
             line["board"] = self.module.Table(columns=[*thing.columns], data=[[*row] for row in thing.rows])
