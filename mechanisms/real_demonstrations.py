@@ -26,7 +26,8 @@ EXAMPLES = 4
 class RealDemonstrations(DemonstrationMechanism):
     """One random record of each shot's label (of any keyword where the task has none); never stored or published.
 
-    tokens: records are cut to their first so many tokens, for a ceiling of the length of released texts; None: whole.
+    matched_tokens: records are cut to their first so many tokens, for a ceiling of the length of released texts; None:
+    they are whole.
     """
 
     name = "real_demonstrations"
@@ -35,10 +36,10 @@ class RealDemonstrations(DemonstrationMechanism):
     summary = "real records as demonstrations, no privacy: the upper reference baseline"
     needs = "texts"
 
-    tokens: int | None = field(default=None, metadata={LATER: True})
+    matched_tokens: int | None = field(default=None, metadata={LATER: True})
 
     def __post_init__(self) -> None:
-        check_positive(tokens=self.tokens)
+        check_positive(matched_tokens=self.matched_tokens)
 
     def events(self, knob: float, sizes: Sizes) -> dp.DpEvent:
         return dp.NonPrivateDpEvent()
@@ -59,7 +60,7 @@ class RealDemonstrations(DemonstrationMechanism):
                 raise DataError(f"There are too few records of '{label}' for {len(context.shots)} demonstrations.")
             drawn = candidates[int(generator.integers(len(candidates)))]
             used.add(drawn.text)
-            record = cut_record(drawn, context.model, self.tokens)
+            record = cut_record(drawn, context.model, self.matched_tokens)
             tokens = len(context.model.encode(record.text))
             shown.append(Demonstration(record.text, record.label, tokens=tokens))
         return shown

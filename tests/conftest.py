@@ -27,6 +27,14 @@ CORPORA = 32
 SIM_SUITE = Path(__file__).parent / "data" / "sim_suite.yaml"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks what slow.txt lists as slow, besides what says so itself."""
+    listed = set((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in listed:
+            item.add_marker(pytest.mark.slow)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What a command answered."""
@@ -68,6 +76,14 @@ def corpora_once() -> Iterator[None]:
 def new_corpora(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every load writes its synthetic corpus."""
     monkeypatch.setattr(sources, "read_synthetic", _write_corpus)
+
+
+@pytest.fixture(autouse=True)
+def _empty_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the user's home folder, such as budgets of private sets, is seen."""
+    home = tmp_path_factory.getbasetemp() / "home"
+    home.mkdir(exist_ok=True)
+    monkeypatch.setenv("HOME", str(home))
 
 
 @pytest.fixture(scope="session")

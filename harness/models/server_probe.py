@@ -147,7 +147,7 @@ class Probe:
             raise UsageError(f"A server of the kind {kind} cannot be told to keep nothing; leave cache=no out.")
         prompts = fixed(tokens, self._salt)
         if isinstance(dialect, LlamaCpp):
-            dialect.forced = tokens.encode(" the")[0]
+            dialect.forced = next(iter(tokens.encode(" the")), 0)
         elif isinstance(tokens, OwnTokens) and type(dialect) is OpenAI:
             dialect.texts = tokens.texts()
             if self._tried(partial(dialect.text, prompt=prompts[0], how=Writing(1))) is None:

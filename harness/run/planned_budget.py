@@ -9,7 +9,6 @@ from typing import Any
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import BudgetExceeded, DpiclError
 from dpicl.harness.core.messages import count, rounded_up
-from dpicl.harness.core.paths import private_folder
 from dpicl.harness.mechanism.outputs import named_failure, skip_reason
 from dpicl.harness.run.budget import ChargeTo, NewRelease, Prospect, prospects, warn_of_uncounted
 from dpicl.harness.run.releasing import calibrated, declared, new_release
@@ -55,7 +54,7 @@ def said(found: Prospect) -> str:
     """A sentence about one private set."""
     after, before = found.after, found.before
     more = after.releases - (before.releases if before else 0)
-    spent = f"is new (its budget begins in {private_folder()})"
+    spent = "is new"
     if before:
         spent = f"has spent epsilon = {rounded_up(before.sum_epsilon)} in {count(before.releases, 'release')}"
     limit = "no limit was stated (--total-epsilon)" if after.limit is None else f"the limit is {after.limit:g}"

@@ -115,6 +115,8 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _write(path: Path, text: str) -> None:
+    if not path.parent.is_dir():  # a folder that is misspelt is not made
+        raise ResultError(f"There is no folder {path.parent}; choose another file with --markdown.")
     try:
         put_whole(path, text)
     except OSError as error:

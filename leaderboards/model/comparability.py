@@ -219,7 +219,14 @@ class Admission:
         data = self._data_of(cell)
         if result.suite.hash != self._suite.hash or data not in self._data:
             return False
-        return self._rows.get((data, cell.label)) in (None, (cell.options, cell.plugin))
+        wanted = self._rows.get((data, cell.label))
+        if wanted is None:
+            return True
+        options, plugin = wanted
+        # What a result does not have came after it: `dpicl run` writes every option.
+        return plugin == cell.plugin and all(
+            name in options and options[name] == value for name, value in cell.options.items()
+        )
 
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""

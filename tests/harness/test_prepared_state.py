@@ -76,7 +76,7 @@ def test_a_state_is_used_as_it_was_made(dpicl, state):
     refuse(dpicl(*RELEASE, "--out", "y.json", "--format", "chat"), "--format")
     refuse(dpicl("answer", "voting", *used[2:]), "prepares nothing")
     refuse(dpicl(*ANSWER, "--state", "nothing.json", "--out", "x.jsonl"), "nothing.json")
-    refuse(dpicl(*ANSWER, "--state", ".", "--out", "x.jsonl"), "plain file")
+    refuse(dpicl(*ANSWER, "--state", ".", "--out", "x.jsonl"), "regular file")
     assert not list(state.parent.glob("x.*")) and not list(state.parent.glob("y.*"))
 
 

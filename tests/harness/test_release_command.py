@@ -210,7 +210,7 @@ def test_the_formats_of_a_prompt_and_of_a_chat(dpicl, desk):
     assert release(dpicl, "--format", "prompt", "--text-is", "support ticket", out="prompt.txt").code == 0
     prompt = (desk / "prompt.txt").read_text()
     assert prompt.startswith("Classify each support ticket as billing, technical or refund.")
-    assert prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("Category:") == 5
+    assert prompt.endswith("Support ticket: {text}\nCategory:\n") and prompt.count("\nCategory:") == 5
     assert release(dpicl, "--format", "chat", out="chat.json").code == 0
     roles = [one["role"] for one in json.loads((desk / "chat.json").read_text())["messages"]]
     assert roles == ["system", *["user", "assistant"] * 4, "user"]

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+import os
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_says_so(tmp_path):
 
 def test_a_write_that_fails_leaves_the_old_page_and_nothing_else(tmp_path, monkeypatch):
     page.write({"index.html": OLD}, tmp_path)
-    monkeypatch.setattr(page.os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(ResultError, match="No space left"):
         page.write({"index.html": "new"}, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]

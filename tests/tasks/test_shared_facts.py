@@ -198,7 +198,11 @@ def test_the_command_reads_results(own_cache, tmp_path, capsys):
     for without in ("aggregates", "higher_is_better"):
         del content[without]["surfaces_0"]
     damaged.write_text(json.dumps(content))
-    for wrong, said in ((damaged, "lacks surfaces_0"), (tmp_path, "no plain file"), (tmp_path / "none", "none is no")):
+    for wrong, said in (
+        (damaged, "lacks surfaces_0"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "none", "none is no"),
+    ):
         assert facts_bound.main([str(wrong)]) == 2 and said in capsys.readouterr().err
     content = json.loads(file.read_text())
     content["cell"]["label"] = "\x1b[31mred"

@@ -98,7 +98,9 @@ def test_real_demonstrations_show_fresh_private_films_for_each_text(tasks):
 
 
 def test_a_ceiling_of_matched_length_shows_the_first_tokens_of_the_same_records(tasks):
-    whole, cut = (release(row, tasks["trec"])[0] for row in (RealDemonstrations(), RealDemonstrations(tokens=3)))
+    whole, cut = (
+        release(row, tasks["trec"])[0] for row in (RealDemonstrations(), RealDemonstrations(matched_tokens=3))
+    )
     assert [each.label for each in cut] == [each.label for each in whole]
     assert all(long.text.startswith(short.text) and short.tokens <= 3 for long, short in zip(whole, cut, strict=True))
     assert any(short.text != long.text for long, short in zip(whole, cut, strict=True))

@@ -22,7 +22,8 @@ from dpicl.harness.models.weights import file_sha256, folder_sha256
 
 @pytest.mark.parametrize("name", ["embeded", "gpt2", "hf:", ""])
 def test_unknown_name_is_an_error_that_lists_the_known_ones(name: str) -> None:
-    with pytest.raises(UsageError, match="embedded, embedded-float32, ginc, hf:PATH_OR_ID, server:URL, sim"):
+    known = "embedded, embedded-float32, ginc, hf:PATH_OR_ID, qwen2.5-coder-0.5b, server:URL, sim"
+    with pytest.raises(UsageError, match=re.escape(known)):
         models.load(name)
 
 
@@ -84,7 +85,7 @@ def test_sha256_of_a_folder_covers_all_weight_files(tmp_path: Path) -> None:
 
 def test_known_models_are_listed() -> None:
     names = [entry["name"].partition(":")[0] for entry in models.known()]
-    assert names == ["embedded", "embedded-float32", "ginc", "hf", "server", "sim"]
+    assert names == ["embedded", "qwen2.5-coder-0.5b", "embedded-float32", "ginc", "hf", "server", "sim"]
 
 
 def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None:
@@ -94,7 +95,7 @@ def test_the_model_in_float32_cannot_be_asked_for_in_another_precision() -> None
 
 @pytest.mark.model
 def test_the_model_in_float32_is_the_embedded_one_in_full_precision(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "measured", lambda model: Measured(alone=True, agrees=True))  # takes half a minute
+    monkeypatch.setattr(readers, "measured", lambda model: Measured(True, True, "bits", [1024], [128]))  # takes long
     model = models.load("embedded-float32", device="cpu")
     assert model.identity.dtype == "float32"
     assert model.identity.name == "embedded"
