@@ -96,38 +96,39 @@ def examples(page: Path) -> Iterator[Example]:
 class Session:
     """One page, read in the working folder. runs: whether a command, by its words, is run; the others are parsed."""
 
-    def __init__(self, dpicl, patch: pytest.MonkeyPatch, runs: Callable[[list[str]], bool]) -> None:
-        self.dpicl, self.patch, self.runs = dpicl, patch, runs
-        self.names, self.shown = {"__name__": "__main__"}, []
+    def __init__(self, dpicl, runs: Callable[[list[str]], bool]) -> None:
+        self.dpicl, self.runs, self.names, self.shown = dpicl, runs, {"__name__": "__main__"}, []
 
     def read(self, example: Example) -> None:
         if example.python:
             self._python(example.text)
             return
         for command in example.text.split(" && "):
-            words = shlex.split(re.sub(r"^([A-Z_]+=\S+ )*(\.venv/bin/)?", "", command))
-            match words:
-                case ["dpicl", *rest]:
-                    self._dpicl(rest, example.needs)
-                case ["make", *targets]:
-                    assert set(targets) <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
-                case ["python", "-m", module, *rest] if not TEMPLATE.search(module):
-                    found = importlib.util.find_spec(module)
-                    assert found is not None, f"there is no module {module}"
-                    if module.startswith("benchmarks"):
-                        known = Path(str(found.origin)).read_text("utf-8")
-                        assert [word for word in rest if word.startswith("--") and word not in known] == []
-                case ["cp" | "printf", *_]:
-                    if self.runs(words):
-                        subprocess.run(["sh", "-c", command], check=True)
-                case ["export", setting]:
-                    name, _, value = setting.partition("=")
-                    if Path(value).exists():  # the page's own, and no template
-                        self.patch.setenv(name, value)
-                case ["python", *_]:
-                    pass
-                case _:
-                    assert example.needs, "a program of somebody else: say what it needs, behind a #"
+            words = shlex.split(command.removeprefix(".venv/bin/"))
+            with pytest.MonkeyPatch.context() as patch:
+                while name := re.match("([A-Z_]+)=", words[0]):
+                    patch.setenv(name[1], words.pop(0).partition("=")[2])
+                self._command(command, words, example.needs)
+
+    def _command(self, command: str, words: list[str], needs: str) -> None:
+        match words:
+            case ["dpicl", *rest]:
+                self._dpicl(rest, needs)
+            case ["make", *targets]:
+                assert set(targets) <= set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+            case ["python", "-m", module, *rest] if not TEMPLATE.search(module):
+                found = importlib.util.find_spec(module)
+                assert found is not None, f"there is no module {module}"
+                if module.startswith("benchmarks"):
+                    known = Path(str(found.origin)).read_text("utf-8")
+                    assert [word for word in rest if word.startswith("--") and word not in known] == []
+            case ["cp" | "printf", *_]:
+                if self.runs(words):
+                    subprocess.run(["sh", "-c", command], check=True)
+            case ["export" | "python", *_]:
+                pass
+            case _:
+                assert needs, "a program of somebody else: say what it needs, behind a #"
 
     def _dpicl(self, words: list[str], needs: str) -> None:
         line = " ".join(words)
@@ -202,10 +203,10 @@ def stranger(fresh_cache, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "whole"])
 @pytest.mark.parametrize("page", TYPED, ids=lambda path: path.name)
-def test_what_a_page_shows_runs(stranger, dpicl, monkeypatch, page, whole):
+def test_what_a_page_shows_runs(stranger, dpicl, page, whole):
     quick = QUICK | SHOWN if page.name in FIRST else QUICK
     runs = lambda words: whole or words[0] in QUICK or (words[0] in quick and not OWN & {*words})  # noqa: E731
-    session = Session(dpicl, monkeypatch, runs)
+    session = Session(dpicl, runs)
     if session.runs(["board"]):
         shutil.copytree(ROOT / "results", "results")
     problems = []
