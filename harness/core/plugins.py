@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import PathFinder
+from importlib.machinery import PathFinder, SourceFileLoader
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, packages_distributions, version
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import ClassVar, Final, Generic, TypeVar
 
 from dpicl.harness.core.errors import DpiclError, PluginError, UsageError, told
@@ -217,9 +217,16 @@ def module_of(path: Path) -> tuple[ModuleType, str]:
     return sys.modules.get(name) or _import_file(name, path), digest
 
 
+class _SourceAlone(SourceFileLoader):
+    """Runs the source itself: a `__pycache__` beside it, which could hold other code, is neither read nor written."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def _import_file(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    spec = importlib.util.spec_from_file_location(name, path, loader=_SourceAlone(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix != ".py":
         raise PluginError(f"Plugin {path} is not a Python file; its name must end in .py.")
     module = importlib.util.module_from_spec(spec)
     before = {*sys.modules, name}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
+import py_compile
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -215,3 +219,17 @@ def test_a_file_and_a_module_with_the_same_content_have_one_hash(tmp_path, monke
     monkeypatch.syspath_prepend(tmp_path)
     __import__("theirs_single")
     assert plugins.code_hash("theirs_single") == registry.load_plugin(path)[0].plugin_hash
+
+
+def test_bytecode_beside_a_plugin_is_neither_read_nor_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file, cached = tmp_path / "own.py", tmp_path / "__pycache__"
+    file.write_text("WORD = 'fals'\n")
+    py_compile.compile(str(file), importlib.util.cache_from_source(str(file)), doraise=True)
+    status = file.stat()
+    file.write_text("WORD = 'true'\n")
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns))  # as the bytecode of the other source says
+    assert plugins.module_of(file)[0].WORD == "true"
+    shutil.rmtree(cached)
+    (tmp_path / "another.py").write_text("WORD = 2\n")
+    assert plugins.module_of(tmp_path / "another.py")[0].WORD == 2 and not cached.exists()
