@@ -77,7 +77,7 @@ test: $(DEV)
 test-server: $(DEV)
 	$(PYTEST) -m server
 
-# Real clusters on this machine: Ray with two nodes, one of which is removed, and jobs of Slurm's kind.
+# A real cluster on this machine: Ray with two nodes, one of which is removed.
 test-cluster: $(DEV)
 	$(PYTEST) -m cluster
 

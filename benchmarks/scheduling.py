@@ -3,7 +3,7 @@
     python -m benchmarks.scheduling --json
 
 A plug-in sleeps for a second in each release, so a cell is a second of work and hardly any computing. Every engine runs
-`CELLS` of them with one worker on this machine (Ray: a local cluster of one core; Slurm: submitit's local executor).
+`CELLS` of them with one worker on this machine (Ray: a local cluster of one core).
 `shares`: what it takes longer than the cells say that they took, from the begin of the first cell to the last result on
 disk; starting processes comes before and is given as `start_seconds`. Promised: at most 0.05.
 `parent_cpu_seconds`: of computing in the process that hands out the cells, a cell (inline: all that is computed).
@@ -71,7 +71,6 @@ ENGINES: dict[str, EngineSettings] = {
     "inline": EngineSettings(),
     "local": EngineSettings(),
     "ray": EngineSettings(address="local", cpus=1),
-    "slurm": EngineSettings(scheduler="local", cpus=1, minutes=60),
 }
 
 

@@ -35,7 +35,7 @@ HELP = {
     "plot": "draw privacy against utility for a paper: a panel for each task, a line for each mechanism",
     "compare": "two rows of a board: which is better and how sure; two result folders: a gate for regressions",
     "track": "show scores across releases of a model and commits of the code",
-    "publish": "send results to Weights & Biases or a local trackio dashboard",
+    "publish": "send results to Weights & Biases",
     "submit": "check a submission to the board: files, records, epsilon, history; or begin one",
     "release": "make one release from private records of your own: demonstrations as a prompt, and a privacy card",
     "answer": "answer a file of queries from private records of your own, with a privacy card",

@@ -19,7 +19,7 @@ from dpicl.harness.cli.arguments import (
     add_selection_flags,
     selected,
 )
-from dpicl.harness.cli.engine_flags import add_engine_flags, dry_run, engine_of
+from dpicl.harness.cli.engine_flags import add_engine_flags, engine_of
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
@@ -87,8 +87,6 @@ def _run(arguments: argparse.Namespace) -> int:
     _check_wandb(arguments)
     selection = selected(arguments)
     engine = engine_of(arguments)
-    if arguments.dry_run:
-        return dry_run(arguments, selection, engine)
     check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()

@@ -8,37 +8,26 @@ from dataclasses import dataclass, fields
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError, require_known
 
-ENGINES = ("inline", "local", "ray", "slurm")
+ENGINES = ("inline", "local", "ray")
 #: Setting -> the engines that have it.
-_ENGINES_OF = {
-    "address": ("ray",),
-    "cpus": ("ray", "slurm"),
-    "gpus": ("ray", "slurm"),
-    "minutes": ("slurm",),
-    "sbatch": ("slurm",),
-    "scheduler": ("slurm",),
-}
+_ENGINES_OF = dict.fromkeys(("address", "cpus", "gpus"), ("ray",))
 
 
 @dataclass(frozen=True)
 class EngineSettings:
     """What an engine is asked for besides its number of workers; None leaves the choice to it.
 
-    address: of a Ray cluster. cpus, gpus: of each worker. minutes: the time limit of a job. sbatch: further options of
-    sbatch, (name, value). scheduler: who runs the jobs: 'slurm', or on this machine 'local' (processes) or 'debug'.
+    address: of a Ray cluster. cpus, gpus: of each worker.
     """
 
     address: str | None = None
     cpus: int | None = None
     gpus: int | None = None
-    minutes: int | None = None
-    sbatch: tuple[tuple[str, str], ...] = ()
-    scheduler: str | None = None
 
     def check(self, engine: str) -> None:
         """Raises UsageError for an engine that there is not, and for a setting that it does not have."""
         require_known("engine", [engine], ENGINES)
-        for name in (field.name for field in fields(self) if getattr(self, field.name) not in (None, ())):
+        for name in (field.name for field in fields(self) if getattr(self, field.name) is not None):
             if engine not in _ENGINES_OF[name]:
                 raise UsageError(
                     f"--{name} goes with --engine {' or '.join(_ENGINES_OF[name])}, not with '{engine}'; leave it out."

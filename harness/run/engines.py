@@ -1,4 +1,4 @@
-"""Who runs the cells: this process, worker processes on this machine, a Ray cluster, or jobs of Slurm.
+"""Who runs the cells: this process, worker processes on this machine, or a Ray cluster.
 
 An engine takes cells and a `Job`, and calls back with `CellProgress` and `Done`. What its workers do is in
 dpicl.harness.run.worker.
@@ -25,7 +25,6 @@ from dpicl.harness.run.engine_settings import ENGINES, EngineSettings
 from dpicl.harness.run.manifest import cores
 from dpicl.harness.run.memory import resident, shortage
 from dpicl.harness.run.ray_engine import ray_engine
-from dpicl.harness.run.slurm_engine import slurm_engine
 from dpicl.harness.run.worker import CellProgress, Done, Job, LocalWorker, Report, limit_threads, portions, run_portion
 from dpicl.harness.run.worker_process import WorkerProcess, die_with_parent, portable, speaking
 
@@ -174,12 +173,10 @@ def make_engine(name: str, workers: int | None, settings: EngineSettings | None 
     settings.check(name)
     if name == "inline":
         if workers not in (None, 1):
-            raise UsageError("--workers needs --engine local, ray or slurm: the engine 'inline' is one process.")
+            raise UsageError("--workers needs --engine local or ray: the engine 'inline' is one process.")
         return Inline()
     if name == "local":
         return Local(workers or max(1, cores() // 2))
     if name == "ray":
         return ray_engine(workers, settings)
-    if name == "slurm":
-        return slurm_engine(workers, settings)
     raise unknown("engine", name, ENGINES)

@@ -1,9 +1,8 @@
 """The results folder: results/<suite>/<model>/<row>/<task>/<cell id>.json.
 
 A file appears whole or not at all (temporary file in the same folder, fsync, link). A cell is locked by the process
-that works on it: with flock, which the operating system frees when the process dies, however it dies, and with a lease,
-which other machines see and which expires (dpicl.harness.core.leases). Files that cannot be read as results are never
-deleted: `set_aside` moves them into a folder `set_aside` beside them.
+that works on it, with flock, which the operating system frees when the process dies, however it dies. Files that cannot
+be read as results are never deleted: `set_aside` moves them into a folder `set_aside` beside them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from dpicl.harness.core import json_text
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.core.files import make_folder, put_whole, unwritable, write_whole
-from dpicl.harness.core.leases import claimed, owners, this_machine
 from dpicl.harness.core.locks import held
 from dpicl.harness.core.memory import no_collection
 from dpicl.harness.core.paths import slug
@@ -31,8 +29,7 @@ from dpicl.harness.run.results import Result, from_text, not_storable, to_text
 #: Beside a file that is no result: it is moved there, and not read again.
 ASIDE = "set_aside"
 _LOCKS = ".locks"
-_UNFINISHED, _UNFINISHED_LEASE = ".*.json.*tmp", "*.lease.*.tmp"
-_LEFT = (".lock", ".lease")
+_UNFINISHED = ".*.json.*tmp"
 T = TypeVar("T")
 
 
@@ -53,13 +50,10 @@ def damaged_said(damaged: Sequence[Damaged], moved: bool) -> str:
 
 
 class Store:
-    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`.
+    """The results of one suite under a results folder. Reading needs no folder to be there; writing calls `prepare`."""
 
-    owner: what this process calls itself in the cells that it locks (`locked`).
-    """
-
-    def __init__(self, folder: Path, suite: str, owner: str = "") -> None:
-        self.results, self.owner = folder, owner
+    def __init__(self, folder: Path, suite: str) -> None:
+        self.results = folder
         self.folder = folder / slug(suite)
 
     def path(self, cell: Cell) -> Path:
@@ -143,18 +137,13 @@ class Store:
     @contextmanager
     def _held(self, cell: str, wait: bool = False) -> Iterator[bool]:
         """The same for a cell's id. Raises OSError."""
-        folder = self.folder / _LOCKS
-        lock = folder / f"{cell}.{this_machine()[:8]}.lock"
-        with held(lock, wait) as here, ExitStack() as stack:
-            mine = here and stack.enter_context(claimed(folder, cell, here, wait, self.owner))
-            if mine:
-                for left in (lock, *folder.glob(f".{cell}.{_UNFINISHED_LEASE}")):  # nobody else has the cell
-                    stack.callback(left.unlink, missing_ok=True)
-            yield mine
-
-    def locked(self) -> dict[str, str]:
-        """Cell id -> owner of every lock that is held, or that a process left which was killed."""
-        return owners(self.folder / _LOCKS)
+        lock = self.folder / _LOCKS / f"{cell}.lock"
+        with held(lock, wait) as mine:
+            try:
+                yield mine
+            finally:
+                if mine:
+                    lock.unlink(missing_ok=True)
 
     def write(self, result: Result) -> Path:
         """Writes one result in the place of any that is there.
@@ -167,9 +156,8 @@ class Store:
         return path
 
     def write_first(self, result: Result) -> bool:
-        """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already:
-        the process was stopped for so long that its lock expired, and another one has done the cell. Raises as
-        `write`."""
+        """Writes one result, while the caller holds the cell's lock; False, without it, where there is one already, of
+        another machine that shares the folder. Raises as `write`."""
         path = self.path(result.cell)
         with _examined(result) as text:
             if isinstance(found := read_file(path, from_text), Damaged):
@@ -187,9 +175,7 @@ class Store:
         unfinished = defaultdict(list)
         for path in self.folder.rglob(_UNFINISHED):
             unfinished[path.name.split(".")[1]].append(path)
-        folder = self.folder / _LOCKS
-        locks = {path.name.split(".")[0] for path in folder.glob("[!.]*") if path.suffix in _LEFT}
-        locks |= {path.name.split(".")[1] for path in folder.glob(f".*.{_UNFINISHED_LEASE}")}
+        locks = {path.stem for path in (self.folder / _LOCKS).glob("*.lock")}
         for cell in sorted(unfinished.keys() | locks):
             with self._held(cell) as mine:
                 for path in unfinished[cell] if mine else ():

@@ -66,7 +66,7 @@ Report = Callable[[CellProgress | Done], None]
 @dataclass(frozen=True)
 class Job:
     """What every worker must know. threads: for each worker's arithmetic; 0 leaves the library's default. reveal:
-    whether secure noise may come with an infinite epsilon. owner: what the process calls itself in its locks.
+    whether secure noise may come with an infinite epsilon.
     total_epsilon: of all releases of a private set."""
 
     suite: SuiteReference
@@ -74,7 +74,6 @@ class Job:
     plugins: tuple[Path, ...] = ()
     threads: int = 0
     reveal: bool = False
-    owner: str = ""
     total_epsilon: float | None = None
 
 
@@ -133,7 +132,7 @@ class Recorder:
     records: Fingerprints = field(default_factory=Fingerprints)
 
     def __post_init__(self) -> None:
-        self.store = Store(self.job.results, self.job.suite.name, self.job.owner)
+        self.store = Store(self.job.results, self.job.suite.name)
 
     @contextmanager
     def taken(self, cell: Cell, wait: bool = False) -> Iterator[Done | None]:

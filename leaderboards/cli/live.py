@@ -13,7 +13,7 @@ from dpicl.harness.run.selection import Selection
 from dpicl.leaderboards.api import load_evidence, submissions_of
 from dpicl.leaderboards.cli.publish import check_simulated
 from dpicl.leaderboards.publish.publish import Live
-from dpicl.leaderboards.publish.tracker import WandbSink
+from dpicl.leaderboards.publish.tracker import Sink
 from dpicl.leaderboards.publish.wandb_settings import destination
 
 
@@ -36,14 +36,12 @@ class LiveWandb(Live):
 
         known = load_evidence(arguments.results, selection.mechanisms, output.message)
         own = submissions_of(None, output.message, None)
-        told = {""}
 
-        def connect() -> WandbSink:
+        def connect() -> Sink:
             to = destination(**flags, folder=None)
-            if to.sentence not in told:
-                told.add(to.sentence)
+            if to.sentence:
                 output.message(to.sentence)
-            return WandbSink(to)
+            return Sink(to)
 
         super().__init__(missing, load, known, connect, own, failed=failed)
 
@@ -51,6 +49,5 @@ class LiveWandb(Live):
         """After the run."""
         super().finish()
         if not self.failure:
-            sent = output.count(self.outcomes["sent"], "run")
-            for sentence in (f"W&B: {sent} published.", *self.advice):
+            for sentence in (f"W&B: {output.count(self.sent, 'run')} published.", *self.advice):
                 output.message(sentence)

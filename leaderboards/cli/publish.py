@@ -1,17 +1,13 @@
-"""`dpicl publish`: results to Weights & Biases, or to a local trackio dashboard.
-
-Results stay as they are: after any failure the same command sends what is missing. While cells run,
-dpicl.leaderboards.cli.live publishes.
-"""
+"""`dpicl publish wandb`: results to Weights & Biases. Results stay as they are: after any failure the same command
+sends them again. While cells run, dpicl.leaderboards.cli.live publishes."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from dpicl.harness.cli import output
 from dpicl.harness.cli.arguments import HELP, Parser, Subparsers, add_command
@@ -22,7 +18,7 @@ from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
 from dpicl.leaderboards.api import load_evidence, submissions_of
-from dpicl.leaderboards.publish import payload, tracker, wandb_report, wandb_settings, weave_board
+from dpicl.leaderboards.publish import payload, tracker, wandb_settings, weave_board
 from dpicl.leaderboards.publish.publish import plan as plan_of
 from dpicl.leaderboards.publish.publish import publish
 
@@ -48,27 +44,21 @@ def add(subparsers: Subparsers) -> None:
         _publish,
         help="one W&B run for each row and task, and one for each board",
     )
-    wandb.set_defaults(connect=_wandb)
-    _add_shared_flags(wandb)
+    wandb.add_argument(
+        "what",
+        metavar="RESULTS",
+        help="a results folder, a suite's folder in it, or the name of a shipped suite (then see --results)",
+    )
+    wandb.share("--results", help="results folder of a suite that is given by name (default: results)")
+    wandb.repeated("--suite", "S", "suite")
+    wandb.repeated("--model", "X", "model")
+    wandb.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing")
+    wandb.share("--plugin")
     add_wandb_flags(wandb)
     wandb.add_argument(
         "--dir", type=Path, metavar="DIR", help="wandb's files go to DIR/wandb (default: WANDB_DIR, or here)"
     )
-    wandb.add_argument("--report", action="store_true", help="also save a W&B report (online; extra wandb-workspaces)")
     wandb.add_argument("--weave", action="store_true", help="also publish a Weave leaderboard (online; extra weave)")
-    trackio = add_command(
-        trackers,
-        "trackio",
-        "dpicl publish trackio results --project dp-icl",
-        _publish,
-        help="the same rows into a dashboard on this machine (extra trackio)",
-    )
-    trackio.set_defaults(connect=_trackio)
-    _add_shared_flags(trackio)
-    trackio.add_argument("--project", metavar="P", help="the dashboard's project (default: dpicl-bench)")
-    trackio.add_argument(
-        "--dir", type=Path, metavar="DIR", help="trackio's folder (default: TRACKIO_DIR, or trackio's own)"
-    )
 
 
 def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
@@ -83,65 +73,32 @@ def add_wandb_flags(parser: Parser, prefix: str = "") -> None:
     )
 
 
-def _add_shared_flags(parser: Parser) -> None:
-    parser.add_argument(
-        "what",
-        metavar="RESULTS",
-        help="a results folder, a suite's folder in it, or the name of a shipped suite (then see --results)",
-    )
-    parser.share("--results", help="results folder of a suite that is given by name (default: results)")
-    parser.repeated("--suite", "S", "suite")
-    parser.repeated("--model", "X", "model")
-    parser.add_argument("--dry-run", action="store_true", help="show what would be sent, and send nothing")
-    parser.share("--plugin")
-
-
-def _wandb(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
-    """(sink, where it publishes for `--json`, what follows the runs). A missing package is an error at once."""
-    to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
-    if to.mode == "offline" and (arguments.report or arguments.weave):
-        raise UsageError("--report and --weave need --mode online: W&B keeps reports and Weave objects on its server.")
-    if to.sentence:
-        output.message(to.sentence)
-    extras = []
-    if arguments.report:
-        extras.append(wandb_report.saver(plan.made, plan.rows, to))
-    if arguments.weave:
-        extras.append(weave_board.exporter(plan.made, to))
-    return tracker.WandbSink(to), {"tracker": "wandb", "mode": to.mode}, extras
-
-
-def _trackio(arguments: argparse.Namespace, plan: Any) -> tuple[Any, dict[str, Any], list[Callable[[], str]]]:
-    sink = tracker.TrackioSink(arguments.project, arguments.dir)
-    return sink, {"tracker": "trackio", "folder": sink.folder}, []
-
-
 def _publish(arguments: argparse.Namespace) -> int:
     plan = _plan(arguments)
     things = (*plan.rows, *plan.boards)
     if arguments.dry_run:
         return _show(things, plan.notes, arguments.json)
-    sink, where, extras = arguments.connect(arguments, plan)
-    counts: Counter[Literal["sent", "unchanged"]] = Counter()
+    to = wandb_settings.destination(arguments.project, arguments.entity, arguments.mode, arguments.dir)
+    if to.mode == "offline" and arguments.weave:
+        raise UsageError("--weave needs --mode online: W&B keeps Weave objects on its server.")
+    if to.sentence:
+        output.message(to.sentence)
+    export = weave_board.exporter(plan.made, to) if arguments.weave else None
+    sink = tracker.Sink(to)
     try:
-        with sink.opened():
-            said = publish(plan, sink, counts)
-        said += [extra() for extra in extras]
+        advice = publish(plan, sink)
+        advice += [export()] if export else []
     except DpiclError as error:
-        done = f"{counts.total()} of {output.count(len(things), 'run')} published; no result is lost."
+        done = f"{len(sink.sent)} of {output.count(len(things), 'run')} published; no result is lost."
         raise type(error)(f"{error} {done} Run `{shlex.join(['dpicl', *arguments.argv])}` again later.") from error
-    sent, unchanged = counts["sent"], counts["unchanged"]
     if arguments.json:
-        known = {**where, "project": sink.project, "sent": sent, "unchanged": unchanged}
-        ids = [thing.id for thing in things]
-        output.emit_json({**known, "runs": ids, "notes": list(plan.notes), "advice": said})
+        known = {"tracker": "wandb", "mode": to.mode, "project": to.project}
+        output.emit_json({**known, "runs": [*sink.sent], "notes": list(plan.notes), "advice": advice})
         return 0
-    verb = "written" if where.get("mode") == "offline" else "sent"
+    verb = "written" if to.mode == "offline" else "sent"
     rows, boards = output.count(len(plan.rows), "row"), output.count(len(plan.boards), "board")
-    output.emit(
-        f"{output.count(sent, 'run')} {verb}, {unchanged} unchanged: {rows} and {boards}, project {sink.project}."
-    )
-    for sentence in said:
+    output.emit(f"{output.count(len(things), 'run')} {verb}: {rows} and {boards}, project {to.project}.")
+    for sentence in advice:
         output.emit(sentence)
     return 0
 
@@ -150,8 +107,8 @@ def _show(things: Sequence[Any], notes: Sequence[str], as_json: bool) -> int:
     if as_json:
         output.emit_json({"runs": [payload.as_plain(thing) for thing in things], "notes": list(notes)})
         return 0
-    lines = [[thing.name, thing.group, thing.job_type, str(len(thing.rows)), thing.id] for thing in things]
-    output.emit_table(["run", "group", "type", "lines", "id"], lines)
+    lines = [[thing.name, thing.group, thing.job_type, str(len(thing.rows))] for thing in things]
+    output.emit_table(["run", "group", "type", "lines"], lines)
     output.emit(f"\n{output.count(len(things), 'run')} would be sent; nothing was.")
     return 0
 

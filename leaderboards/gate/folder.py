@@ -27,7 +27,7 @@ _MOST_ENTRIES = 4 * MOST_FILES
 _MOST_SAID = 50
 _LOCKS_PLACE = re.compile(r"results/[^/]+/\.locks")  # `dpicl run` leaves this folder behind; git ignores it
 #: What those files may hold: two bytes that keep them out of git; nothing; who had a cell when a run was killed.
-_LOCK_FILES = {".gitignore": 2, ".lock": 0, ".lease": 300}
+_LOCK_FILES = {".gitignore": 2, ".lock": 0}
 _UNREADABLE = os.stat_result((0,) * 10)
 _PART = re.compile(r"[A-Za-z0-9._=+-]{1,100}")
 #: What a repository has: one with `.git` (or its short name), a bare one, and one whose rest is elsewhere.

@@ -1,1 +1,1 @@
-"""Where results are published: Weights & Biases, Weave, a local trackio dashboard (docs/releases.md)."""
+"""Where results are published: Weights & Biases and Weave (docs/releases.md)."""

@@ -32,8 +32,6 @@ from dpicl.leaderboards.render.as_json import board_json, submission_json
 _EPSILONS = ("proved", "claimed", "audited", "per_query")
 #: Longest name, in characters; W&B takes tags of at most 64.
 _NAME, _TAG = 120, 60
-#: Raised when the same results would be written in another form: their runs get other ids.
-_FORMAT = 2
 #: Columns of the table `board`.
 # fmt: off
 COLUMNS = (
@@ -47,7 +45,7 @@ COLUMNS = (
 
 def content_hash(value: Mapping[str, Any]) -> str:
     """sha256 of a plain value, whatever the order of its keys: 64 hexadecimal digits."""
-    return hashlib.sha256(json.dumps([_FORMAT, value], sort_keys=True, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(value, sort_keys=True, allow_nan=False).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -66,19 +64,12 @@ class _Run:
         """sha256 over everything that is sent, 64 hexadecimal digits; charts follow from the rest."""
         return content_hash({field.name: getattr(self, field.name) for field in fields(self) if field.name != "charts"})
 
-    @property
-    def id(self) -> str:
-        """The id of the run: what it stands for, and the first 8 digits of the content."""
-        return f"{self.row}-{self.content[:8]}"
-
 
 @dataclass(frozen=True)
 class Published(_Run):
-    """One row of a board on one task. rows: numbers and short texts for each epsilon, over its seeds, so that a curve
-    over them rises in ε and nothing else. seeds: the same for each epsilon and seed. summary: numbers."""
+    """One row of a board on one task. rows: numbers and short texts for each epsilon, over its seeds."""
 
     rows: Sequence[Mapping[str, float | str]]
-    seeds: Sequence[Mapping[str, float | str]]
     summary: Mapping[str, float]
 
 
@@ -140,7 +131,6 @@ def _published(group: Group, table: TaskTable, rows: Sequence[Row]) -> Published
         tags=_tags(group, (first.task, table.kind), (f"mechanism:{first.mechanism}",)),
         config=finite(config),
         rows=[_over_seeds(row, table) for row in rows],
-        seeds=[_line(result, row, table) for row in rows for result in row.results],
         summary=_summary(rows, results),
     )
 
@@ -332,7 +322,7 @@ def _table_lines(section: Section, table: TaskTable) -> Iterator[list[float | st
 
 def as_plain(published: Published | PublishedBoard) -> dict[str, Any]:
     """What `--dry-run --json` shows of it: everything but the content of files."""
-    plain = {"id": published.id, **vars(published)}
+    plain = {**vars(published)}
     if isinstance(published, PublishedBoard):
         plain |= {"files": sorted(published.files), "document": None, "charts": sorted(published.charts)}
     found: dict[str, Any] = json.loads(json.dumps(plain))

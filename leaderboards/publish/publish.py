@@ -1,8 +1,7 @@
-"""Publishing: every row and board of some results to one sink, in one go or row by row while a suite runs."""
+"""Publishing: every row and board of some results to W&B, in one go or row by row while a suite runs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from dpicl.leaderboards.model.comparability import BASELINES
 from dpicl.leaderboards.model.evidence import Evidence
 from dpicl.leaderboards.model.submissions import Submission
 from dpicl.leaderboards.publish.payload import Published, PublishedBoard, published_board, published_rows
-from dpicl.leaderboards.publish.tracker import Outcome, Sink
+from dpicl.leaderboards.publish.tracker import Sink
 
 
 @dataclass(frozen=True)
@@ -40,27 +39,23 @@ def plan(results: Sequence[Result], evidence: Evidence | None = None, submission
     )
 
 
-def publish(what: Plan, sink: Sink, outcomes: Counter[Outcome]) -> list[str]:
-    """Sends everything; sentences on what a reader can do next. Raises SinkError at the first failure.
-
-    outcomes: counted on the way, so that they are right after an error too.
-    """
+def publish(what: Plan, sink: Sink) -> list[str]:
+    """Sends everything that this sink has not sent yet; sentences on what a reader can do next. Raises SinkError."""
     things: list[Published | PublishedBoard] = [*what.rows, *what.boards]
     for thing in things:
-        outcomes[sink.send(thing)] += 1
+        if sink.sent.get(sink.run_id(thing)) != thing.content:
+            sink.send(thing)
     return sink.close()
 
 
 class Live:
     """Publishes the rows of a run as their cells finish, and everything else at its end.
 
-    A row is sent when all its cells and the reference baselines on its task are done, since its recovery needs them. So
-    it is sent once, whatever the order of the cells; a run that is killed and started again sends what is missing.
+    A row is sent when all its cells and the reference baselines on its task are done, since its recovery needs them.
     After a first error nothing more is tried: `failure` has the reason, and the results are on disk.
 
-    cells: those of this invocation that are not done yet. load: the results that exist now. connect: makes a new sink
-    for every step, so that others may publish while cells run; its error is a failure like any other. failed: called
-    once, with the first failure.
+    cells: those of this invocation that are not done yet. load: the results that exist now. connect: makes the sink;
+    its error is a failure like any other. failed: called once, with the first failure.
     """
 
     def __init__(
@@ -78,10 +73,15 @@ class Live:
         self._submissions = submissions
         self._connect = connect
         self._failed = failed
-        self.outcomes: Counter[Outcome] = Counter()
+        self._sink: Sink | None = None
         self.advice: list[str] = []
         self.failure = ""
         self._try(lambda sink: None)
+
+    @property
+    def sent(self) -> int:
+        """How many runs were created or updated."""
+        return len(self._sink.sent) if self._sink else 0
 
     def finished(self, cell: Cell) -> None:
         """A cell is done or has failed."""
@@ -99,7 +99,7 @@ class Live:
             for row in plan(own, self._evidence).rows:
                 label = row.config["row"]
                 if label not in open_rows and (is_baseline or label == cell.label):
-                    self.outcomes[sink.send(row)] += 1
+                    sink.send(row)
 
         self._try(send)
 
@@ -108,7 +108,7 @@ class Live:
 
         def send(sink: Sink) -> None:
             if results := self._load():
-                self.advice = publish(plan(results, self._evidence, self._submissions), sink, self.outcomes)
+                self.advice = publish(plan(results, self._evidence, self._submissions), sink)
 
         self._try(send)
 
@@ -116,11 +116,11 @@ class Live:
         if self.failure:
             return
         try:
-            with self._connect().opened() as sink:
-                step(sink)
+            self._sink = self._sink or self._connect()
+            step(self._sink)
         except DpiclError as error:
             self.failure = str(error)
-        except Exception as error:  # a tracker, or numbers that it cannot digest, must not cost a run its cells
+        except Exception as error:  # W&B, or numbers that it cannot digest, must not cost a run its cells
             self.failure = f"Publishing failed ({type(error).__name__}: {error})."
         if self.failure:
             self._failed(self.failure)

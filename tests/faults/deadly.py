@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from dpicl.cli import main
-from dpicl.harness.core import leases
 from dpicl.harness.core.cache_file import CacheFile
 from tests.faults.watched import Watched
 
@@ -63,7 +62,7 @@ def run_forked(
 
 
 def in_child(
-    words: Sequence[object], folder: Path, begin: Callable[[], object], end: Callable[[], bytes] = bytes
+    words: Sequence[object], folder: Path, begin: Callable[[], object] = bool, end: Callable[[], bytes] = bytes
 ) -> tuple[int, bytes]:
     """(exit code, or minus the signal, of a `dpicl` command in a child of this process; what ``end`` gives there).
 
@@ -81,7 +80,7 @@ class Child:
 
 
 def start_child(
-    words: Sequence[object], folder: Path, begin: Callable[[], object], end: Callable[[], bytes] = bytes
+    words: Sequence[object], folder: Path, begin: Callable[[], object] = bool, end: Callable[[], bytes] = bytes
 ) -> Child:
     """As `in_child`, which `wait_for` waits for."""
     here, there = os.pipe()
@@ -115,13 +114,3 @@ def wait_for(child: Child) -> tuple[int, bytes]:
         answered = file.read()
     _, status = os.waitpid(child.pid, 0)
     return os.waitstatus_to_exitcode(status), answered
-
-
-def on_machine(name: str) -> Callable[[], None]:
-    """What makes a process one of another machine, with leases that expire soon."""
-
-    def begin() -> None:
-        leases.this_machine = lambda: name  # type: ignore[assignment]
-        leases.BEAT_SECONDS, leases.EXPIRY_SECONDS = 0.2, 3.0
-
-    return begin

@@ -10,9 +10,7 @@ import pytest
 from dpicl.harness.core.errors import ResultError
 from dpicl.harness.run.fingerprints import AtHand, machine_key, own_folder
 from dpicl.harness.run.private_ledger import read_all
-from dpicl.harness.run.store import Store
 from tests.fuzz.kinds import KINDS, parse_lines, write_ledger
-from tests.leaderboards.factory import make_result
 
 
 @pytest.mark.parametrize("content", ["", "ab", "ab" * 31, "ab" * 33, "AB" * 32, "zz" * 32, "\xb2" * 64])
@@ -40,16 +38,3 @@ def test_a_damaged_note_about_records_is_not_believed(tmp_path: Path, value: obj
     assert AtHand.kept(tmp_path / "nowhere") is None
     path.write_text(json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}))
     assert AtHand.kept(path) == AtHand("0" * 64, "1" * 64)
-
-
-def test_what_a_kill_left_of_a_lease_goes_with_the_next_run(tmp_path: Path) -> None:
-    store, cell = Store(tmp_path, "quick"), make_result().cell
-    store.prepare()
-    left = tmp_path / "quick" / ".locks" / f".{cell.id}.1.lease.0123456789abcdef.tmp"
-    left.write_text("half")
-    store.prepare()
-    assert not left.exists()
-    left.write_text("half")
-    with store.lock(cell) as mine:
-        assert mine
-    assert not left.exists()

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 
-from dpicl.harness.core.leases import this_machine
 from dpicl.harness.core.vocabulary import Record
 from dpicl.harness.run import budget
 from dpicl.harness.run.budget import ChargeTo
 from dpicl.harness.run.private_ledger import read_all
 from dpicl.harness.run.store import Store
-from tests.faults.deadly import MAY_DIFFER, in_child, on_machine
+from tests.faults.deadly import MAY_DIFFER, in_child
 from tests.faults.places import Place
 from tests.faults.power import Journal, Step, cuts, put
 from tests.harness.secure_suite import rows_of, suite, write_records
@@ -151,11 +150,10 @@ def test_a_run_goes_on_after_a_power_cut_at_any_step(
         assert reported <= done.keys() <= expected.keys()
         if chance.random() < 0.1:
             here.use(monkeypatch)
-            code, _ = in_child(here.words(), here.folder, on_machine(this_machine()))
+            code, _ = in_child(here.words(), here.folder)
             assert code == 0, (here.folder / "said").read_text()
             assert here.outcomes() == expected
-            # A lease whose content was lost is another machine's: the lock of a finished cell may stay beside it.
-            assert {path.suffix for path in here.left_over()} <= {".lock"}
+            assert here.left_over() == []
             assert not done.keys() & set(here.releases())
     assert done == expected
 
@@ -193,7 +191,7 @@ def test_no_private_run_is_charged_less_than_it_cost(
         charges = sum(len(ledger.charges) for ledger in read_all())
         assert reported <= len(found) <= charges <= 2
         if chance.random() < 0.06:
-            code, _ = in_child([*words, here / "files" / "results"], here, on_machine(this_machine()))
+            code, _ = in_child([*words, here / "files" / "results"], here)
             assert code == 0, (here / "said").read_text()
             after = sum(len(ledger.charges) for ledger in read_all())
             assert after == charges + 2 - len(found)  # what is there is not released again

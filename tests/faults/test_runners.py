@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.deadly import in_child, on_machine, start_child, wait_for
+from tests.faults.deadly import in_child, start_child, wait_for
 from tests.faults.places import Place, Undisturbed
 
 
@@ -28,14 +28,13 @@ def check_once(here: Place, undisturbed: Undisturbed, killed: int) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("seed", range(6))
 def test_four_runs_on_one_folder_do_every_cell_once(place, undisturbed, seed):
-    """Two on this machine, one each on two others; one of them may be killed. Flock is not seen between machines."""
+    """One of them may be killed."""
     here, chance = place(str(seed)), random.Random(seed)
     words = here.words()
-    machines = ["here", "here", "there", "elsewhere"]
     folders = [here.folder / f"run{number}" for number in range(4)]
     for folder in folders:
         folder.mkdir()
-    running = [start_child(words, folder, on_machine(name)) for folder, name in zip(folders, machines, strict=True)]
+    running = [start_child(words, folder) for folder in folders]
     victim = chance.randrange(4) if seed % 2 else None
     if victim is not None:
         time.sleep(chance.uniform(0, 3))
@@ -46,7 +45,7 @@ def test_four_runs_on_one_folder_do_every_cell_once(place, undisturbed, seed):
     assert set(alive) == {0}, said
     done = [line for text in said for line in text.splitlines() if " in " in line and line.startswith("[")]
     assert victim is not None or len(done) == 3, said
-    code, _ = in_child(words, here.folder, on_machine("here"))  # what the dead one of another machine left expires
+    code, _ = in_child(words, here.folder)
     assert code == 0
     check_once(here, undisturbed, killed=int(victim is not None))
 

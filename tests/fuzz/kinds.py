@@ -19,7 +19,6 @@ import yaml
 from dpicl.harness.attacks.results import attack_from_text, external_from_text
 from dpicl.harness.core.errors import DataError, DpiclError, ResultError, UsageError
 from dpicl.harness.core.json_text import plain
-from dpicl.harness.core.leases import claimed, owners
 from dpicl.harness.core.paths import private_folder
 from dpicl.harness.core.strict_yaml import Function
 from dpicl.harness.data import config as task_config
@@ -160,16 +159,6 @@ def use_noted_records(path: Path) -> None:
     """What was noted of records: it is believed or worked out again."""
     found = AtHand.kept(path)
     assert found is None or (found.fingerprint.encode() and found.test.encode())
-
-
-def use_lease(path: Path) -> None:
-    """A file of that content in the folder of locks: the cell can be taken or is somebody's."""
-    folder = path.parent / "locks"
-    folder.mkdir(exist_ok=True)
-    os.replace(path, folder / "cell.1.lease")
-    owners(folder)
-    with claimed(folder, "cell", locked=True):
-        owners(folder)
 
 
 @dataclass(frozen=True)
@@ -337,13 +326,5 @@ KINDS = {
     "calibration": Kind(_calibrations, json_mutated, use_calibration, (), "file.json", write=write_calibration),
     "noted records": Kind(
         lambda: [json.dumps({"fingerprint": "0" * 64, "test": "1" * 64}).encode()], json_mutated, use_noted_records, ()
-    ),
-    "lease": Kind(
-        lambda: [LEASE],
-        bytes_mutated,
-        use_lease,
-        (),
-        parse=bytes.decode,
-        write=lambda value: str(value).encode("utf-8", "surrogatepass"),
     ),
 }

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from dpicl.harness.core import leases
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
-from dpicl.harness.core.leases import claimed, owners
 from dpicl.harness.run.attempts import TRIES, Attempts
 from dpicl.harness.run.ray_cluster import NodeResources, seats, seats_of
 from dpicl.harness.run.store import Store
@@ -99,70 +93,6 @@ def test_what_no_node_holds_is_refused(nodes, asked, word):
     assert word == "--workers" or seats_of(nodes, asked[1], asked[2] or 0) == []
 
 
-@pytest.fixture
-def machine(monkeypatch) -> Any:
-    """machine(name): from now on this process is on a machine of that name."""
-    return lambda name: monkeypatch.setattr(leases, "this_machine", lambda: name)
-
-
-def test_a_claim_of_another_machine_holds_while_it_beats_and_expires_when_it_does_not(machine, monkeypatch, tmp_path):
-    monkeypatch.setattr(leases, "EXPIRY_SECONDS", 0.3)
-    machine("one")
-    with claimed(tmp_path, "cell", locked=True, owner="job 1") as first:
-        machine("two")
-        assert first and owners(tmp_path) == {"cell": "job 1"}
-        (file,) = tmp_path.glob("*.lease")
-        for beat in range(4):
-            with claimed(tmp_path, "cell", locked=True) as mine:
-                assert not mine
-            time.sleep(0.15)
-            os.utime(file, ns=(beat, beat))  # any change, also of a clock that jumped back
-        with claimed(tmp_path, "cell", locked=True, wait=True) as mine:  # it beats no more
-            assert mine
-            assert not file.exists()
-    assert list(tmp_path.iterdir()) == []
-
-
-def _dies(folder: Path) -> None:
-    with claimed(folder, "cell", locked=True):
-        os._exit(0)
-
-
-def test_what_a_process_of_this_machine_left_is_free_at_once(tmp_path):
-    process = fork.Process(target=_dies, args=(tmp_path,))
-    process.start()
-    process.join()
-    assert list(owners(tmp_path)) == ["cell"]
-    with claimed(tmp_path, "cell", locked=True) as mine:
-        assert mine
-
-
-def _race(folder: Path, name: str, won: Any) -> None:
-    leases.this_machine = lambda: name  # type: ignore[assignment]
-    leases.EXPIRY_SECONDS = 0.3
-    end = time.monotonic() + 20
-    while time.monotonic() < end and not won.value:
-        with claimed(folder, "cell", locked=True) as mine:
-            if mine:
-                with won.get_lock():
-                    won.value += 1
-                time.sleep(0.2)  # shorter than the expiry
-                return
-
-
-def test_of_four_machines_that_wait_for_a_dead_one_one_takes_over(machine, tmp_path):
-    machine("dead")
-    left = claimed(tmp_path, "cell", locked=True)
-    assert left.__enter__()
-    won = fork.Value("i", 0)
-    racers = [fork.Process(target=_race, args=(tmp_path, f"machine {number}", won)) for number in range(4)]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join()
-    assert won.value == 1
-
-
 def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
     store, result = Store(tmp_path, "quick"), make_result()
     store.prepare()
@@ -176,10 +106,9 @@ def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):
     assert len(list(tmp_path.rglob("set_aside/*"))) == 1
 
 
-def test_a_lock_of_the_store_leaves_nothing_and_is_seen(tmp_path):
-    store, cell = Store(tmp_path, "quick", owner="job 7"), make_result().cell
+def test_a_lock_of_the_store_leaves_nothing(tmp_path):
+    store, cell = Store(tmp_path, "quick"), make_result().cell
     store.prepare()
     with store.lock(cell) as mine, store.lock(cell) as again:
         assert (mine, again) == (True, False)
-        assert store.locked() == {cell.id: "job 7"}
     assert [path.name for path in (tmp_path / "quick" / ".locks").iterdir()] == [".gitignore"]

@@ -21,7 +21,6 @@ COMMANDS = (
     "run", "plan", "list", "calibrate", "account", "audit", "attack", "diagnose", "check", "board", "plot", "lm-eval",
     "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit", "slurm",
     "publish wandb",
-    "publish trackio",
 )  # fmt: skip
 
 

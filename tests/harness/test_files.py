@@ -8,7 +8,6 @@ from contextlib import nullcontext
 
 import pytest
 
-from dpicl.harness.core import leases
 from dpicl.harness.core.errors import PluginError
 from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.messages import rounded_down, rounded_up
@@ -56,15 +55,13 @@ def test_a_name_as_long_as_the_file_system_takes_can_be_written(tmp_path):
 
 def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, monkeypatch):
     monkeypatch.setenv("DPICL_CACHE", str(tmp_path))
-    for name in ("name.json", "checked/name.json", "plugin.py", "cell.1.lease", "site/rows/old.html"):
+    for name in ("name.json", "checked/name.json", "plugin.py", "site/rows/old.html"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         os.mkfifo(tmp_path / name)
     assert calibration_cache.read_number(tmp_path, "name") is None
     assert not checked.has_passed("name")
     with pytest.raises(PluginError, match="not a regular file"):
         module_of(tmp_path / "plugin.py")
-    with pytest.raises(OSError, match="not a regular file"), leases.claimed(tmp_path, "cell", locked=True):
-        pytest.fail("claimed a name whose claim cannot be read")
     page.write({"index.html": "ours"}, tmp_path / "site")  # a page of an earlier site would be looked into
     assert (tmp_path / "site" / "rows" / "old.html").is_fifo()
 

@@ -357,7 +357,7 @@ def test_files_of_locks_that_a_run_leaves_behind_are_no_part_of_it(world: World)
     folder = world.folder / "results" / "tiny" / ".locks"
     assert (folder / ".gitignore").is_file()
     assert world.status("size")[0] == "ok"
-    (folder / "0123456789abcdef.1.lease").write_text("machine\n" + 32 * "0" + "\nlaptop:4711\n")  # the run was killed
+    (folder / "0123456789abcdef.lock").write_text("")  # the run was killed
     assert world.status("size")[0] == "ok"
     (folder / "more.lock").write_text("something")
     assert world.status("size")[0] == "failed"

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from wandb.sdk.lib import wbauth
 
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.store import Store
@@ -20,13 +21,13 @@ from tests.leaderboards.factory import ends, make_result
 def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No variable, key or settings file of the user's, an empty home, and short deadlines."""
     for name in list(os.environ):
-        if name.startswith(("WANDB_", "TRACKIO_", "WEAVE_")):
+        if name.startswith(("WANDB_", "WEAVE_")):
             monkeypatch.delenv(name)
     home = tmp_path / "home"
     home.mkdir()
     for name in ("HOME", "WANDB_CONFIG_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR"):
         monkeypatch.setenv(name, str(home))
-    monkeypatch.setattr(tracker, "WAIT_SECONDS", 0.1)
+    wbauth.unauthenticate_session()  # a key of an earlier test
     for module in (tracker, wandb_settings):
         monkeypatch.setattr(module, "ASK_SECONDS", 2.0)
 

@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,15 +18,14 @@ from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.publish import tracker
 from dpicl.leaderboards.publish.publish import Plan, plan, publish
-from dpicl.leaderboards.publish.tracker import SUPERSEDED, WandbSink
+from dpicl.leaderboards.publish.tracker import Sink
 from dpicl.leaderboards.publish.wandb_settings import Destination, SinkError, destination, stage_files
 
 
-def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Counter[str]:
-    outcomes: Counter[str] = Counter()
-    with WandbSink(Destination(project, None, mode, folder)).opened() as sink:
-        publish(what, sink, outcomes)
-    return outcomes
+def send(what: Plan, folder: Path, mode: str = "offline", project: str = "leaderboard") -> Sink:
+    sink = Sink(Destination(project, None, mode, folder))
+    publish(what, sink)
+    return sink
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -35,12 +33,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {path.stem.removeprefix("run-"): path.read_bytes() for path in folder.rglob("*.wandb")}
 
 
-def written(folder: Path) -> dict[Path, int]:
-    """Every file with the time of its last change, but the log that wandb's own process may still write."""
-    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file() and path.suffix != ".log"}
-
-
-def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
+def test_offline_everything_is_written_and_nothing_tells_of_the_machine(
     results: list[Result], runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = tmp_path / "private-folder-name"
@@ -48,19 +41,12 @@ def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
     monkeypatch.chdir(there)
     monkeypatch.setattr(sys, "argv", ["private-program-name", "private-argument"])
     what = plan(results)
-    assert send(what, runs_folder) == {"sent": 4}
+    sink = send(what, runs_folder)
     found = files(runs_folder)
-    assert set(found) == {thing.id for thing in (*what.rows, *what.boards)}
+    assert set(found) == {sink.run_id(thing) for thing in (*what.rows, *what.boards)}
     for row in what.rows:
-        for text in (
-            row.name,
-            row.group,
-            row.job_type,
-            *row.tags,
-            *row.summary,
-            *(str(line["cells"]) for line in row.rows),
-        ):
-            assert text.encode() in found[row.id], text
+        for text in (row.name, row.group, row.job_type, *row.tags, *row.summary):
+            assert text.encode() in found[sink.run_id(row)], text
     (board,) = what.boards
     staged = {path.read_text() for path in stage_files(runs_folder / "wandb").rglob("*") if path.is_file()}
     assert set(board.files.values()) <= staged  # by wandb's artifacts, from a folder whose path tells nothing
@@ -70,35 +56,22 @@ def test_offline_everything_is_written_once_and_nothing_tells_of_the_machine(
             assert not re.search(rb"(?<!\w)" + re.escape(name.encode()) + rb"(?!\w)", content), name
     assert not [*runs_folder.rglob("wandb-metadata.json"), *runs_folder.rglob("requirements.txt")]
 
-    before = written(runs_folder)
-    assert send(plan(results[::-1]), runs_folder) == {"unchanged": 4}
-    assert written(runs_folder) == before
 
-
-def test_offline_what_is_new_or_was_cut_off_is_written(
+def test_offline_a_row_has_one_folder_of_its_newest_results(
     results: list[Result], changed: list[Result], runs_folder: Path
 ) -> None:
-    what = plan(results)
-    cut = runs_folder / "wandb" / f"offline-run-20260101_000000-{what.rows[0].id}"
-    cut.mkdir(parents=True)
-    assert send(what, runs_folder) == {"sent": 4} and not cut.exists()
-    assert send(plan(changed), runs_folder) == {"sent": 2, "unchanged": 2}  # the row and the board
-    assert send(plan(results[:4]), runs_folder, project="elsewhere")["unchanged"] == 0
+    cut = send(plan(results), runs_folder)
+    (older,) = (runs_folder / "wandb").glob(f"offline-run-*-{cut.run_id(plan(results).rows[1])}")
+    assert send(plan(changed), runs_folder).sent.keys() == cut.sent.keys() == files(runs_folder).keys()
+    assert not older.exists()
+    elsewhere = send(plan(results), runs_folder, project="elsewhere")
+    assert not elsewhere.sent.keys() & cut.sent.keys() and len(files(runs_folder)) == 8
 
 
-def test_folders_and_records_that_cannot_be_used_are_named(runs_folder: Path, tmp_path: Path) -> None:
-    to = Destination("p", None, "offline", runs_folder)
-    with WandbSink(to).opened(), pytest.raises(SinkError, match="Another process"), WandbSink(to).opened():
-        pass
-    (runs_folder / "wandb" / "dpicl-published.json").write_text("[1")
-    with pytest.raises(SinkError, match="damaged"), WandbSink(to).opened():
-        pass
+def test_a_folder_that_cannot_be_used_is_named(results: list[Result], tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(SinkError, match="--dir"),
-        WandbSink(Destination("p", None, "offline", tmp_path / "file")).opened(),
-    ):
-        pass
+    with pytest.raises(SinkError, match="--dir"):
+        send(plan(results), tmp_path / "file")
 
 
 @pytest.mark.parametrize(
@@ -129,34 +102,29 @@ def test_the_mode_follows_the_flag_the_variable_and_the_key(
 
 
 class Run:
-    """A run on the server: steps that it has are ignored when it is resumed, as wandb does."""
+    """A run on the server: a second publication adds to its history and updates its summary, as wandb does."""
 
     def __init__(self, server: Server, id: str) -> None:
         self.server, self.id, self.state = server, id, "running"
         self.config: dict[str, Any] = {}
         self.summary: dict[str, Any] = {}
         self.tags: list[str] = []
-        self.lines: dict[int, Any] = {}
+        self.lines: list[Any] = []
         self.artifacts: dict[str, Any] = {}
-        self.dir = f"/runs/run-{id}/files"
-        self.metrics: dict[str, Any] = {}
-        self.define_metric = lambda name, **more: self.metrics.update({name: more})
+        self.define_metric = lambda name, **more: None
 
     @property
     def summary_metrics(self) -> dict[str, Any]:
         return self.summary
 
-    def log(self, line: Any, step: int) -> None:
-        if self.id == self.server.fails_at and step == 1:
+    def log(self, line: Any) -> None:
+        if self.id == self.server.fails_at:
             raise ConnectionError("the server went away")
-        self.lines.setdefault(step, line)
+        self.lines.append(line)
 
     def log_artifact(self, artifact: Any, aliases: list[str]) -> Any:
         self.artifacts[artifact.name] = (set(artifact.manifest.entries), aliases)
         return SimpleNamespace(wait=lambda timeout: None)
-
-    def update(self) -> None:
-        self.server.updates += 1
 
     def __enter__(self) -> Run:
         return self
@@ -166,14 +134,12 @@ class Run:
 
 
 class Server:
-    """The interface of wandb as far as the sink uses it. began: the ids of the runs that were begun."""
+    """The interface of wandb as far as the sink uses it."""
 
     def __init__(self) -> None:
         import wandb
 
         self.runs: dict[str, Run] = {}
-        self.began: list[str] = []
-        self.updates = 0
         self.fails_at = self.loses = ""
         self.Artifact, self.Table, self.Image = wandb.Artifact, wandb.Table, wandb.Image
         self.setup = lambda settings: None
@@ -181,14 +147,12 @@ class Server:
 
     def init(self, *, id: str, resume: str, mode: str, tags: list[str], config: dict[str, Any], **_: object) -> Run:
         assert (resume, mode) == ("allow", "online")
-        self.began.append(id)
         run = self.runs.setdefault(id, Run(self, id))
         run.config, run.tags = config, tags
         return run
 
     def listed(self, path: str, per_page: int, lazy: bool) -> list[Run]:
-        if path == "somebody/leaderboard" and not self.runs:
-            raise ValueError("Could not find project somebody/leaderboard")
+        assert path == "somebody/leaderboard"
         return list(self.runs.values())
 
 
@@ -199,53 +163,43 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return found
 
 
-def test_online_what_arrives_equals_the_results_and_arrives_once(
-    results: list[Result], server: Server, runs_folder: Path
+def test_online_what_arrives_equals_the_results_and_is_updated_in_its_place(
+    results: list[Result], changed: list[Result], server: Server, runs_folder: Path
 ) -> None:
-    what = plan(results)
-    assert send(what, runs_folder, "online") == {"sent": 4}
-    for row in what.rows:
-        run = server.runs[row.id]
-        assert [run.lines[step] for step in sorted(run.lines)] == [dict(own) for own in row.rows]
-        assert run.summary == {**row.summary, "published_lines": len(row.rows)}
-        assert run.metrics == {"epsilon": {"summary": "none"}, "*": {"step_metric": "epsilon", "summary": "none"}}
-        assert {key: run.config[key] for key in row.config} == row.config and run.tags == list(row.tags)
-    (board,) = what.boards
-    run = server.runs[board.id]
-    table = run.lines[0]["board"]
+    for time, now in enumerate((plan(results), plan(changed))):
+        sink = send(now, runs_folder, "online")
+        assert len(server.runs) == 4
+        for row in now.rows:
+            run = server.runs[sink.run_id(row)]
+            table = run.lines[time]["epsilons"]
+            lines = [dict(zip(table.columns, line, strict=True)) for line in table.data]
+            assert lines == [{name: line.get(name) for name in table.columns} for line in row.rows]
+            assert run.summary == {**row.summary, "published_content": row.content}
+            assert run.config == row.config and run.tags == list(row.tags)
+    (board,) = now.boards
+    run = server.runs[sink.run_id(board)]
+    table = run.lines[-1]["board"]
     assert table.columns == list(board.columns) and table.data == [list(row) for row in board.rows]
     assert {name for name in run.lines[0] if name.startswith("scores/")} == {f"scores/{name}" for name in board.charts}
-    assert len(run.lines[0]["seeds"].data) == len(results)
+    assert len(run.lines[-1]["seeds"].data) == len(results)
     assert run.artifacts == {
         "quick-embedded-results": (set(board.files), ["latest", "suite-v1"]),
         "quick-embedded-board": ({"board.json"}, ["latest", "suite-v1"]),
     }
-    server.began.clear()
-    assert send(plan(results[::-1]), runs_folder, "online") == {"unchanged": 4}
-    assert server.began == [] and server.updates == 0
 
 
-def test_online_a_run_that_was_cut_off_is_completed_under_its_id(
+def test_online_what_was_cut_off_is_sent_again_under_its_id(
     results: list[Result], server: Server, runs_folder: Path
 ) -> None:
     what = plan(results)
-    server.fails_at = what.rows[1].id
+    ids = [Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(row) for row in what.rows]
+    server.fails_at = ids[1]
     with pytest.raises(SinkError, match="the server went away"):
         send(what, runs_folder, "online")
-    assert list(server.runs) == [row.id for row in what.rows[:2]] and server.runs[what.rows[1].id].state == "failed"
+    assert list(server.runs) == ids[:2] and server.runs[ids[1]].state == "failed"
     server.fails_at = ""
-    assert send(what, runs_folder, "online") == {"unchanged": 1, "sent": 3}
-    assert list(server.runs[what.rows[1].id].lines.values()) == [dict(own) for own in what.rows[1].rows]
-
-
-def test_online_what_was_replaced_gets_a_tag_until_it_is_back(
-    results: list[Result], changed: list[Result], server: Server, runs_folder: Path
-) -> None:
-    for now in (plan(results), plan(changed), plan(results)):
-        send(now, runs_folder, "online")
-        tagged = {run.id for run in server.runs.values() if SUPERSEDED in run.tags}
-        assert tagged == set(server.runs) - {thing.id for thing in (*now.rows, *now.boards)}
-    assert len(tagged) == 2
+    send(what, runs_folder, "online")
+    assert len(server.runs) == 4 and {run.state for run in server.runs.values()} == {"finished"}
 
 
 def test_online_data_that_does_not_arrive_is_an_error(
@@ -253,19 +207,19 @@ def test_online_data_that_does_not_arrive_is_an_error(
 ) -> None:
     monkeypatch.setattr(tracker, "ASK_SECONDS", 0.0)
     what = plan(results)
-    server.loses = what.rows[2].id
+    server.loses = Sink(Destination("leaderboard", None, "online", runs_folder)).run_id(what.rows[2])
     with pytest.raises(SinkError, match="1 of 4 runs incomplete"):
         send(what, runs_folder, "online")
 
 
-def test_what_was_written_offline_and_then_sent_is_marked_as_synced(
+def test_what_was_written_offline_and_then_sent_is_not_synced_again(
     results: list[Result], server: Server, runs_folder: Path
 ) -> None:
-    (row, *_) = plan(results).rows
-    folder = runs_folder / "wandb" / f"offline-run-20260101_000000-{row.id}"
+    sink = send(plan(results[:4]), runs_folder, "online")
+    folder = runs_folder / "wandb" / f"offline-run-20260101_000000-{next(iter(sink.sent))}"
     folder.mkdir(parents=True)
-    send(plan(results), runs_folder, "online")
-    assert [path.name for path in folder.iterdir()] == [f"run-{row.id}.wandb.synced"]
+    send(plan(results[:4]), runs_folder, "online")
+    assert not folder.exists()
 
 
 def test_a_settings_file_of_the_working_folder_says_nothing(tmp_path: Path) -> None:
