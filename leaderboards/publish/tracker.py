@@ -50,10 +50,11 @@ class Sink:
             self._folder.mkdir(parents=True, exist_ok=True)
             for older in self._folder.glob(f"offline-run-*-{id}"):  # `wandb sync` would send it after this one
                 shutil.rmtree(older)
-            self._write(thing, id)
         except OSError as error:
             why = error.strerror or type(error).__name__
             raise SinkError(f"Cannot write into {self._folder} ({why}); choose another folder with --dir.") from error
+        try:
+            self._write(thing, id)
         except Exception as error:  # wandb raises errors of many kinds; each means that the run did not arrive
             raise SinkError(f"W&B did not take '{thing.name}': {reason(error)}.") from error
         self.sent[id] = thing.content
@@ -77,7 +78,7 @@ class Sink:
 
     def _arrived(self) -> set[str]:
         try:
-            self._wandb.setup(settings=run_settings())
+            self._wandb.setup(settings=run_settings(self.to.address))
             api = self._wandb.Api(timeout=int(ASK_SECONDS))
             found = api.runs(f"{self.to.entity or api.default_entity}/{self.to.project}", per_page=200, lazy=False)
             shown = {run.id: run.summary_metrics.get(CONTENT_KEY) for run in found if run.state == "finished"}
@@ -86,6 +87,7 @@ class Sink:
         return {id for id, content in self.sent.items() if shown.get(id) == content}
 
     def _write(self, thing: Published | PublishedBoard, id: str) -> None:
+        stage_files(self._folder)
         with self._wandb.init(
             project=self.to.project,
             entity=self.to.entity,
@@ -95,10 +97,11 @@ class Sink:
             job_type=thing.job_type,
             tags=list(thing.tags),
             config=dict(thing.config),
-            resume="allow",
+            resume="allow" if self._online else None,
             mode=self.to.mode,
-            dir=str(self.to.folder),
-            settings=run_settings(),
+            dir=str(self.to.folder.resolve()),  # wandb's process may have been started elsewhere
+            reinit="finish_previous",
+            settings=run_settings(self.to.address),
         ) as run:
             run.define_metric("*", summary="none")  # the summary is ours alone: else wandb adds the last values to it
             if isinstance(thing, PublishedBoard):
@@ -120,7 +123,6 @@ class Sink:
         return self._wandb.Table(columns=[*columns], data=[[*row] for row in rows])
 
     def _log_artifacts(self, run: Any, board: PublishedBoard) -> None:
-        stage_files(self._folder)
         name = slug(f"{board.config['suite']}-{board.config['model']}").replace("=", "_").replace("+", "_")
         contents = {"results": board.files, "board": {"board.json": json.dumps(board.document, indent=1)}}
         for kind, files in contents.items():

@@ -126,16 +126,20 @@ def _has_key(host: str) -> bool:
         raise SinkError(f"W&B's API key cannot be used: {reason(error)}.") from error
 
 
-def run_settings() -> Any:
+def run_settings(address: str | None) -> Any:
     """The settings of every run: it tells nothing about the machine, its user or the program, and never waits for ever.
+
+    address: of the server (`Destination`), whatever wandb has read elsewhere; None offline.
 
     docs/releases.md says what wandb sends all the same.
     """
     limits = {"retry_max": 2, "retry_wait_min_seconds": 0.5, "retry_wait_max_seconds": 2.0}
     limits["timeout_seconds"] = ASK_SECONDS
     parts = ("graphql", "file_stream", "file_transfer")
+    place = {"base_url": address} if address else {}
     hidden = ("disable_code", "disable_git", "disable_job_creation", "x_disable_machine_info", "x_disable_meta")
     return load_wandb().Settings(
+        **place,
         **{f"x_{part}_{name}": value for part in parts for name, value in limits.items()},
         **dict.fromkeys((*hidden, "x_disable_stats", "silent", "finish_timeout_raises"), True),
         **dict.fromkeys(("save_code", "symlink", "x_save_requirements"), False),
