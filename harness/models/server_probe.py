@@ -20,14 +20,13 @@ from dpicl.harness.models.server_http import Call, Connection, Refused, Unanswer
 from dpicl.harness.models.server_llama_cpp import LlamaCpp
 from dpicl.harness.models.server_openai import VLLM, OpenAI
 from dpicl.harness.models.server_record import ServerRecord
-from dpicl.harness.models.server_sglang import SGLang
 from dpicl.harness.models.server_tokens import LlamaCppTokens, OwnTokens, Tokens
 
 T = TypeVar("T")
 
 #: How each kind of server is asked, and what servers call themselves in their list of models.
-DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM, SGLang, OpenAI)}
-_KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang"}
+DIALECTS: Mapping[str, type[Dialect]] = {one.kind: one for one in (LlamaCpp, VLLM, OpenAI)}
+_KINDS = {"llamacpp": "llama.cpp", "vllm": "vllm"}
 
 #: Public prompts whose answers tell one model from another.
 FIXED = (

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from dpicl.harness.core.field_types import Count, Positive
 
 #: Servers whose requests are known.
-KINDS = ("llama.cpp", "vllm", "sglang", "openai")
-ServerKind = Literal["llama.cpp", "vllm", "sglang", "openai"]
+KINDS = ("llama.cpp", "vllm", "openai")
+ServerKind = Literal["llama.cpp", "vllm", "openai"]
 
 _Difference = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 

@@ -168,20 +168,6 @@ def _vllm(fake: FakeServer, body: dict[str, Any]) -> Any:
     return {"model": fake.id, "choices": [{"text": "x", "logprobs": {"top_logprobs": [entries]}}]}
 
 
-def _sglang(fake: FakeServer, body: dict[str, Any]) -> Any:
-    prompt, how = body["input_ids"], body["sampling_params"]
-    if not body.get("return_logprob"):
-        text = _text(fake, prompt, how["max_new_tokens"], how["temperature"], how["sampling_seed"])
-        return {"text": text, "meta_info": {}}
-    if body["top_logprobs_num"] > fake.top:
-        return None
-    row = fake.log_probs(prompt)
-    found = {"output_top_logprobs": [[[float(row[t]), t, None] for t in _ranked(row, body["top_logprobs_num"])]]}
-    if listed := body.get("token_ids_logprob"):
-        found["output_token_ids_logprobs"] = [[[float(row[token]), token, None] for token in listed]]
-    return {"text": "x", "meta_info": found}
-
-
 def _openai(fake: FakeServer, body: dict[str, Any]) -> Any:
     prompt, top = body["prompt"], body.get("logprobs")
     if isinstance(prompt, str):
@@ -204,7 +190,6 @@ def _text(fake: FakeServer, prompt: list[int], count: int, temperature: float, s
 MODEL: dict[str, Callable[[FakeServer, dict[str, Any]], Any]] = {
     "llama.cpp": _llama_cpp,
     "vllm": _vllm,
-    "sglang": _sglang,
     "openai": _openai,
 }
 

@@ -128,15 +128,12 @@ def test_a_prompt_that_does_not_fit_is_not_sent(llama: FakeServer) -> None:
     assert len(llama.seen) == before
 
 
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
-def test_servers_that_list_tokens(
-    kind: str, start: Callable[..., FakeServer], tiny: TransformersLM, tiny_folder
-) -> None:
+def test_a_server_that_lists_tokens(start: Callable[..., FakeServer], tiny: TransformersLM, tiny_folder) -> None:
     prompts = [tiny.encode("Article: A new"), tiny.encode("Answer")]
-    whole = loaded(start(kind, tiny), tokenizer=tiny_folder)
+    whole = loaded(start("vllm", tiny), tokenizer=tiny_folder)
     assert whole.server is not None and whole.server.vocabulary and whole.server.tokenizer == "agrees"
     close(whole.next_token_log_probs(prompts), tiny.next_token_log_probs(prompts))
-    fake = start(kind, tiny, top=20)
+    fake = start("vllm", tiny, top=20)
     model, expected = loaded(fake, tokenizer=tiny_folder), tiny.next_token_log_probs(prompts)
     assert model.server is not None
     assert (model.server.vocabulary, model.server.top_tokens, model.server.listed_ids) == (False, 20, 128)
@@ -418,4 +415,4 @@ def test_prompts_use_nothing_that_was_kept_where_that_is_asked_for(llama: FakeSe
     salts = [body["cache_salt"] for _, body in vllm.seen]
     assert len(set(salts)) == len(salts)
     with pytest.raises(UsageError, match="cache"):
-        loaded(start("sglang", tiny), tokenizer=tiny_folder, cache="no")
+        loaded(start("openai", tiny), tokenizer=tiny_folder, cache="no")
