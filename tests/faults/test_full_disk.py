@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,59 +90,3 @@ def test_a_disk_that_fails_under_the_ledger_costs_budget_and_never_hides_a_relea
         assert sum(len(ledger.charges) for ledger in read_all()) == charges + 2 - len(found)
         first += 3
     assert calls > 10
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """small('300k') -> a file system of that size; the same one, made larger, when it is called again."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mounted = False
-
-    def sized(size: str) -> Path:
-        nonlocal mounted
-        options = f"size={size}" + (",remount" if mounted else "")
-        words = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        if shutil.which("mount") is None or subprocess.run(words, capture_output=True).returncode:
-            pytest.skip("no file system may be mounted here")
-        mounted = True
-        return folder
-
-    yield sized
-    if mounted:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("size", ["24k", "60k", "100k", "200k", "400k"])
-def test_a_run_on_a_file_system_that_is_full_goes_on_when_there_is_room(
-    small, size, tmp_path, monkeypatch, undisturbed
-):
-    """Results and cache are on it, SQLite's files too."""
-    here = Place(small(size) / "place")
-    monkeypatch.setenv("DPICL_CACHE", str(here.folder / "files" / "cache"))
-    monkeypatch.setenv("RELEASES", str(tmp_path / "releases"))
-    (tmp_path / "outside").mkdir()
-    words = here.words()
-    code, _ = in_child(words, tmp_path / "outside", lambda: None)
-    said = (tmp_path / "outside" / "said").read_text()
-    assert code in (0, 2) and "Traceback" not in said, said
-    before = here.finished()
-    small("200m")
-    code, _ = in_child(words, tmp_path / "outside", lambda: None)
-    assert code == 0, (tmp_path / "outside" / "said").read_text()
-    assert here.outcomes() == undisturbed.outcomes and here.left_over() == []
-    assert {path: here.finished()[path] for path in before} == before
-
-
-@pytest.mark.slow
-def test_a_results_folder_that_may_only_be_read_is_refused_and_shown(small, dpicl, tmp_path, sim_suite):
-    folder = small("20m")
-    words = [sim_suite, "--results", folder, "--mechanism", "zero_shot"]
-    assert dpicl("run", *words, "--seed", "0").code == 0
-    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
-    refused = dpicl("run", *words, "--seed", "0,1")
-    assert refused.code == 2 and os.strerror(errno.EROFS) in refused.err and "Traceback" not in refused.err
-    assert dpicl("plan", *words).code == 0
-    assert dpicl("board", sim_suite, "--results", folder, "--no-submissions").code == 0

@@ -62,22 +62,6 @@ def killed_at_random(process: subprocess.Popen[str], seconds: float, victim: str
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("victim", ["runner", "group"])
-@pytest.mark.parametrize("seed", range(10))
-def test_a_run_that_is_killed_at_random_times_loses_nothing(dpicl_process, place, undisturbed, seed, victim):
-    chance = random.Random(f"{seed} {victim}")
-    here = place(f"{victim}{seed}")
-    known: set[str] = set()
-    for _ in range(2):
-        process = dpicl_process(*here.words(), process_group=0)
-        killed_at_random(process, chance.uniform(1, 12), victim, chance)
-        assert known <= here.labels()
-        known = here.labels()
-    check_resumed(here, undisturbed, known, kills=2)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("victim", ["worker", "parent", "group"])
 @pytest.mark.parametrize("seed", range(4))
 def test_a_run_with_workers_that_is_killed_at_random_times_loses_nothing(
@@ -96,41 +80,3 @@ def test_a_run_with_workers_that_is_killed_at_random_times_loses_nothing(
         assert here.outcomes() == undisturbed.outcomes
         assert max(here.releases().values()) <= 2
     check_resumed(here, undisturbed, here.labels() if victim == "worker" else set())
-
-
-@pytest.mark.slow
-@pytest.mark.model
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", range(3))
-def test_a_run_of_the_embedded_model_that_is_killed_loses_nothing(dpicl_process, place, tmp_path, seed, weights):
-    chance = random.Random(f"embedded {seed}")
-    outcomes = []
-    for name, kills in (("calm", 0), ("killed", 2)):
-        here = place(f"{name}{seed}")
-        (here.folder / "files" / "cache").mkdir()
-        (here.folder / "files" / "cache" / "models").symlink_to(weights)
-        known: set[str] = set()
-        for _ in range(kills):
-            process = dpicl_process(*here.words("embedded"), process_group=0)
-            killed_at_random(process, chance.uniform(5, 40), "runner", chance)
-            assert known <= here.labels()
-            known = here.labels()
-        finished, released = here.finished(), here.releases()
-        process = dpicl_process(*here.words("embedded"))
-        said = process.communicate()
-        assert process.returncode == 0, said
-        assert {path: here.finished().get(path) for path in finished} == finished
-        assert not known & set(here.releases() - released)
-        assert here.left_over() == []
-        outcomes.append(here.outcomes())
-    assert outcomes[0] == outcomes[1]
-
-
-@pytest.fixture(scope="session")
-def weights(session_cache: Path) -> Path:
-    """The folder of converted weights that the session's tests share."""
-    from dpicl.harness.models.embedded import cached_model
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DPICL_CACHE", str(session_cache))
-        return cached_model().parent

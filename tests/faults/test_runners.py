@@ -1,21 +1,18 @@
-"""Several runs on one folder, some of them on other machines, some of them killed; and clocks that jump."""
+"""Several runs on one folder, some of them killed; and workers whose run is killed."""
 
 from __future__ import annotations
 
-import datetime
-import json
 import os
 import random
 import signal
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.faults.deadly import in_child, start_child, wait_for
 from tests.faults.places import Place, Undisturbed
+from tests.harness.helpers import children
 
 
 def check_once(here: Place, undisturbed: Undisturbed, killed: int) -> None:
@@ -50,39 +47,23 @@ def test_four_runs_on_one_folder_do_every_cell_once(place, undisturbed, seed):
     check_once(here, undisturbed, killed=int(victim is not None))
 
 
-class Jumping:
-    """Clocks of the wall that jump by years at every look; monotonic ones go on."""
-
-    def __init__(self, seed: int) -> None:
-        self._chance = random.Random(seed)
-
-    def install(self) -> None:
-        really, jump = time.time, self._jump
-
-        class Odd(datetime.datetime):
-            @classmethod
-            def now(cls, tz: Any = None) -> Any:
-                return super().now(tz) + datetime.timedelta(seconds=jump())
-
-        time.time = lambda: really() + jump()
-        time.time_ns = lambda: int(time.time() * 1e9)
-        for name, module in list(sys.modules.items()):
-            if name.startswith("dpicl.") and getattr(module, "datetime", None) is datetime.datetime:
-                module.datetime = Odd  # type: ignore[attr-defined]
-
-    def _jump(self) -> float:
-        return self._chance.choice([0.0, 3600.0, -3600.0, 3e8, -3e8])
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_worker_processes_die_with_the_run_that_started_them(dpicl_process, place):
+    process = dpicl_process(*place("parent").words(), "--engine", "local", "--workers", 1)
+    end = time.monotonic() + 120
+    while not (workers := children(process.pid)):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    while any(_is_alive(pid) for pid in workers):
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
-def test_clocks_that_jump_change_nothing(place, undisturbed):
-    here = place("odd")
-    code, _ = in_child(here.words(), here.folder, Jumping(0).install)
-    said = (here.folder / "said").read_text()
-    assert code == 0 and "Traceback" not in said, said
-    check_once(here, undisturbed, killed=0)
-    years = {result["created"][:4] for result in _results(here)}
-    assert years - {str(datetime.datetime.now(datetime.UTC).year)}, "no clock jumped"
-
-
-def _results(here: Place) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in Path(here.results).rglob("*.json")]
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
