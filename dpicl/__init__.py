@@ -23,7 +23,6 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dpicl.harness.api.diagnosis import diagnose
     from dpicl.harness.api.exact import audit_exactly, audit_rows_exactly
     from dpicl.harness.api.functions import account, audit, calibrate, check, evaluate
     from dpicl.harness.api.lists import list_attacks, list_mechanisms, list_models, list_suites, list_tasks
@@ -82,7 +81,6 @@ if TYPE_CHECKING:
 
 #: Module -> the public names that it holds. They are imported when they are first used: `dpicl --help` needs none.
 _PLACES = {
-    "dpicl.harness.api.diagnosis": "diagnose",
     "dpicl.harness.api.exact": "audit_exactly audit_rows_exactly",
     "dpicl.harness.api.functions": "account audit calibrate check evaluate",
     "dpicl.harness.api.lists": "list_attacks list_mechanisms list_models list_suites list_tasks",

@@ -45,7 +45,6 @@ HELP = {
     "account": "epsilon of given noise: what is proved, and what authors compute",
     "attack": "attack mechanisms, with zero-shot and real demonstrations as the reference baselines",
     "audit": "a lower bound on the epsilon of a mechanism, from runs with and without a canary",
-    "diagnose": "log-loss and hit rate of token mechanisms on held-out texts: which is better, in minutes",
     "check": "test a mechanism for the usual privacy bugs",
     "new": "write a working example to start from: a mechanism, a task, an attack, a model or a suite",
     "lm-eval": "run lm-evaluation-harness's own command with a mechanism as its model; other flags are lm-eval's",

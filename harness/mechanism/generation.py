@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -69,33 +66,8 @@ def cut_record(record: PrivateRecord, model: LanguageModel, tokens: int | None) 
     return Record(text=text, label=record.label)
 
 
-class Lesson(Protocol):
-    """What a text goes on with, whatever a mechanism releases: teacher forcing (dpicl.harness.evaluation.teaching)."""
-
-    def said(self, token: int) -> tuple[int, bool]:
-        """The token that stands in the place of the released one, and whether the text ends with it."""
-
-    def offered(self, scores: np.ndarray) -> int:
-        """A token in the place of a public draw from softmax(scores)."""
-
-
-_LESSON: ContextVar[Lesson | None] = ContextVar("lesson", default=None)
-
-
-@contextmanager
-def taught(lesson: Lesson) -> Iterator[None]:
-    """Inside this block the lesson decides what released texts of this thread go on with."""
-    token = _LESSON.set(lesson)
-    try:
-        yield
-    finally:
-        _LESSON.reset(token)
-
-
 def drawn_in_public(scores: np.ndarray, randomness: np.random.Generator) -> int:
     """A token drawn from softmax(scores), both public: scores are float64[V]."""
-    if (lesson := _LESSON.get()) is not None:
-        return lesson.offered(scores)
     return int((scores + randomness.gumbel(size=len(scores))).argmax())
 
 
@@ -112,10 +84,6 @@ class ReleasedText:
 
     def append(self, token: int) -> None:
         """Adds a released token."""
-        if (lesson := _LESSON.get()) is not None:
-            token, self.ended = lesson.said(token)
-            self.tokens.append(token)
-            return
         self.tokens.append(token)
         text = self._model.decode(self.tokens).lstrip()
         self.ended = token == self._model.eos_token_id or self._before_stop(text) != text

@@ -34,7 +34,7 @@ first query of a round the chance of "above" is 1/2 at h = t.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -101,18 +101,3 @@ def first_chances(distance: float, scale: float) -> np.ndarray:
     else:
         above = 1 - math.exp(-distance / scale) / 2
     return np.array([1 - above, above])
-
-
-def chance_of_below(distances: Sequence[float], scale: float) -> float:
-    """The chance that the first queries of a round, so far above the threshold, are all "below".
-
-    u = e^(-rho/b) is uniform in (0, 1), and given u the i-th is "above" with the chance min(1, g_i u), g_i =
-    e^(d_i/b): the integral of prod(1 - g_i u) up to u = min(1, 1/max g_i). It is a polynomial, so quadrature is exact.
-    """
-    if scale == 0:
-        return float(all(distance < 0 for distance in distances))
-    rates = np.exp(np.minimum(np.asarray(distances, dtype=np.float64) / scale, _LARGEST))
-    end = 1 / max(1.0, rates.max(initial=0.0))
-    points, weights = np.polynomial.legendre.leggauss(len(rates) // 2 + 1)
-    at = end * (points + 1) / 2
-    return float(weights @ np.prod(1 - rates * at[:, None], axis=1)) * end / 2

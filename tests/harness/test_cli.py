@@ -18,7 +18,7 @@ from tests.harness.helpers import PLUGIN, refuse
 from tests.leaderboards.factory import make_result
 
 COMMANDS = (
-    "run", "plan", "list", "calibrate", "account", "audit", "attack", "diagnose", "check", "board", "plot", "lm-eval",
+    "run", "plan", "list", "calibrate", "account", "audit", "attack", "check", "board", "plot", "lm-eval",
     "cache", "data", "doctor", "ginc", "release", "answer", "budget", "compare", "track", "new", "submit", "slurm",
     "publish wandb",
 )  # fmt: skip

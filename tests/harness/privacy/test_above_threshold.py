@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from dpicl.harness.core.errors import BudgetExceeded, PluginError, UnsupportedEvent
-from dpicl.harness.privacy.above_threshold import AboveThreshold, chance_of_below, first_chances
+from dpicl.harness.privacy.above_threshold import AboveThreshold, first_chances
 from dpicl.harness.privacy.accountants import epsilon
 from dpicl.harness.privacy.adversaries import QUESTIONS, round_adversary
 from dpicl.harness.privacy.bounded_range import round_pair
@@ -53,16 +53,6 @@ def delta(present, absent, x):
 
 
 QUERIES = st.lists(st.floats(-6, 2), min_size=1, max_size=7)
-
-
-@given(QUERIES, st.sampled_from([0.1, 3.0]))
-@settings(max_examples=examples(100), deadline=None)
-def test_the_chance_that_all_are_below_is_what_is_left_of_a_round(queries, scale):
-    distances = [scale * query for query in queries]
-    assert chance_of_below(distances, scale) == pytest.approx(exact(queries)[-1], abs=1e-12)
-    assert chance_of_below(distances[:1], scale) == pytest.approx(first_chances(distances[0], scale)[0], abs=1e-12)
-    assert chance_of_below([*distances, 1e6], scale) == pytest.approx(0, abs=1e-12)
-    assert (chance_of_below([-0.1, -2.0], 0.0), chance_of_below([-0.1, 0.0], 0.0)) == (1.0, 0.0)
 
 
 @given(QUERIES, st.lists(st.floats(0, 1), min_size=7, max_size=7), st.sampled_from([0.05, 0.5, 2.0]))
