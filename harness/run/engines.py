@@ -86,7 +86,7 @@ class _Crew:
     looked: float = 0.0
 
     def start(self, worker: WorkerProcess) -> None:
-        (cell,) = self.attempts.next(busy=self.models.values())
+        cell = self.attempts.next(busy=self.models.values())
         self.running[worker.pipe] = worker
         self.models[worker.pipe] = cell.model
         worker.start(cell)
@@ -102,7 +102,7 @@ class _Crew:
             return
         if self.attempts and len(self.running) <= self.size:
             model = self.models.pop(worker.pipe)
-            (cell,) = self.attempts.next(loaded=model, busy=self.models.values())
+            cell = self.attempts.next(loaded=model, busy=self.models.values())
             self.models[worker.pipe] = cell.model
             worker.take(cell)
         else:

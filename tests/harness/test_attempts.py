@@ -1,15 +1,11 @@
-"""Who takes which cell, where workers sit, and what expires: the arithmetic of engines, without any cluster."""
+"""Who takes which cell, and what becomes of those whose worker dies."""
 
 from __future__ import annotations
 
 import multiprocessing
 
-import pytest
-
 from dpicl.harness.core.cell import Cell
-from dpicl.harness.core.errors import UsageError
 from dpicl.harness.run.attempts import TRIES, Attempts
-from dpicl.harness.run.ray_cluster import NodeResources, seats, seats_of
 from dpicl.harness.run.store import Store
 from tests.leaderboards.factory import make_result
 
@@ -23,74 +19,24 @@ def cells(model: str, number: int, first: int = 0) -> list[Cell]:
 
 def test_a_worker_keeps_its_model_and_another_begins_with_another():
     attempts = Attempts([*cells("one", 4), *cells("two", 3)])
-    first = attempts.next(most=2)
-    assert [(cell.model, cell.seed) for cell in first] == [("one", 0), ("one", 1)]
-    (second,) = attempts.next(busy=["one"])
-    assert second.model == "two"
-    assert {cell.model for cell in attempts.next(most=9, loaded="one", busy=["two"])} == {"one"}
-    assert len(attempts) == 2
+    first = attempts.next()
+    assert (first.model, first.seed) == ("one", 0)
+    assert attempts.next(busy=["one"]).model == "two"
+    assert attempts.next(loaded="two", busy=["one"]).model == "two"
+    assert attempts.next(loaded="one", busy=["two"]).model == "one"
+    assert len(attempts) == 3
 
 
-def test_a_cell_with_secure_noise_is_alone():
-    secure = [cell.model_copy(update={"noise": "secure", "sizes": {"a": 9}}) for cell in cells("one", 3)]
-    assert len(Attempts(secure).next(most=8)) == 1
-
-
-def test_a_cell_whose_worker_died_goes_alone_to_another_node_and_is_given_up_at_last():
-    attempts = Attempts(cells("one", 3))
-    one, other, rest = attempts.next(most=3)
-    assert attempts.lost(one, "was lost", "a") is None
-    assert attempts.lost(other, "was lost", "a") is None
-    attempts.give_back([rest])
-    assert attempts.next(most=3, node="a", nodes={"a", "b"}) == [rest]
-    assert attempts.next(most=3, node="a", nodes={"a", "b"}) == []
-    assert attempts.next(most=3, node="b", nodes={"a", "b"}) == [one]
-    assert attempts.lost(one, "was lost", "b") is None
-    assert attempts.next(node="a", nodes={"a"}) == [other]  # there is no other node any more
-    assert attempts.next(node="a", nodes={"a", "b"}) == [one]
-    assert TRIES == 3
-    assert str(one) in (attempts.lost(one, "was lost", "a") or "")
+def test_a_cell_whose_worker_died_goes_behind_the_others_and_is_given_up_at_last():
+    attempts = Attempts(cells("one", 2))
+    one = attempts.next()
+    assert attempts.lost(one, "was lost") is None
+    assert attempts.next() != one
+    assert attempts.next() == one
+    assert attempts.lost(one, "was lost") is None
+    assert TRIES == 3 and attempts.next() == one
+    assert str(one) in (attempts.lost(one, "was lost") or "")
     assert len(attempts) == 0
-
-
-def node(name: str, cpus: int, gpus: int = 0) -> NodeResources:
-    return NodeResources(name, name, cpus, gpus)
-
-
-@pytest.mark.parametrize(
-    ("nodes", "asked", "expected"),
-    [
-        ([node("a", 2), node("b", 2), node("c", 2)], (None, None, None), {"a": [2], "b": [2], "c": [2]}),
-        ([node("a", 2), node("b", 1)], (None, None, None), {"a": [2], "b": [1]}),
-        ([node("a", 5)], (None, None, None), {"a": [2, 2]}),
-        ([node("a", 4, 1), node("b", 8)], (None, None, None), {"a": [4]}),
-        ([node("a", 4, 1), node("b", 8)], (None, None, 0), {"a": [2, 2], "b": [2, 2, 2, 2]}),
-        ([node("a", 8, 2)], (None, 3, None), {"a": [3, 3]}),
-        ([node("a", 8), node("b", 3)], (None, 4, None), {"a": [4, 4]}),
-        ([node("a", 4), node("b", 2)], (3, None, None), {"a": [2, 2], "b": [2]}),
-        ([node("a", 1), node("b", 1)], (2, None, None), {"a": [1], "b": [1]}),
-    ],
-)
-def test_seats_fill_the_cluster(nodes, asked, expected):
-    found: dict[str, list[int]] = {}
-    for seat in seats(nodes, *asked):
-        found.setdefault(seat.node.id, []).append(seat.cpus)
-    assert found == expected
-
-
-@pytest.mark.parametrize(
-    ("nodes", "asked", "word"),
-    [
-        ([node("a", 2)], (4, None, None), "--workers"),
-        ([node("a", 2), node("b", 2)], (None, 3, None), "--cpus"),
-        ([node("a", 2)], (None, None, 1), "--gpus"),
-        ([], (None, None, None), "node"),
-    ],
-)
-def test_what_no_node_holds_is_refused(nodes, asked, word):
-    with pytest.raises(UsageError, match=word):
-        seats(nodes, *asked)
-    assert word == "--workers" or seats_of(nodes, asked[1], asked[2] or 0) == []
 
 
 def test_a_result_that_is_there_stays_and_a_damaged_one_is_set_aside(tmp_path):

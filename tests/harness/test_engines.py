@@ -260,7 +260,7 @@ def test_ray_that_is_not_installed_says_how_to_get_it(monkeypatch):
 def test_an_empty_address_is_no_reason_to_run_here(job):
     pytest.importorskip("ray")
     engine = make_engine("ray", 1, EngineSettings(address=""))
-    with pytest.raises(UsageError, match="empty"):
+    with pytest.raises(UsageError, match="HOST:PORT"):
         engine.run([make_result().cell], job, lambda event: pytest.fail("nothing was to be done"))
 
 

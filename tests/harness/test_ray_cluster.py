@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -155,7 +154,7 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     os.killpg(stopped.pid, signal.SIGINT)  # as a terminal does
     _, err = stopped.communicate()
     assert stopped.returncode == 130 and "Traceback" not in err
-    assert not [path for path in (tmp_path / "only-here").rglob("*") if path.suffix in (".lock", ".lease", ".tmp")]
+    assert not [path for path in (tmp_path / "only-here").rglob("*") if path.suffix in (".lock", ".tmp")]
     assert not any(map(alive, workers))
 
     (lab.log / "releases").unlink()
@@ -168,7 +167,6 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
     out, err = run.communicate()
     assert run.returncode == 0, err
     assert json.loads(out)["counts"] == {"done": 6, "present": 0, "skipped": 0, "failed": 0}
-    assert "was lost" in err and "mortal3" in err
     counts = Counter(tag for tag, _ in lab.releases())
     assert counts[3] >= 2 and all(counts[tag] == 1 for tag in counts.keys() - held - {3})
     assert not (lab.log / "trespass").exists()
@@ -180,11 +178,11 @@ def test_every_cell_is_done_once_whatever_dies_and_nothing_is_shared(
 
 
 @pytest.mark.parametrize(
-    ("workers", "settings", "word"),
-    [(9, {}, "--workers"), (None, {"cpus": 4}, "--cpus"), (None, {"gpus": 1}, "--gpus")],
+    ("settings", "word"),
+    [({"cpus": 4}, "--cpus"), ({"gpus": 1}, "--gpus")],
 )
-def test_what_no_node_holds_is_refused(cluster, tmp_path, workers, settings, word):
-    engine = make_engine("ray", workers, EngineSettings(address=cluster.address, **settings))
+def test_what_no_node_holds_is_refused(cluster, tmp_path, settings, word):
+    engine = make_engine("ray", None, EngineSettings(address=cluster.address, **settings))
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
     with pytest.raises(UsageError, match=word):
         engine.run([make_result().cell], job, lambda event: pytest.fail("nothing can run"))
@@ -196,12 +194,3 @@ def test_an_address_without_a_cluster_is_named(tmp_path, address):
     job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
     with pytest.raises(UsageError, match="address"):
         make_engine("ray", None, EngineSettings(address=address)).run([make_result().cell], job, print)
-
-
-def test_somebody_else_who_answers_is_told_from_a_cluster(tmp_path):
-    pytest.importorskip("ray")
-    with socket.create_server(("", 0)) as listening:
-        address = f"127.0.0.1:{listening.getsockname()[1]}"
-        job = Job(SuiteReference(name="quick", version=1, hash="a" * 64), tmp_path)
-        with pytest.raises(UsageError, match="No Ray cluster answers"):
-            make_engine("ray", None, EngineSettings(address=address)).run([make_result().cell], job, print)
