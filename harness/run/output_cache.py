@@ -5,9 +5,8 @@ holds text derived from private records: it lives in a folder of its own that on
 ever published, and `dpicl cache` lists and clears it. Prompts are not stored, only their hashes. With secure noise
 nothing is stored at all.
 
-Every value has a checksum beside it. A damaged value counts as absent, so the model is asked again; a damaged file
-is replaced; where the disk takes nothing more, this process keeps the outputs in memory
-(dpicl.harness.core.cache_file).
+Every value has a checksum beside it. A damaged value counts as absent, so the model is asked again; where the file is
+damaged or the disk takes nothing more, this process keeps the outputs in memory (dpicl.harness.core.cache_file).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import struct
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -116,8 +115,8 @@ class OutputCache:
         except Unusable as error:
             self._warn(
                 "unusable",
-                f"{self._folder} cannot be used ({error}); the run goes on without keeping what the model says."
-                " DPICL_CACHE names another folder",
+                f"{self._folder} cannot be used ({error}); the run goes on without keeping what the model says. Run"
+                " `dpicl cache --clear` if it is damaged; DPICL_CACHE names another folder",
             )
             return None
 
@@ -155,7 +154,8 @@ def collections(folder: Path | None = None) -> list[Collection]:
 def clear(folder: Path | None = None, *, tasks: Sequence[str] = (), models: Sequence[str] = ()) -> int:
     """Removes the outputs of these tasks and models (none named: of all) and returns how many they were.
 
-    Damaged ones, of which nobody can say whose they are, go too. Raises ResultError.
+    Damaged ones, of which nobody can say whose they are, go too; so does a damaged file where none is named. Raises
+    ResultError.
     """
 
     def stays(row: _Row) -> bool:
@@ -173,7 +173,16 @@ def clear(folder: Path | None = None, *, tasks: Sequence[str] = (), models: Sequ
         return int(held) - len(kept)
 
     with closing(_file_in(folder or outputs_folder())) as file:
-        return _explained(file, remove) or 0
+        try:
+            return _explained(file, remove) or 0
+        except ResultError:
+            if tasks or models:
+                raise
+            with suppress(OSError):
+                file.remove()
+            if file.path.exists():
+                raise
+            return 0
 
 
 def _file_in(folder: Path) -> CacheFile:
@@ -186,8 +195,8 @@ def _explained(file: CacheFile, action: Callable[[sqlite3.Connection], T]) -> T 
         return file.run(action) if file.exists() else None
     except Unusable as error:
         raise ResultError(
-            f"The output cache {file.folder} cannot be read or written ({error}); remove that folder, or set"
-            " DPICL_CACHE to another one. Results are not touched."
+            f"The output cache {file.folder} cannot be read or written ({error}); run `dpicl cache --clear`, or"
+            " set DPICL_CACHE to another folder. Results are not touched."
         ) from error
 
 
@@ -258,10 +267,7 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[tuple[Any, ...]]) -> 
 
 
 def _delete(connection: sqlite3.Connection, keys: Sequence[bytes]) -> bool:
-    """Removes damaged rows; where the whole file is out of order, raises the error that replaces it."""
-    (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if verdict != b"ok":
-        raise sqlite3.DatabaseError("its pages do not fit together")
+    """Removes damaged rows."""
     with connection:
         connection.executemany("DELETE FROM outputs WHERE key = ?", [(key,) for key in keys])
     return True
