@@ -26,6 +26,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, select
 from dpicl.harness.run.store import Store, damaged_said
 from dpicl.harness.run.suite import Changes, Source
+from dpicl.harness.run.tuning import tuned_words
 from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
@@ -198,7 +199,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
-    notes = [*state_of(selection, kept), *notes]
+    notes = [*state_of(selection, kept), *tuned_words(suite, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 
 

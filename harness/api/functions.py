@@ -135,10 +135,12 @@ def evaluate(
     )
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
         selection = selection_of(suite, load_mechanisms(files), Path(folder))
-        return _run(selection, tuple(files), engine, workers, progress)
+        return run_selection(selection, tuple(files), engine, workers, progress)
 
 
-def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool) -> Results:
+def run_selection(
+    selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool
+) -> Results:
     made = make_engine(engine, workers)
     check_sources(selection.cells)
     selection.store.prepare()

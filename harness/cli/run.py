@@ -90,6 +90,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         return dry_run(arguments, selection, engine)
     check_sources(selection.cells)
+    if said := _untuned(selection):
+        raise UsageError(said)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
     selection.store.set_aside(damaged)
@@ -116,6 +118,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
+
+
+def _untuned(selection: Selection) -> str:
+    """A sentence about the rows that `dpicl tune` has yet to choose options for; '' where there are none."""
+    if not (rows := selection.suite.untuned):
+        return ""
+    command = shlex.join(["dpicl", "tune", selection.asked])
+    return f"Nothing is chosen yet from the grids of {', '.join(rows)}; run `{command}` first, or take `tune` out."
 
 
 def _budgets(arguments: argparse.Namespace, selection: Selection, cells: Sequence[Cell]) -> list[Prospect]:
@@ -290,7 +300,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     planned_budget.require_admitted(budgets)
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
-    output.emit(f"Next: {run if missing else selection.command('board')}")
+    output.emit(_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
     return 0
 
 

@@ -57,6 +57,10 @@ def expand(
             facts = tasks[task](suite.source)
             sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
+                if entry.tasks and task not in entry.tasks:
+                    continue
+                if entry.models and model in suite.models and model not in entry.models:  # a task may have its own
+                    continue
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
     return cells
 
@@ -104,8 +108,10 @@ def _cells_of(
 ) -> Iterator[Cell]:
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
-    given = {**entry.options, **entry.per_task.get(task, {}), **wanted}
+    given = {**entry.options, **suite.chosen(entry.row), **entry.per_task.get(task, {}), **wanted}
     try:
+        for setting in entry.settings:
+            resolve_options(registered.cls, task, {**given, **setting})
         options = resolve_options(registered.cls, task, given)
         own_epsilon = _own_epsilon(build(registered.cls, options))
         if suite.noise == "secure" and options.get("sampling_seed") is not None:
@@ -115,7 +121,8 @@ def _cells_of(
     except UsageError as error:
         raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
-    for epsilon in suite.epsilons if own_epsilon is None else [own_epsilon]:
+    epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
+    for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
             raise suite.error(place, refusal(entry.row))
         for seed in suite.seeds_of(task, epsilon):
@@ -174,7 +181,8 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
             if task not in tasks:
                 raise suite.error(place, str(unknown("task", task, tasks)))
             _check_option_names(suite, place, mechanisms[entry.name].cls, given)
-        _check_option_names(suite, ("mechanisms", i, "options"), mechanisms[entry.name].cls, entry.options)
+        for key, names in (("options", entry.options), ("tune", next(iter(entry.settings), {}))):
+            _check_option_names(suite, ("mechanisms", i, key), mechanisms[entry.name].cls, names)
 
 
 def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Options) -> None:

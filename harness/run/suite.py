@@ -23,6 +23,9 @@
         label: tang_small        # the row on the board; the mechanism's name by default
         options: {slots: 10}
         per_task: {dbpedia: {slots: 40}}
+        tasks: [agnews]          # only on these of the suite's tasks; likewise `models` and `epsilons`
+        tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` writes which one into `tuned`
+      - {name: tang, tune: tang_small} # the settings that were chosen for that row
 
 Unknown keys are errors that name file, line and the closest known key. What a suite expands to is in
 dpicl.harness.run.expand.
@@ -31,6 +34,7 @@ dpicl.harness.run.expand.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -107,6 +111,14 @@ def _declared(value: Any) -> int | dict[str, int]:
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
 
 
+def _grid(value: Any) -> Any:
+    """What ``tune`` may hold."""
+    lists = isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values())
+    if not lists and not isinstance(value, str):
+        raise ValueError("must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row")
+    return value
+
+
 def _model(value: Any) -> Any:
     """A model's name; the settings of a model server stand in its name."""
     return name_of(value) if isinstance(value, dict) else value
@@ -117,6 +129,7 @@ TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positiv
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
+Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 
@@ -128,11 +141,14 @@ Reason = Annotated[str, Field(min_length=1, max_length=300)]
 
 #: Folders beside those of suites (dpicl.harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
+#: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
+SETTINGS = 6
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 
 
 class MechanismEntry(BaseModel):
-    """One mechanism of a suite: a row of the board."""
+    """One mechanism of a suite: a row of the board. tasks, models, epsilons: which of the suite's it has; [] means all.
+    tune: option -> the values of its paper's grid; or the row of the same mechanism whose choice it shares."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -140,10 +156,60 @@ class MechanismEntry(BaseModel):
     label: Word = ""
     options: Options = {}
     per_task: dict[str, Options] = {}
+    tasks: list[Word] = []
+    models: list[ModelName] = []
+    epsilons: list[TargetEpsilon] = []
+    tune: Grid = {}
 
     @property
     def row(self) -> str:
         return self.label or self.name
+
+    @property
+    def settings(self) -> list[Options]:
+        """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
+        if not self.tune or isinstance(self.tune, str):
+            return []
+        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
+
+    @model_validator(mode="after")
+    def _fair_grid(self) -> MechanismEntry:
+        if isinstance(self.tune, str):
+            return self
+        if self.tune and len(self.settings) != SETTINGS:
+            raise ValueError(f"lists {len(self.settings)} settings, and every tuned row has {SETTINGS}")
+        for name in self.tune:
+            if name in self.options or any(name in options for options in self.per_task.values()):
+                raise ValueError(f"tunes {name}, which its options set already; leave it out there")
+        return self
+
+
+class ScoredSetting(BaseModel):
+    """What tuning saw of one setting. score: the mean of ``tasks``, of the main metric of each, over seeds."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    options: Options
+    score: float
+    tasks: dict[str, float]
+
+
+class Tuned(BaseModel):
+    """Which settings `dpicl tune` chose, and from what.
+
+    command, commit: what was run, and of which code. records: task -> fingerprint of the public records. rows: row ->
+    its settings with the best one first.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    command: str
+    commit: str | None
+    model: str
+    epsilon: TargetEpsilon
+    seeds: list[Whole]
+    records: dict[str, str]
+    rows: dict[str, Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]]
 
 
 def _entry(value: Any) -> Any:
@@ -178,6 +244,7 @@ class Suite(BaseModel):
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
+    tuned: Tuned | None = None
 
     _document: Document | None = PrivateAttr(default=None)
     #: Keys that the command line has set; the file is not to be blamed for them.
@@ -190,6 +257,20 @@ class Suite(BaseModel):
             return self
         if (most := max(self.test_records or 0, *self.task_test_records.values(), 0)) > self.queries:
             raise ValueError(f"queries: {self.queries} does not cover {most} test records; raise it")
+        return self
+
+    @model_validator(mode="after")
+    def _tuned_as_listed(self) -> Suite:
+        grids = {entry.row: entry.settings for entry in self.mechanisms}
+        for entry in self.mechanisms:
+            named = next((other for other in self.mechanisms if other.row == entry.tune), None)
+            if isinstance(entry.tune, str) and (named is None or named.name != entry.name or not named.settings):
+                raise ValueError(
+                    f"{entry.row} is to share the choice of {entry.tune}, which has no grid of {entry.name}"
+                )
+        for row, scored in (self.tuned.rows if self.tuned else {}).items():
+            if any(setting.options not in grids.get(row, []) for setting in scored):
+                raise ValueError(f"tuned: {row} has other settings now; run `dpicl tune` again")
         return self
 
     @field_validator("name")
@@ -216,6 +297,17 @@ class Suite(BaseModel):
         listed = self._listed or self.seeds
         most = min(self.task_seeds.get(task, len(listed)), self.epsilon_seeds.get(epsilon, len(listed)))
         return [seed for seed in self.seeds if seed not in listed[most:]]
+
+    def chosen(self, row: str) -> Options:
+        """The options of a row that were tuned; {} where none were, or nothing is chosen yet."""
+        shared = {entry.row: entry.tune for entry in self.mechanisms if isinstance(entry.tune, str)}
+        scored = self.tuned.rows.get(shared.get(row, row), []) if self.tuned else []
+        return scored[0].options if scored else {}
+
+    @property
+    def untuned(self) -> list[str]:
+        """Rows with a grid from which nothing is chosen yet."""
+        return [entry.row for entry in self.mechanisms if entry.tune and not self.chosen(entry.row)]
 
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
@@ -276,12 +368,19 @@ def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
 
 
 def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    """Raises UsageError for more seeds than there are, and for an epsilon that the suite does not have."""
+    """Raises UsageError for more seeds than there are, and for tasks, models or epsilons that the suite lacks."""
     counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
     for key, given in counts.items():
         for name, count in given.items():
             if count > len(suite.seeds):
                 raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
+    for i, entry in enumerate(suite.mechanisms):
+        for key in ("tasks", "models", "epsilons"):
+            for value in getattr(entry, key):
+                if value not in getattr(suite, key):
+                    raise report(
+                        ("mechanisms", i, key), f"'{key}' of {entry.row} names {value}, which the suite lacks."
+                    )
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
             raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
