@@ -86,10 +86,17 @@ def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bo
 
 
 def subsample(
-    name: str, partitioned: bool, train: Split, test: Split, limit_train: int | None, limit_test: int | None, seed: int
+    name: str,
+    partitioned: bool,
+    train: Split,
+    test: Split,
+    limit_train: int | None,
+    limit_test: int | None,
+    seed: int,
+    last: bool = False,
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
-    randomness.
+    randomness; ``last``: the last test records of its order in place of the first.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -102,7 +109,8 @@ def subsample(
     for members in groups.values():
         kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
-    return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
+    chosen = order[-(limit_test or len(test)) :] if last else order[:limit_test]
+    return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
 
 
 def _priority(seed: int, record: Record) -> bytes:

@@ -259,6 +259,7 @@ class Task(PublicTask):
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         code_seed: int = 0,
+        last_test: bool = False,
     ) -> Task:
         """Loads a task's records.
 
@@ -270,6 +271,8 @@ class Task(PublicTask):
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         code_seed: of a task of codes the secret randomness of its map (dpicl.harness.data.codes), which changes nothing
             but labels.
+        last_test: whether the test records are the last ones of their order, which no shorter test set has where there
+            are twice as many.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -284,7 +287,8 @@ class Task(PublicTask):
         public: list[Record] = []
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
-        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
+        limits = (limit_train, limit_test, seed, last_test)
+        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config["metadata"].get("codes"):

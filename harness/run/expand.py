@@ -16,7 +16,7 @@ from dpicl.harness.core.strict_yaml import Place
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import named_failure
-from dpicl.harness.run.suite import MechanismEntry, OptionChange, Suite
+from dpicl.harness.run.suite import REFERENCES, MechanismEntry, OptionChange, Suite
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ def expand(
     options: Sequence[OptionChange] = (),
     reveal: bool = False,
 ) -> list[Cell]:
-    """The cells of a suite, in the order in which they are run: by model, task, mechanism, epsilon, seed. A task has
-    those of the suite's models that go with it, or its own.
+    """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
+    task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own.
 
     mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts. reveal:
         whether secure noise may stand beside epsilon = infinity, which publishes what follows from the records.
@@ -62,7 +62,7 @@ def expand(
                 if entry.models and model in suite.models and model not in entry.models:  # a task may have its own
                     continue
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
-    return cells
+    return sorted(cells, key=lambda cell: not cell.development)
 
 
 def _models_of(suite: Suite, position: int, task: str) -> list[str]:
@@ -125,7 +125,10 @@ def _cells_of(
     for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
             raise suite.error(place, refusal(entry.row))
-        for seed in suite.seeds_of(task, epsilon):
+        seeds = [(seed, False) for seed in suite.seeds_of(task, epsilon)]
+        if entry.name in REFERENCES:
+            seeds += [(seed, True) for seed in suite.baseline_seeds]
+        for seed, development in seeds:
             yield Cell(
                 suite=suite.name,
                 suite_version=suite.version,
@@ -147,6 +150,7 @@ def _cells_of(
                 plugin=registered.plugin_hash,
                 queries=suite.queries if registered.cls.kind == "answers" else None,
                 sizes=sizes,
+                development=development,
             )
 
 

@@ -5,6 +5,7 @@
     source: auto                 # auto | hub | local | synthetic
     models: [embedded]           # or `model: embedded`; {server: URL, window: 8, ...} is a model server
     seeds: [0, 1]
+    baseline_seeds: [100, 101]   # of the reference baselines that measure headroom, before all else; no row uses them
     epsilons: [1, 8]             # .inf is allowed
     delta: 1e-5
     shots: 4
@@ -131,6 +132,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
+Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 
 #: Shots of one prompt; cells of one suite.
@@ -143,6 +145,8 @@ Reason = Annotated[str, Field(min_length=1, max_length=300)]
 _RESERVED = ("attacks", "external", "all")
 #: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
 SETTINGS = 6
+#: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
+REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 
 
@@ -227,7 +231,8 @@ class Suite(BaseModel):
     description: str = ""
     source: Source = "auto"
     models: Annotated[list[ModelName], Field(min_length=1)]
-    seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    baseline_seeds: list[Seed] = []
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
     delta: TargetDelta = 1e-5
     shots: Shots = 4
@@ -271,6 +276,16 @@ class Suite(BaseModel):
         for row, scored in (self.tuned.rows if self.tuned else {}).items():
             if any(setting.options not in grids.get(row, []) for setting in scored):
                 raise ValueError(f"tuned: {row} has other settings now; run `dpicl tune` again")
+        return self
+
+    @model_validator(mode="after")
+    def _separate_headroom(self) -> Suite:
+        if not self.baseline_seeds:
+            return self
+        if shared := sorted({*self.seeds} & {*self.baseline_seeds}):
+            raise ValueError(f"baseline_seeds: {shared[0]} is one of 'seeds' too; no row may use a seed of headroom")
+        if lacking := [name for name in REFERENCES[:2] if name not in [entry.name for entry in self.mechanisms]]:
+            raise ValueError(f"baseline_seeds: headroom needs {' and '.join(lacking)} among 'mechanisms'; add it")
         return self
 
     @field_validator("name")
@@ -357,7 +372,8 @@ def _check_size(suite: Suite) -> None:
 
 def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
     rows = [entry.row for entry in suite.mechanisms]
-    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in ("seeds", "epsilons", "tasks", "models")}
+    keys = ("seeds", "baseline_seeds", "epsilons", "tasks", "models")
+    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in keys}
     for key, values in {**lists, "mechanisms": rows}.items():
         seen: set[Any] = set()
         for i, value in enumerate(values):
@@ -434,6 +450,9 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     for key in ("tasks", "models", "epsilons", "seeds"):
         if getattr(changes, key):
             update[key] = list(dict.fromkeys(getattr(changes, key)))
+    if "seeds" in update:
+        update["baseline_seeds"] = [seed for seed in suite.baseline_seeds if seed in update["seeds"]]
+        update["seeds"] = [seed for seed in update["seeds"] if seed not in suite.baseline_seeds]
     if changes.mechanisms:
         update["mechanisms"] = [
             entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)

@@ -62,6 +62,7 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
         "source": "synthetic",
         "models": suite.models[:1],
         "seeds": list(seeds),
+        "baseline_seeds": [],
         "epsilons": suite.epsilons[:1],
         "epsilon_seeds": {},
         "task_seeds": {},

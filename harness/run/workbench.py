@@ -168,4 +168,5 @@ class Workbench:
 def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
     codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes, codes
+    limits = (cell.train_records, cell.test_records, cell.development)
+    return cell.task, cell.source, limits, cell.secure, sizes, codes

@@ -232,4 +232,4 @@ class Admission:
         """What a result must share with a cell of the suite."""
         sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
         source = None if self._suite.source == "auto" else cell.source
-        return cell.task, cell.model, cell.task_version, sizes, source
+        return cell.task, cell.model, cell.task_version, cell.shots, sizes, source

@@ -104,6 +104,18 @@ def test_in_plain_english_the_key_is_what_it_was(text, end):
     assert normalised(text + end) == letters(text + end)
 
 
+def test_the_last_test_records_are_others_where_there_are_twice_as_many():
+    test = [Record(f"query {number}", "") for number in range(7)]
+
+    def chosen(limit, last):
+        return subsample("task", False, [], test, None, limit, SEED, last)[1]
+
+    assert not {*chosen(3, False)} & {*chosen(3, True)}
+    assert len({*chosen(3, False)} | {*chosen(3, True)}) == 6
+    assert len({*chosen(5, False)} & {*chosen(5, True)}) == 3
+    assert chosen(None, True) == chosen(None, False)
+
+
 def test_without_duplicates_and_limits_it_moves_itself_alone():
     """The third text is a test record, which never counts."""
     train = [Record("a", "x"), Record("b", "y")]
