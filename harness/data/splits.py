@@ -113,6 +113,22 @@ def subsample(
     return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
 
 
+def drawn(train: Sequence[Record], share: float, seed: int) -> Split:
+    """The private records of one seed: each is kept by a coin of its own with probability ``share``, in their order.
+
+    A coin is a hash of (seed, key of the text), the key by which duplicates are one record, so it depends on no other
+    record. The map is therefore stable: for every seed, known or not, data sets that differ by one record r are mapped
+    to two that are equal (the coin leaves r out) or differ by r alone. Hence what is (epsilon, delta)-DP in the drawn
+    records is (epsilon, delta)-DP in all of them (transformations of stability 1: McSherry, PINQ, SIGMOD 2009, section
+    3), provided that sizes are constants, here those of the whole set times ``share`` (`Task.drawn`). Nothing is gained
+    by amplification: the seed is published. Mechanisms with one seed get the same records, so they can be paired.
+    """
+    limit = round(share * 2**64)
+    digests = (hashlib.sha256(f"private_share:{seed}:{normalised(record.text)}".encode()).digest() for record in train)
+    coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
+    return [record for record, kept in zip(train, coins, strict=True) if kept]
+
+
 def _priority(seed: int, record: Record) -> bytes:
     """A public random priority for each text, which does not depend on the other records."""
     return hashlib.sha256(f"{seed}:{letters(record.text)}".encode()).digest()

@@ -331,6 +331,14 @@ class Task(PublicTask):
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
 
+    def drawn(self, share: float, seed: int) -> Task:
+        """The task with the private records that a seed draws: each with probability ``share``, by a public coin of its
+        own (see `dpicl.harness.data.splits.drawn`, also for why epsilon holds). Sizes are public and the same for every
+        seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
+        set."""
+        sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
+        return replace(self, train=tuple(record_sets.drawn(self.train, share, seed)), declared=sizes)
+
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).
 

@@ -145,6 +145,7 @@ def _cells_of(
                 shots=suite.task_shots.get(task, suite.shots),
                 test_records=suite.records_of(task),
                 train_records=suite.train_records,
+                private_share=suite.private_share,
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,

@@ -15,8 +15,10 @@
     task_seeds: {xsum: 1}        # how many of the seeds a task has; leave out for all
     epsilon_seeds: {8: 1}        # how many of the seeds an epsilon has; leave out for all
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
+    private_share: 0.8           # the part of the private records that each seed draws anew; leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
     sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
+    margin: 0.03                 # two rows that differ by less are equivalent (two one-sided tests); of recovery, too
     superseded: {1: why}         # earlier versions whose results no longer hold; boards show the reason with them
     tasks: [agnews, dbpedia]
     mechanisms:
@@ -137,6 +139,8 @@ Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_lengt
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+#: A part of the records: above 0, below 1.
+Share = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)]
 Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
 
 Reason = Annotated[str, Field(min_length=1, max_length=300)]
@@ -148,6 +152,8 @@ SETTINGS = 6
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
 REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
+#: In the hash where they are set, so that suites of before they existed keep theirs.
+_SHARED_IF_SET = ("private_share",)
 
 
 class MechanismEntry(BaseModel):
@@ -240,12 +246,14 @@ class Suite(BaseModel):
     mode: Mode = "proved"
     test_records: Number | None = None
     train_records: Number | None = None
+    private_share: Share | None = None
     queries: Number | None = None
     task_shots: dict[str, Shots] = {}
     task_test_records: dict[str, Number] = {}
     task_seeds: dict[str, Number] = {}
     epsilon_seeds: dict[TargetEpsilon, Number] = {}
     sizes: dict[str, DeclaredSize] = {}
+    margin: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.03
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
@@ -300,6 +308,7 @@ class Suite(BaseModel):
         """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
         keeps its results comparable; a change of what is shared starts a new board."""
         content = {key: getattr(self, key) for key in _SHARED}
+        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def records_of(self, task: str) -> int | None:

@@ -41,7 +41,8 @@ EMBEDDED, SIMULATED = "embedded", "sim"
 class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
-    mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
+    mechanisms: the registry. keep_tasks, keep_models, keep_draws: how many stay loaded; the one not used
+        for longest goes first.
     reveal: whether secure noise may come with an infinite epsilon. total_epsilon: what all releases of a private set
         may cost together (None: as was stated before).
     """
@@ -49,9 +50,11 @@ class Workbench:
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
     keep_models: int = 1
+    keep_draws: int = 32
     reveal: bool = False
     total_epsilon: float | None = None
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _drawn: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
@@ -62,7 +65,12 @@ class Workbench:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
 
     def task(self, cell: Cell) -> Task:
-        return self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        """The task of a cell, with the private records that its seed draws."""
+        whole = self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        if (share := cell.private_share) is None:
+            return whole
+        key = (_task_key(cell), share, cell.seed)
+        return self._kept(self._drawn, key, self.keep_draws, lambda: whole.drawn(share, cell.seed))
 
     def model(self, name: str, secure: bool = False) -> LanguageModel:
         """The model of a name; with secure noise in full precision."""
@@ -126,7 +134,8 @@ class Workbench:
             return evaluate_answers(self.task(cell), answers)
         if prompt.texts:
             return self._evaluated(cell, prompt)
-        key = (*_task_key(cell), cell.model)
+        told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
+        key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
         with self._scoring.held():
             if key not in self._zero_shot:
                 self._zero_shot[key] = self._evaluated(cell, prompt)

@@ -44,6 +44,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
     "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
     "records a class": lambda r: r.cell.train_records,
+    "share of the private records": lambda r: r.cell.private_share,
     "number of test records": lambda r: r.cell.test_records,
     "task version": lambda r: str(r.cell.task_version),
     "prompts": lambda r: r.manifest.prompts_hash,
@@ -74,7 +75,7 @@ _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
 
 TASK = (
     *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
-    *("number of test records", "metric", "direction of the metric", "test records"),
+    *("share of the private records", "number of test records", "metric", "direction of the metric", "test records"),
 )
 ROW = ("mechanism", "options", "plug-in file", "kind of noise", "number of queries")
 REFERENCE = (
@@ -89,7 +90,10 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("source of records", "records"), _DATA),
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
-    **dict.fromkeys(("records a class", "declared sizes", "kind of noise", "notion of privacy"), _SUITE),
+    **dict.fromkeys(
+        ("records a class", "share of the private records", "declared sizes", "kind of noise", "notion of privacy"),
+        _SUITE,
+    ),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.paths import find_suite
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import TaskFacts, expand
 from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
+ROOT = Path(__file__).parents[2]
 TASKS = {
     name: (lambda source: TaskFacts(1, "synthetic" if source == "auto" else source)) for name in ("agnews", "trec")
 }
@@ -180,6 +183,20 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
     assert first.hash == grown.hash
     assert first.hash != read(tmp_path, TEXT + "test_records: 10\n").hash
     assert first.hash != read(tmp_path, TEXT.replace("version: 3", "version: 4")).hash
+    assert first.hash != read(tmp_path, TEXT + "private_share: 0.8\n").hash
+    assert first.hash == read(tmp_path, TEXT + "margin: 0.05\n").hash  # how results are read moves no score
+
+
+def test_the_hash_of_a_suite_that_draws_no_records_is_what_it_was_before_suites_could():
+    stored = json.loads(next((ROOT / "results/field").rglob("*.json")).read_text())
+    assert load_suite(find_suite("field")).hash == stored["suite"]["hash"]
+    assert Cell.model_validate(stored["cell"]).id == stored["cell_id"]
+
+
+def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
+    cells = cells_of(read(tmp_path, TEXT + "private_share: 0.8\n"))
+    assert {cell.private_share for cell in cells} == {0.8}
+    assert {cell.private_share for cell in cells_of(read(tmp_path))} == {None}
 
 
 @pytest.mark.parametrize(
@@ -207,6 +224,8 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
         (TEXT + "  - name: tang\n", 15, "label"),
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
+        (TEXT + "private_share: 1.0\n", 15, "less than 1"),
+        (TEXT + "margin: 0\n", 15, "greater than 0"),
         ("- 1\n", 1, "set of keys"),
     ],
 )
