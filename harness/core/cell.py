@@ -111,8 +111,8 @@ class Cell(BaseModel):
 
     @cached_property
     def id(self) -> str:
-        """16 hexadecimal digits of the sha256 over every field but the label (and `queries`, and younger ones, where they
-        are not set)."""
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries` and younger fields that are
+        not set)."""
         content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

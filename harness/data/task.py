@@ -168,19 +168,23 @@ class PublicTask:
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
+    def plan_shots(
+        self, k: int, generator: np.random.Generator, labels: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
         """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
 
-        Demonstrations of a generation or continuation task have none: each shot has NEUTRAL_LABEL.
+        labels: some of the task's; None: all. Demonstrations of a generation or continuation task have none: each shot
+        has NEUTRAL_LABEL.
         """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
         if not self.labels or self.kind == "continuation":
             return (NEUTRAL_LABEL,) * k
+        chosen = self.labels if labels is None else tuple(labels)
         shots: list[str] = []
         while len(shots) < k:
-            order = generator.permutation(len(self.labels))
-            shots += [self.labels[i] for i in order[: k - len(shots)]]
+            order = generator.permutation(len(chosen))
+            shots += [chosen[i] for i in order[: k - len(shots)]]
         return tuple(shots)
 
     def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:

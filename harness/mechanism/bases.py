@@ -167,6 +167,11 @@ class DemonstrationMechanism(Mechanism):
         classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
         return shots
 
+    def shot_labels(self, task: PublicTask) -> Sequence[str]:
+        """The labels that texts are released for: the task's, unless the method leaves some out. A public choice, which
+        follows from the options and the task's file."""
+        return task.labels
+
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:
         """One demonstration for each entry of ``context.shots``, in the same order; or a prompt: an instruction that
