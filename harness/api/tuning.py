@@ -10,7 +10,8 @@ from dpicl.harness.api.functions import run_selection
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.paths import DEFAULT_RESULTS, find_suite
 from dpicl.harness.run.selection import select, selection_of, task_facts
-from dpicl.harness.run.suite import Changes, Tuned
+from dpicl.harness.run.suite import Changes
+from dpicl.harness.run.suite_rows import Tuned
 from dpicl.harness.run.tuning import chosen, tuning_suite, write_choice
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpicl.harness import models
-from dpicl.harness.core.cell import Cell, Options, refusal
+from dpicl.harness.core.cell import Cell, refusal
 from dpicl.harness.core.errors import PluginError, UsageError, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.seeds import accounted_delta
@@ -16,7 +16,8 @@ from dpicl.harness.core.strict_yaml import Place
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import named_failure
-from dpicl.harness.run.suite import REFERENCES, MechanismEntry, OptionChange, Suite
+from dpicl.harness.run.suite import REFERENCES, OptionChange, Suite
+from dpicl.harness.run.suite_rows import MechanismEntry
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ def expand(
             facts = tasks[task](suite.source)
             sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
-                if entry.tasks and task not in entry.tasks:
-                    continue
-                if entry.models and model in suite.models and model not in entry.models:  # a task may have its own
+                if not entry.does(task, model if model in suite.models else ""):
                     continue
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
     return sorted(cells, key=lambda cell: not cell.development)
@@ -186,11 +185,11 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
             if task not in tasks:
                 raise suite.error(place, str(unknown("task", task, tasks)))
             _check_option_names(suite, place, mechanisms[entry.name].cls, given)
-        for key, names in (("options", entry.options), ("tune", next(iter(entry.settings), {}))):
+        for key, names in (("options", entry.options), ("tune", suite.tuned_options(entry))):
             _check_option_names(suite, ("mechanisms", i, key), mechanisms[entry.name].cls, names)
 
 
-def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Options) -> None:
+def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Iterable[str]) -> None:
     types = option_types(cls)
     for name in given:
         if name not in types:

@@ -26,7 +26,8 @@
         label: tang_small        # the row on the board; the mechanism's name by default
         options: {slots: 10}
         per_task: {dbpedia: {slots: 40}}
-        tasks: [agnews]          # only on these of the suite's tasks; likewise `models` and `epsilons`
+        tasks: [agnews]          # only on these of the suite's tasks; or those of each model, {embedded: [agnews]}
+        epsilons: [1]            # only at these
         tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` writes which one into `tuned`
       - {name: tang, tune: tang_small} # the settings that were chosen for that row
 
@@ -37,7 +38,6 @@ dpicl.harness.run.expand.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -60,45 +60,19 @@ from pydantic import (
 
 from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
-from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
-from dpicl.harness.models.server_settings import name_of
+from dpicl.harness.run.suite_rows import MechanismEntry, ModelName, TargetEpsilon, Tuned, Whole, Word, number
 
 Source = Literal["auto", "hub", "local", "synthetic"]
-
-
-def number(value: Any) -> Any:
-    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    if isinstance(value, str):
-        try:
-            return parse_number(value)
-        except ValueError:
-            raise ValueError(f"must be a number, not '{value[:40]}'") from None
-    return value
-
-
-def positive_epsilon(value: float) -> float:
-    """Epsilon > 0; infinity is allowed (no noise), NaN is not."""
-    if not value > 0:
-        raise ValueError(f"epsilon must be above 0 (.inf for no privacy), not {value:g}")
-    return value
 
 
 def proper_delta(value: float) -> float:
     """0 < delta < 1."""
     if not 0 < value < 1:
         raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
-    return value
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError("must be a whole number")
     return value
 
 
@@ -114,28 +88,10 @@ def _declared(value: Any) -> int | dict[str, int]:
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
 
 
-def _grid(value: Any) -> Any:
-    """What ``tune`` may hold."""
-    lists = isinstance(value, dict) and all(isinstance(each, list) and each for each in value.values())
-    if not lists and not isinstance(value, str):
-        raise ValueError("must list values of options, as in {alpha: [1, 2], top_k: [5, 10, 20]}, or name another row")
-    return value
-
-
-def _model(value: Any) -> Any:
-    """A model's name; the settings of a model server stand in its name."""
-    return name_of(value) if isinstance(value, dict) else value
-
-
-ModelName = Annotated[str, BeforeValidator(_model)]
-TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
-Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
-Grid = Annotated[dict[str, list[Any]] | str, PlainValidator(_grid)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
 Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
@@ -147,79 +103,11 @@ Reason = Annotated[str, Field(min_length=1, max_length=300)]
 
 #: Folders beside those of suites (dpicl.harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
-#: Settings of every row that is tuned, no more and no fewer: rows that were tuned longer would not compare.
-SETTINGS = 6
 #: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
 REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
 #: In the hash where they are set, so that suites of before they existed keep theirs.
 _SHARED_IF_SET = ("private_share",)
-
-
-class MechanismEntry(BaseModel):
-    """One mechanism of a suite: a row of the board. tasks, models, epsilons: which of the suite's it has; [] means all.
-    tune: option -> the values of its paper's grid; or the row of the same mechanism whose choice it shares."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Word
-    label: Word = ""
-    options: Options = {}
-    per_task: dict[str, Options] = {}
-    tasks: list[Word] = []
-    models: list[ModelName] = []
-    epsilons: list[TargetEpsilon] = []
-    tune: Grid = {}
-
-    @property
-    def row(self) -> str:
-        return self.label or self.name
-
-    @property
-    def settings(self) -> list[Options]:
-        """Every combination of the values of ``tune``, in their order; none where nothing is tuned."""
-        if not self.tune or isinstance(self.tune, str):
-            return []
-        return [dict(zip(self.tune, values, strict=True)) for values in itertools.product(*self.tune.values())]
-
-    @model_validator(mode="after")
-    def _fair_grid(self) -> MechanismEntry:
-        if isinstance(self.tune, str):
-            return self
-        if self.tune and len(self.settings) != SETTINGS:
-            raise ValueError(f"lists {len(self.settings)} settings, and every tuned row has {SETTINGS}")
-        for name in self.tune:
-            if name in self.options or any(name in options for options in self.per_task.values()):
-                raise ValueError(f"tunes {name}, which its options set already; leave it out there")
-        return self
-
-
-class ScoredSetting(BaseModel):
-    """What tuning saw of one setting. score: the mean of ``tasks``, of the main metric of each, over seeds."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    options: Options
-    score: float
-    tasks: dict[str, float]
-
-
-class Tuned(BaseModel):
-    """Which settings `dpicl tune` chose, and from what.
-
-    command, commit: what was run, and of which code. records: task -> fingerprint of the public records. rows: row ->
-    its settings with the best one first.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    command: str
-    commit: str | None
-    model: str
-    epsilon: TargetEpsilon
-    seeds: list[Whole]
-    records: dict[str, str]
-    rows: dict[str, Annotated[list[ScoredSetting], Field(min_length=SETTINGS, max_length=SETTINGS)]]
 
 
 def _entry(value: Any) -> Any:
@@ -276,11 +164,8 @@ class Suite(BaseModel):
     def _tuned_as_listed(self) -> Suite:
         grids = {entry.row: entry.settings for entry in self.mechanisms}
         for entry in self.mechanisms:
-            named = next((other for other in self.mechanisms if other.row == entry.tune), None)
-            if isinstance(entry.tune, str) and (named is None or named.name != entry.name or not named.settings):
-                raise ValueError(
-                    f"{entry.row} is to share the choice of {entry.tune}, which has no grid of {entry.name}"
-                )
+            if isinstance(entry.tune, str) and not grids.get(entry.tune):
+                raise ValueError(f"{entry.row} is to share the choice of {entry.tune}, which has no grid")
         for row, scored in (self.tuned.rows if self.tuned else {}).items():
             if any(setting.options not in grids.get(row, []) for setting in scored):
                 raise ValueError(f"tuned: {row} has other settings now; run `dpicl tune` again")
@@ -327,6 +212,11 @@ class Suite(BaseModel):
         shared = {entry.row: entry.tune for entry in self.mechanisms if isinstance(entry.tune, str)}
         scored = self.tuned.rows.get(shared.get(row, row), []) if self.tuned else []
         return scored[0].options if scored else {}
+
+    def tuned_options(self, entry: MechanismEntry) -> Sequence[str]:
+        """The options of an entry that are tuned: of its own grid, or of the one whose choice it shares."""
+        grids = {other.row: [*other.settings[0]] for other in self.mechanisms if other.settings}
+        return grids.get(entry.tune if isinstance(entry.tune, str) else entry.row, [])
 
     @property
     def untuned(self) -> list[str]:
@@ -400,12 +290,12 @@ def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
             if count > len(suite.seeds):
                 raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
     for i, entry in enumerate(suite.mechanisms):
-        for key in ("tasks", "models", "epsilons"):
-            for value in getattr(entry, key):
-                if value not in getattr(suite, key):
-                    raise report(
-                        ("mechanisms", i, key), f"'{key}' of {entry.row} names {value}, which the suite lacks."
-                    )
+        of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
+        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
+        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
+            if lacking := [value for value in own if value not in getattr(suite, key)]:
+                said = f"{entry.row} names {lacking[0]}, which '{key}' does not list."
+                raise report(("mechanisms", i, "epsilons" if key == "epsilons" else "tasks"), said)
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
             raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")

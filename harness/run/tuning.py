@@ -1,6 +1,6 @@
 """Equal tuning: one protocol chooses, for every row that has a grid, the options that its paper tuned.
 
-Every tuned row of a suite lists the same number of settings (`suite.SETTINGS`). They run as rows of a suite of their
+Every tuned row of a suite lists the same number of settings (suite_rows.SETTINGS). They run as rows of a suite of their
 own, NAME-tuning, at the suite's first epsilon and model, with seeds that no suite uses, on the project's synthetic
 records: those are public, and no row of the suite is scored on them. A task whose own records are the synthetic ones is
 left out, since its test records would choose. The setting with the best mean score over tasks (of each the mean over
@@ -21,10 +21,11 @@ from dpicl.harness.core.files import put_whole
 from dpicl.harness.core.messages import count
 from dpicl.harness.run.manifest import commit
 from dpicl.harness.run.results import Result
-from dpicl.harness.run.suite import MechanismEntry, ScoredSetting, Suite, Tuned, load_suite
+from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.harness.run.suite_rows import MechanismEntry, ScoredSetting, Tuned
 
 #: Seeds of tuning; those of suites begin at 0.
-SEEDS = (1000, 1001, 1002)
+SEEDS = (1000, 1001)
 #: The key and what follows it up to the next key, at the end of a suite file.
 _BLOCK = re.compile(r"^tuned:.*\n(?:[ #-].*\n|\n)*", re.MULTILINE)
 
@@ -41,7 +42,6 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
                 "label": label_of(entry, i),
                 "options": {**entry.options, **setting},
                 "tasks": [],
-                "models": [],
                 "epsilons": [],
                 "tune": {},
             }

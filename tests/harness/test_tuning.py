@@ -126,7 +126,7 @@ def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
     write_choice(path, chosen(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
     own = [cell for cell in expand(load_suite(path), MECHANISMS, FACTS) if cell.label == "pta_large"]
     assert {(cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own} == {(9, 1.5, 10)}
-    with pytest.raises(UsageError, match="no grid of pta"):
+    with pytest.raises(UsageError, match="no grid"):
         read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
 
 
@@ -151,9 +151,14 @@ def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
 
 
 def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
-    text = TEXT.replace(GRID, "tasks: [trec]\n    epsilons: [8]").replace("[sim]", "[sim, embedded]")
-    cells = expand(read(tmp_path, text.replace("epsilons: [8]", "epsilons: [8]\n    models: [sim]")), MECHANISMS, FACTS)
-    own = {(cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"}
-    assert own == {("trec", "sim", 8.0)}
-    with pytest.raises(UsageError, match="names dbpedia"):
-        read(tmp_path, TEXT.replace(GRID, "tasks: [dbpedia]"))
+    text = TEXT.replace("[sim]", "[sim, embedded]")
+    by_model = "tasks: {sim: [trec], embedded: [agnews, trec]}\n    epsilons: [8]"
+    for tasks, wanted in (
+        ("tasks: [trec]", {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)}),
+        (by_model, {("trec", "sim", 8.0), ("agnews", "embedded", 8.0), ("trec", "embedded", 8.0)}),
+    ):
+        cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS, FACTS)
+        assert {(cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"} == wanted
+    for tasks in ("tasks: [dbpedia]", "tasks: {sim: [dbpedia]}", "tasks: {dbpedia: [trec]}", "epsilons: [4]"):
+        with pytest.raises(UsageError, match=r"suite\.yaml, line 14: pta names (dbpedia|4\.0)"):
+            read(tmp_path, TEXT.replace(GRID, tasks))
