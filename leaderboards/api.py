@@ -199,7 +199,7 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
-    notes = [*state_of(selection, kept), *tuned_words(suite, kept), *notes]
+    notes = [*state_of(selection, kept), *tuned_words(suite, kept), *readings(selection, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 
 
@@ -250,6 +250,13 @@ def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
 
     return Evidence(tuple(attacks), tuple(external), defaults)
+
+
+def readings(selection: Selection, results: Sequence[Result]) -> list[str]:
+    """A sentence for each mechanism of which something is our reading and not its paper's text."""
+    shown = {result.cell.mechanism for result in results} & selection.mechanisms.keys()
+    said = {name: selection.mechanisms[name].cls.reading for name in sorted(shown)}
+    return [f"{name} is our reading of its paper: {reading}." for name, reading in said.items() if reading]
 
 
 def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[str, str]]:

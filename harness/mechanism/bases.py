@@ -119,6 +119,8 @@ class Mechanism(Pluggable):
     notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: What of it is our reading, where the paper's text could not be read; boards say it.
+    reading: ClassVar[str] = ""
     #: What it needs of its model, which a model server may not give.
     needs: ClassVar[Needs] = "reader"
     #: What it does, in a line, for tables.
