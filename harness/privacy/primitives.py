@@ -30,9 +30,15 @@ SIMPLEX_DIAMETER = math.sqrt(2.0)
 SIMPLEX_RADIUS = 1.0
 
 
-def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
-    """Raises PluginError for a bound on one added row where the sample replaces rows, or where something else than what
-    its slots say is summed: a row that stands in for a slot that is not there would be replaced as well."""
+def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample, replaced: int = 1) -> None:
+    """Raises PluginError for a bound on one added row where the sample replaces rows, or on fewer than it replaces, or
+    where something else than what its slots say is summed: a row that stands in for a slot that is not there would be
+    replaced as well."""
+    if sample.replaced > replaced:
+        raise PluginError(
+            f"One record replaces {sample.replaced} rows of this sample, and the stated bound is for {replaced}; use"
+            " `GaussianSum(..., replaced=2)`, or show all records that join."
+        )
     if own_slots and not sample.own_slots:
         raise PluginError(
             "The stated bound is for samples that give every sampled record a slot of its own; draw them with"
@@ -95,16 +101,17 @@ class GaussianSum:
     One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. With
     ``own_slots`` it adds one row, of L2 norm 1 at most. The noise is N(0, (bound sigma)^2) on every coordinate of the
     sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2, have the first). A ballot is a corner of the
-    simplex, an abstention is 0.
+    simplex, an abstention is 0. ``replaced``: how many rows one record replaces (Sample.replaced).
     """
 
     noise_multiplier: float
     own_slots: bool = False
+    replaced: int = 1
 
     @property
     def bound(self) -> float:
         """How far one record moves the sum in L2, at most."""
-        return SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER
+        return SIMPLEX_RADIUS if self.own_slots else self.replaced * SIMPLEX_DIAMETER
 
     @property
     def event(self) -> dp.DpEvent:
@@ -123,7 +130,7 @@ class GaussianSum:
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
     def _noisy_sum(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> np.ndarray:
-        check_slots(rows, self.own_slots, sample)
+        check_slots(rows, self.own_slots, sample, self.replaced)
         bounded = project_sub_simplex(rows)
         return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound, ids=ids)
 
