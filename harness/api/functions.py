@@ -243,7 +243,7 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     if mechanism.kind == "prepared":
         return Sizes(dict.fromkeys(groups or [None], size), {})
     shown = planned_shots(mechanism, Task.without_records(task), shots, np.random.default_rng(0))
-    used = Counter(shown if groups else [None] * len(shown))
+    used: Counter[str | None] = Counter(shown) if groups else Counter({None: len(shown)})
     return Sizes(dict.fromkeys(used, size), used)
 
 

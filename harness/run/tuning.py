@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import yaml
 
@@ -57,7 +58,7 @@ def tuning_suite(suite: Suite, sources: Mapping[str, str], seeds: Sequence[int] 
             f"All records of suite {suite.name} are synthetic here, and its own test records must not choose options;"
             " set DPICL_DATA to the folder with its real ones, or use --source."
         )
-    update = {
+    update: dict[str, Any] = {
         "name": f"{suite.name}-tuning",
         "source": "synthetic",
         "models": suite.models[:1],
@@ -86,8 +87,15 @@ def chosen(suite: Suite, made: Suite, results: Sequence[Result], command: str) -
     """
     rows = {entry.row: _ranked(entry, results) for entry in suite.mechanisms if entry.settings}
     records = {result.cell.task: result.manifest.data.fingerprint for result in results}
-    shared = {"model": made.models[0], "epsilon": made.epsilons[0], "seeds": made.seeds, "records": records}
-    return Tuned(command=command, commit=commit()[0], rows=rows, **shared)
+    return Tuned(
+        command=command,
+        commit=commit()[0],
+        model=made.models[0],
+        epsilon=made.epsilons[0],
+        seeds=made.seeds,
+        records=records,
+        rows=rows,
+    )
 
 
 def _ranked(entry: MechanismEntry, results: Sequence[Result]) -> list[ScoredSetting]:
