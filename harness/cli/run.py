@@ -27,6 +27,7 @@ from dpicl.harness.run import planned_budget, sizing
 from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.headroom import Headroom, headrooms
 from dpicl.harness.run.presence import Presence, at_hand, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
@@ -245,6 +246,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     known = [value for value in seconds if value is not None]
     total = sum(known) if len(known) == len(seconds) else None
     tokens = sum(estimates[cell.id].tokens for cell in missing)
+    there = {(cell.id, cell.label) for cell in found.there}
+    headroom = headrooms(result for result in results if (result.cell_id, result.cell.label) in there)
     if arguments.json:
         output.emit_json(
             {
@@ -256,6 +259,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "missing": len(found.missing) - len(left_out),
                 "tokens": tokens,
                 "seconds": total,
+                "headroom": [{**asdict(one), "rewards": one.rewards} for one in headroom],
                 "budgets": [planned_budget.as_json(each) for each in budgets],
                 "cells": [
                     {
@@ -282,6 +286,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     fitting = f", {len(left_out)} skipped" if left_out else ""
     to_do = len(found.missing) - len(left_out)
     output.emit(f"\n{cells}: {len(found.there)} there{stale}{fitting}, {to_do} to do{cost}.")
+    _headroom_table(headroom)
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
@@ -363,6 +368,25 @@ def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[s
         if reason := left_out.get(cell.id):
             groups.setdefault((cell.label, reason), {})[cell.task] = None
     return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
+
+
+def _headroom_table(found: Sequence[Headroom]) -> None:
+    """What real demonstrations gain over public ones, so far."""
+    if not found:
+        return
+    rows = [
+        [
+            *(one.model, one.task, one.metric, str(one.shots)),
+            *(f"{value:.3f}" for value in (one.public, one.real, one.gain)),
+            f"{one.low:.3f} to {one.high:.3f}",
+            f"{len(one.seeds)} × {one.documents}{' (development)' if one.development else ''}",
+            "yes" if one.rewards else "no",
+        ]
+        for one in found
+    ]
+    output.emit("\nHeadroom, real − public demonstrations; seeds × test records:")
+    columns = ["model", "task", "metric", "shots", "public", "real", "headroom", "95% interval", "of", "rewards"]
+    output.emit_table(columns, rows)
 
 
 def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:

@@ -76,6 +76,8 @@ TASK = (
     *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
     *("number of test records", "metric", "direction of the metric", "test records"),
 )
+#: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
+READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "options", "plug-in file", "kind of noise", "number of queries")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
