@@ -17,7 +17,7 @@ from operator import itemgetter
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell, Options
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
-from dpicl.harness.data.config import BY_EMBEDDING
+from dpicl.harness.data.config import NOT_EVERYWHERE
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
@@ -50,7 +50,7 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "number of shots": lambda r: r.cell.shots,
     "metric": lambda r: r.main_metric,
     "set of metrics": lambda r: tuple(_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
-    "directions of the metrics": lambda r: tuple(sorted(filter(r.lower_is_better, (*r.scores, *r.aggregates)))),
+    "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _shared(r, (*r.scores, *r.aggregates)))),
     "test records of every metric": lambda r: tuple((m, *sorted(r.documents[m].ids)) for m in _shared(r, r.documents)),
     "task": lambda r: r.cell.task,
     "mechanism": lambda r: r.cell.mechanism,
@@ -97,9 +97,9 @@ PAIR: Mapping[str, str] = {
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: those that read texts by embedding are of demonstrations alone and
-    missing in old files, unless one is the main metric."""
-    return tuple(sorted(name for name in metrics if name not in BY_EMBEDDING or name == result.main_metric))
+    """The metrics that every result of a task has: some are of demonstrations alone and missing in old files, unless it is
+    the main metric."""
+    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
     config = ReleaseConfig(epsilon=float("inf") if name == "real_demonstrations" else 8, delta=1e-5)
     made = release(cls(**options.get(name, {}), **small), task, SimulatedLM(), config)
     evaluation = evaluate(task, SimulatedLM(), made.demonstrations)
-    assert set(evaluation.scores) == {"acc", "acc_calibrated"}
+    assert set(evaluation.scores) == {"acc", "acc_calibrated", "log_loss"}
     assert set(evaluation.aggregates) == (set() if name == "zero_shot" else {"distinguishable"})
     if name == "real_demonstrations":
         assert {each.label for each in made.demonstrations} <= set(task.labels)
@@ -221,7 +221,7 @@ def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
 
 def test_what_the_harness_computes_is_not_named_in_a_file():
     text = (TASKS / "agnews_codes" / "task.yaml").read_text("utf-8")
-    text = text.replace("  reader:", "  aggregates: {acc_nearest: os.getcwd}\n  reader:")
+    text = text.replace("  codes:", "  aggregates: {acc_nearest: os.getcwd}\n  codes:")
     with pytest.raises(PluginError, match="acc_nearest itself"):
         read_task_file(text, "task.yaml", "agnews_codes", built_in=False)
 
