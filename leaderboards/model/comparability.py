@@ -97,8 +97,8 @@ PAIR: Mapping[str, str] = {
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: some are of demonstrations alone and missing in old files, unless it is
-    the main metric."""
+    """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
+    count where they are the main metric."""
     return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
 
 
