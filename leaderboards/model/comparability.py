@@ -206,10 +206,12 @@ class Admission:
     def __init__(self, suite: Suite, cells: Iterable[Cell]) -> None:
         self._suite = suite
         self._data: set[Hashable] = set()
+        self._versions: dict[str, str] = {}
         self._rows: dict[Hashable, tuple[Options, str | None]] = {}
         for cell in cells:
             data = self._data_of(cell)
             self._data.add(data)
+            self._versions[cell.task] = str(cell.task_version)
             self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
 
     def admits(self, result: Result) -> bool:
@@ -229,6 +231,11 @@ class Admission:
         return plugin == cell.plugin and all(
             name in options and options[name] == value for name, value in cell.options.items()
         )
+
+    def of_other_task(self, result: Result) -> bool:
+        """Whether a result of the suite as it is now is of another version of one of its tasks."""
+        version = self._versions.get(result.cell.task, str(result.cell.task_version))
+        return result.suite.hash == self._suite.hash and version != str(result.cell.task_version)
 
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
