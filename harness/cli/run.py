@@ -374,19 +374,22 @@ def _headroom_table(found: Sequence[Headroom]) -> None:
     """What real demonstrations gain over public ones, so far."""
     if not found:
         return
+    several = len({one.model for one in found}) > 1
     rows = [
         [
-            *(one.model, one.task, one.metric, str(one.shots)),
-            *(f"{value:.3f}" for value in (one.public, one.real, one.gain)),
-            f"{one.low:.3f} to {one.high:.3f}",
-            f"{len(one.seeds)} × {one.documents}{' (development)' if one.development else ''}",
+            *([one.model] if several else []),
+            *(one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
+            f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
+            f"{len(one.seeds)} × {one.documents}",
             "yes" if one.rewards else "no",
         ]
         for one in found
     ]
-    output.emit("\nHeadroom, real − public demonstrations; seeds × test records:")
-    columns = ["model", "task", "metric", "shots", "public", "real", "headroom", "95% interval", "of", "rewards"]
-    output.emit_table(columns, rows)
+    where = sum(one.development for one in found)
+    which = "development seeds" if where == len(found) else "the rows' seeds" if not where else "both kinds of seeds"
+    output.emit(f"\nHeadroom, from public to real demonstrations, on {which}:")
+    columns = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
+    output.emit_table([*(["model"] if several else []), *columns], rows)
 
 
 def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:

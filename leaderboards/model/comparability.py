@@ -215,9 +215,9 @@ class Admission:
             self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
 
     def admits(self, result: Result) -> bool:
-        """Whether a result has the suite's version, settings and declared sizes, one of its models and its source (any,
-        where the suite says auto: then the board has a section for each). A row of the suite must have the options that
-        the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
+        """Whether a result has the suite's version, settings, shots and declared sizes, one of its models and its
+        source (any, where the suite says auto: then the board has a section for each). A row of the suite must have the
+        options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
         """
         cell = result.cell
         data = self._data_of(cell)
@@ -232,13 +232,12 @@ class Admission:
             name in options and options[name] == value for name, value in cell.options.items()
         )
 
-    def of_other_task(self, result: Result) -> bool:
-        """Whether a result of the suite as it is now is of another version of one of its tasks."""
-        version = self._versions.get(result.cell.task, str(result.cell.task_version))
-        return result.suite.hash == self._suite.hash and version != str(result.cell.task_version)
+    def is_current(self, result: Result) -> bool:
+        """Whether it is of the present version of its task."""
+        return self._versions.get(result.cell.task) == str(result.cell.task_version)
 
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
         sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
         source = None if self._suite.source == "auto" else cell.source
-        return cell.task, cell.model, cell.task_version, cell.shots, sizes, source
+        return cell.task, cell.model, cell.shots, sizes, source
