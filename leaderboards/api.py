@@ -204,15 +204,24 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
 
 
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
-    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
-    kept, others = list[Result](), list[Result]()
-    admission = Admission(selection.suite, selection.cells)
-    for result in results:
-        (kept if admission.admits(result) else others).append(result)
-    old = [result for result in others if is_retired(result, [selection.suite])]
+    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others.
+
+    Results of an earlier version of a task stand there as long as there is none of its present version.
+    """
+    suite, admission = selection.suite, Admission(selection.suite, selection.cells)
+    admitted = [result for result in results if admission.admits(result)]
+    new = {result.cell.task for result in admitted if admission.is_current(result)}
+    kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
+    standing_now = {id(result) for result in kept}
+    others = [result for result in results if id(result) not in standing_now]
+    old = [result for result in others if is_retired(result, [suite]) or admission.admits(result)]
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"
-        tell(f"{selection.suite.name}: {count(left_out, 'result')} {what}.")
+        tell(f"{suite.name}: {count(left_out, 'result')} {what}.")
+    if earlier := {result.cell.task for result in kept} - new:
+        tell(
+            f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
+        )
     return kept, old
 
 

@@ -17,7 +17,7 @@ from dpicl.harness.core.errors import DataError, DpiclError, ModelError, PromptT
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import ReleasedPrompt
-from dpicl.harness.data.config import BY_EMBEDDING, NEAREST, load_config
+from dpicl.harness.data.config import BY_EMBEDDING, load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -115,7 +115,7 @@ class Workbench:
     def _classifies(self, cell: Cell, prompt: ReleasedPrompt) -> bool:
         """Whether classifiers are made of what was released."""
         task = self.task(cell)
-        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric == NEAREST)
+        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric in BY_EMBEDDING)
 
     def _embedding(self, cell: Cell) -> str:
         """The embedding model of `acc_nearest` and `acc_logistic`."""
@@ -148,7 +148,7 @@ class Workbench:
         from dpicl.harness.evaluation import lm_eval_bridge, nearest
 
         task, model = self.task(cell), self.model(cell.model, cell.secure)
-        wanted = task.main_metric == NEAREST
+        wanted = task.main_metric in BY_EMBEDDING
         try:
             found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
         except PromptTooLong as error:
