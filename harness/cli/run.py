@@ -90,9 +90,9 @@ def _run(arguments: argparse.Namespace) -> int:
     engine = engine_of(arguments)
     if arguments.dry_run:
         return dry_run(arguments, selection, engine)
-    check_sources(selection.cells)
     if said := _untuned(selection):
         raise UsageError(said)
+    check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
     selection.store.set_aside(damaged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,6 +13,7 @@ from dpicl.harness.run.expand import TaskFacts, expand
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite, load_suite
 from dpicl.harness.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.leaderboards.api import readings
 from tests.leaderboards.factory import make_result
 
 MECHANISMS = load_mechanisms()
@@ -162,3 +164,28 @@ def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
     for tasks in ("tasks: [dbpedia]", "tasks: {sim: [dbpedia]}", "tasks: {dbpedia: [trec]}", "epsilons: [4]"):
         with pytest.raises(UsageError, match=r"suite\.yaml, line 14: pta names (dbpedia|4\.0)"):
             read(tmp_path, TEXT.replace(GRID, tasks))
+
+
+def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    path, results = tmp_path / "suite.yaml", tmp_path / "results"
+    path.write_text(TEXT.replace("test_records: 12", "test_records: 4").replace("slots: 4", "slots: 2, tokens: 2"))
+    before = dpicl("run", path, "--results", results)
+    assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
+    first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
+    assert first.code == 0, first.err
+    assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]) == 6
+    assert first.json["command"].startswith("dpicl tune")
+    assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
+    written = path.read_text()
+    again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
+    assert (again.code, path.read_text()) == (0, written)
+    plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
+    chosen = first.json["rows"]["pta"][0]["options"]
+    assert all(chosen.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
+
+
+def test_a_board_says_what_is_our_reading_of_a_paper():
+    selection = SimpleNamespace(mechanisms=MECHANISMS)
+    said = readings(selection, [make_result("product_of_experts"), make_result("tang")])
+    assert [line.split()[0] for line in said] == ["product_of_experts"]
