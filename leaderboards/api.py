@@ -26,6 +26,7 @@ from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection, select
 from dpicl.harness.run.store import Store, damaged_said
 from dpicl.harness.run.suite import Changes, Source
+from dpicl.harness.run.tuning import tuned_words
 from dpicl.leaderboards.compare.named_rows import RowComparison, compare_named, parse_name
 from dpicl.leaderboards.gate.examination import ROOT, known_suites, load_submissions
 from dpicl.leaderboards.model.board import Board, build_board
@@ -198,20 +199,29 @@ def board_view(selection: Selection, submissions: Sequence[Submission], retired:
     kept, notes = at_hand(kept, Fingerprints(download=False))
     evidence = load_evidence(store.folder.parent, selection.mechanisms, tell)
     made = build_board(kept, selection.asked, evidence, submissions, no_longer, suite.superseded)
-    notes = [*state_of(selection, kept), *notes]
+    notes = [*state_of(selection, kept), *tuned_words(suite, kept), *readings(selection, kept), *notes]
     return BoardView(replace(made, notes=(*notes, *made.notes)), selection, kept, evidence, retired)
 
 
 def standing(results: Sequence[Result], selection: Selection, tell: Tell) -> tuple[list[Result], list[Result]]:
-    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others."""
-    kept, others = list[Result](), list[Result]()
-    admission = Admission(selection.suite, selection.cells)
-    for result in results:
-        (kept if admission.admits(result) else others).append(result)
-    old = [result for result in others if is_retired(result, [selection.suite])]
+    """(those that may stand on the board of a selection, those of retired versions); a sentence about all others.
+
+    Results of an earlier version of a task stand there as long as there is none of its present version.
+    """
+    suite, admission = selection.suite, Admission(selection.suite, selection.cells)
+    admitted = [result for result in results if admission.admits(result)]
+    new = {result.cell.task for result in admitted if admission.is_current(result)}
+    kept = [result for result in admitted if admission.is_current(result) or result.cell.task not in new]
+    standing_now = {id(result) for result in kept}
+    others = [result for result in results if id(result) not in standing_now]
+    old = [result for result in others if is_retired(result, [suite]) or admission.admits(result)]
     if left_out := len(others) - len(old):
         what = "with other suite settings, model, source, limit or options left out"
-        tell(f"{selection.suite.name}: {count(left_out, 'result')} {what}.")
+        tell(f"{suite.name}: {count(left_out, 'result')} {what}.")
+    if earlier := {result.cell.task for result in kept} - new:
+        tell(
+            f"{suite.name}: results of an earlier version of {', '.join(sorted(earlier))}; `dpicl run` makes new ones."
+        )
     return kept, old
 
 
@@ -249,6 +259,13 @@ def load_evidence(results: Path, mechanisms: Mapping[str, Registered[Mechanism]]
         return resolve_options(mechanisms[mechanism].cls, task, {}) if mechanism in mechanisms else {}
 
     return Evidence(tuple(attacks), tuple(external), defaults)
+
+
+def readings(selection: Selection, results: Sequence[Result]) -> list[str]:
+    """A sentence for each mechanism of which something is our reading and not its paper's text."""
+    shown = {result.cell.mechanism for result in results} & selection.mechanisms.keys()
+    said = {name: selection.mechanisms[name].cls.reading for name in sorted(shown)}
+    return [f"{name} is our reading of its paper: {reading}." for name, reading in said.items() if reading]
 
 
 def skip_reasons(selection: Selection, results: Sequence[Result]) -> list[dict[str, str]]:

@@ -4,13 +4,14 @@ records."""
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 from dp_accounting import dp_event as dp
 
+from dpicl.harness.core.errors import require_known
 from dpicl.harness.mechanism.bases import Context, Demonstration, DemonstrationMechanism, Sizes
 from dpicl.harness.mechanism.generation import (
     PromptWriter,
@@ -20,6 +21,7 @@ from dpicl.harness.mechanism.generation import (
     public_log_probs,
     public_vocabulary,
 )
+from dpicl.harness.mechanism.options import LATER
 from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import parallel
 from dpicl.harness.privacy.primitives import GaussianSum
@@ -32,10 +34,17 @@ if TYPE_CHECKING:
 NextToken = Callable[[np.ndarray, np.ndarray, Sample], int]
 
 
+@dataclass(frozen=True)
 class LabelTexts(DemonstrationMechanism):
-    """A subclass writes one text in `write`."""
+    """A subclass writes one text in `write`.
+
+    dropped: labels that get no text, such as a class that is too small (the released code of Tang et al. drops TREC's
+    Abbreviation, run_exp_trec.py). A public choice of the suite, which says nothing of the records.
+    """
 
     knob_per_label = True
+
+    dropped: tuple[str, ...] | None = field(default=None, kw_only=True, metadata={LATER: True})
 
     @abstractmethod
     def write(self, label: str, private: PrivateSet, context: Context) -> Demonstration:
@@ -43,6 +52,10 @@ class LabelTexts(DemonstrationMechanism):
 
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration]:
         return context.for_each_shot(lambda label: self.write(label, private, context.for_label(label)))
+
+    def shot_labels(self, task: PublicTask) -> Sequence[str]:
+        require_known("label", self.dropped or (), task.labels)
+        return [label for label in task.labels if label not in (self.dropped or ())]
 
     def skip(self, task: PublicTask) -> str | None:
         if task.kind != "generation":

@@ -118,6 +118,8 @@ def of_result(result: Result, confidence: float = 0.95) -> FactCurve:
     if cell.task != "shared_facts":
         raise UsageError(f"This result is of {cell.task}; give results of shared_facts.")
     task = Task.load(cell.task, "synthetic", limit_train=cell.train_records, limit_test=cell.test_records)
+    if cell.private_share is not None:
+        task = task.drawn(cell.private_share, cell.seed)
     if task.fingerprint != result.manifest.data.fingerprint:
         raise UsageError("This result is of other records than those of the corpus as it is; run the cell again.")
     sizes = dict.fromkeys(GROUPS, 0)

@@ -47,6 +47,7 @@ from dpicl.harness.core.errors import DpiclError, UsageError, require_known
 from dpicl.harness.core.messages import count, message
 from dpicl.harness.core.seeds import accounted_delta
 from dpicl.harness.core.vocabulary import silent
+from dpicl.harness.data.config import classes
 from dpicl.harness.data.task import Task, load_config
 from dpicl.harness.mechanism.bases import Mechanism, Sizes
 from dpicl.harness.mechanism.options import build, resolve_options
@@ -61,7 +62,7 @@ from dpicl.harness.run.engines import make_engine
 from dpicl.harness.run.fingerprints import Fingerprints
 from dpicl.harness.run.presence import check_sources, presence, why
 from dpicl.harness.run.progress import counting
-from dpicl.harness.run.releasing import calibrated, per_query_epsilon, released_count, sizes_of
+from dpicl.harness.run.releasing import calibrated, per_query_epsilon, planned_shots, sizes_of
 from dpicl.harness.run.selection import Selection, selection_of, task_facts
 from dpicl.harness.run.session import run_missing
 from dpicl.harness.run.suite import Mode, Noise, Source, made_suite
@@ -135,10 +136,12 @@ def evaluate(
     )
     with tempfile.TemporaryDirectory() if results is None else nullcontext(results) as folder:
         selection = selection_of(suite, load_mechanisms(files), Path(folder))
-        return _run(selection, tuple(files), engine, workers, progress)
+        return run_selection(selection, tuple(files), engine, workers, progress)
 
 
-def _run(selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool) -> Results:
+def run_selection(
+    selection: Selection, plugins: tuple[Path, ...], engine: str, workers: int | None, progress: bool
+) -> Results:
     made = make_engine(engine, workers)
     check_sources(selection.cells)
     selection.store.prepare()
@@ -232,14 +235,15 @@ def _sizes(mechanism: Mechanism, task: str, size: int | None, shots: int, querie
     """Sizes of the task; where a size is given, every group that is used has that many records and no data is read."""
     if size is None:
         loaded = Task.load(task, source, limit_test=1)
-        count = released_count(mechanism, loaded, shots)
-        return sizes_of(mechanism, loaded, loaded.plan_shots(count, np.random.default_rng(0)), queries or 1)
+        planned = planned_shots(mechanism, loaded, shots, np.random.default_rng(0))
+        return sizes_of(mechanism, loaded, planned, queries or 1)
     if mechanism.kind == "answers":
         return Sizes.of_queries(size, queries or 1)
-    groups = list(load_config(task).get("doc_to_choice", ())) if mechanism.by_label else []
+    groups = list(classes(load_config(task))) if mechanism.by_label else []
     if mechanism.kind == "prepared":
         return Sizes(dict.fromkeys(groups or [None], size), {})
-    used = Counter(groups[i % len(groups)] if groups else None for i in range(shots))
+    shown = planned_shots(mechanism, Task.without_records(task), shots, np.random.default_rng(0))
+    used: Counter[str | None] = Counter(shown) if groups else Counter({None: len(shown)})
     return Sizes(dict.fromkeys(used, size), used)
 
 

@@ -34,7 +34,7 @@ from dpicl.harness.privacy.release_hooks import observing
 from dpicl.harness.privacy.sampling_schemes import JoiningScheme
 from dpicl.harness.run.output_cache import OutputCache
 from dpicl.harness.run.reader import SlotReader, embedded
-from dpicl.harness.run.releasing import ALL_RECORDS, calibrated, no_kind, released_count, sizes_of
+from dpicl.harness.run.releasing import ALL_RECORDS, calibrated, no_kind, planned_shots, sizes_of
 
 #: Which records stand beside the canary: none, or those of the row with the sampling of its seed.
 Deal = Literal["alone", "sampled"]
@@ -62,8 +62,8 @@ class AuditedRow:
         """A label for each demonstration."""
         if self.mechanism.kind != "demonstrations":
             return ()
-        count = released_count(self.mechanism, self.task, self.cell.shots)
-        return self.task.plan_shots(count, streams(self.cell.seed).stream("shots"))
+        randomness = streams(self.cell.seed).stream("shots")
+        return planned_shots(self.mechanism, self.task, self.cell.shots, randomness)
 
     @cached_property
     def queries(self) -> list[Query]:

@@ -27,6 +27,7 @@ from dpicl.harness.run import planned_budget, sizing
 from dpicl.harness.run.budget import Prospect
 from dpicl.harness.run.costs import Costs
 from dpicl.harness.run.fingerprints import Fingerprints
+from dpicl.harness.run.headroom import Headroom, headrooms
 from dpicl.harness.run.presence import Presence, at_hand, check_sources, presence, skipped, why
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.selection import Selection
@@ -87,6 +88,8 @@ def _run(arguments: argparse.Namespace) -> int:
     _check_wandb(arguments)
     selection = selected(arguments)
     engine = engine_of(arguments)
+    if said := _untuned(selection):
+        raise UsageError(said)
     check_sources(selection.cells)
     selection.store.prepare()
     results, damaged = selection.store.load_all()
@@ -114,6 +117,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if live is not None:
         live.finish()
     return _summary(arguments, selection, there, finished, time.perf_counter() - start)
+
+
+def _untuned(selection: Selection) -> str:
+    """A sentence about the rows that `dpicl tune` has yet to choose options for; '' where there are none."""
+    if not (rows := selection.suite.untuned):
+        return ""
+    command = shlex.join(["dpicl", "tune", selection.asked])
+    return f"Nothing is chosen yet from the grids of {', '.join(rows)}; run `{command}` first, or take `tune` out."
 
 
 def _budgets(arguments: argparse.Namespace, selection: Selection, cells: Sequence[Cell]) -> list[Prospect]:
@@ -243,6 +254,8 @@ def _plan(arguments: argparse.Namespace) -> int:
     known = [value for value in seconds if value is not None]
     total = sum(known) if len(known) == len(seconds) else None
     tokens = sum(estimates[cell.id].tokens for cell in missing)
+    there = {(cell.id, cell.label) for cell in found.there}
+    headroom = headrooms(result for result in results if (result.cell_id, result.cell.label) in there)
     if arguments.json:
         output.emit_json(
             {
@@ -254,6 +267,7 @@ def _plan(arguments: argparse.Namespace) -> int:
                 "missing": len(found.missing) - len(left_out),
                 "tokens": tokens,
                 "seconds": total,
+                "headroom": [{**asdict(one), "rewards": one.rewards} for one in headroom],
                 "budgets": [planned_budget.as_json(each) for each in budgets],
                 "cells": [
                     {
@@ -280,6 +294,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     fitting = f", {len(left_out)} skipped" if left_out else ""
     to_do = len(found.missing) - len(left_out)
     output.emit(f"\n{cells}: {len(found.there)} there{stale}{fitting}, {to_do} to do{cost}.")
+    _headroom_table(headroom)
     for name, tasks, reason in _reasons(selection.cells, left_out):
         output.emit(f"Skipped: {name} on {', '.join(tasks)}: {reason}")
     if found.stale:
@@ -288,7 +303,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         return 0
     planned_budget.require_admitted(budgets)
     run = shlex.join(["dpicl", "run", *arguments.argv[1:]])
-    output.emit(f"Next: {run if missing else selection.command('board')}")
+    output.emit(_untuned(selection) or f"Next: {run if missing else selection.command('board')}")
     return 0
 
 
@@ -361,6 +376,28 @@ def _reasons(cells: Sequence[Cell], left_out: Mapping[str, str]) -> list[tuple[s
         if reason := left_out.get(cell.id):
             groups.setdefault((cell.label, reason), {})[cell.task] = None
     return [(row, list(tasks), reason) for (row, reason), tasks in groups.items()]
+
+
+def _headroom_table(found: Sequence[Headroom]) -> None:
+    """What real demonstrations gain over public ones, so far."""
+    if not found:
+        return
+    several = len({one.model for one in found}) > 1
+    rows = [
+        [
+            *([one.model] if several else []),
+            *(one.task, one.metric, str(one.shots), f"{one.public:.3f} to {one.real:.3f}"),
+            f"{one.gain:.3f} ({one.low:.3f} to {one.high:.3f})",
+            f"{len(one.seeds)} × {one.documents}",
+            "yes" if one.rewards else "no",
+        ]
+        for one in found
+    ]
+    where = sum(one.development for one in found)
+    which = "development seeds" if where == len(found) else "the rows' seeds" if not where else "both kinds of seeds"
+    output.emit(f"\nHeadroom, from public to real demonstrations, on {which}:")
+    columns = ["task", "metric", "shots", "from, to", "headroom (95%)", "seeds × records", "rewards"]
+    output.emit_table([*(["model"] if several else []), *columns], rows)
 
 
 def _plan_table(cells: Sequence[Cell], status: dict[str, str], tokens: dict[str, int]) -> None:

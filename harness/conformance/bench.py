@@ -120,7 +120,8 @@ class Bench:
         #: Possible triggers in a text: see `dictionary`.
         found = (everything(type(mechanism)), *triggers_of(type(mechanism)), *TRIGGERS)
         self.words = [word for word in dict.fromkeys(found) if not marked(word)]
-        self.shots = task.plan_shots(shots, np.random.default_rng(seed))
+        labels = mechanism.shot_labels(task) if isinstance(mechanism, DemonstrationMechanism) else None
+        self.shots = task.plan_shots(shots, np.random.default_rng(seed), labels)
         self.queries = _odd(list(task.queries()), self.words)
         self._outputs, self._knobs = OutputCache(None), dict[tuple[bool, float], float]()
         modules = modules_of(type(mechanism))

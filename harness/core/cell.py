@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.field_types import Count, Delta, Epsilon, Positive
@@ -69,7 +69,9 @@ class Cell(BaseModel):
     source: where the records really come from ('auto' is resolved). test_records, train_records (a class; extraction:
     in all): None means all. plugin: sha256 of the file of a mechanism that came with `--plugin`. queries: Q, how many
     queries the epsilon of an answer mechanism covers; None means as many as there are test records. sizes: n of every
-    class ('' for a task without classes) as declared; None: counted.
+    class ('' for a task without classes) as declared; None: counted. private_share: the part of the private records
+    that the seed draws (dpicl.harness.data.splits.drawn); None: all. development: whether it is a reference baseline
+    that measures headroom, on the last test records and not on the first.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="strings")
@@ -94,6 +96,8 @@ class Cell(BaseModel):
     plugin: str | None = None
     queries: Positive | None = None
     sizes: dict[str, Positive] | None = None
+    private_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    development: bool = False
 
     @property
     def secure(self) -> bool:
@@ -107,8 +111,8 @@ class Cell(BaseModel):
 
     @cached_property
     def id(self) -> str:
-        """16 hexadecimal digits of the sha256 over every field but the label (and `queries`, `sizes` where they are not
-        set)."""
+        """16 hexadecimal digits of the sha256 over every field but the label (and `queries` and younger fields that are
+        not set)."""
         content = self.model_dump(mode="json", exclude={"label"} if self.queries else {"label", "queries"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -120,10 +124,12 @@ class Cell(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_unset(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """`sizes` is written where it is set, so that what was written before there were any stays as it is."""
+        """Later fields are written where they are set, so that what was written before there were any stays as it
+        is."""
         data: dict[str, Any] = write(self)
-        if data.get("sizes") is None:
-            data.pop("sizes", None)
+        for name in ("sizes", "private_share", "development"):
+            if data.get(name) in (None, False):
+                data.pop(name, None)
         return data
 
     def __str__(self) -> str:

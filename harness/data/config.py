@@ -21,9 +21,11 @@ from dpicl.harness.core.files import content_of
 from dpicl.harness.data.local import SPLITS
 from dpicl.harness.data.reading import SourceSpec
 from dpicl.harness.data.task_file import BY_EMBEDDING as BY_EMBEDDING
+from dpicl.harness.data.task_file import CHOOSING, read_task_file
+from dpicl.harness.data.task_file import LOG_LOSS as LOG_LOSS
 from dpicl.harness.data.task_file import LOGISTIC as LOGISTIC
 from dpicl.harness.data.task_file import NEAREST as NEAREST
-from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.data.task_file import NOT_EVERYWHERE as NOT_EVERYWHERE
 
 #: The folder of the built-in tasks: lm-eval's `include_path`.
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
@@ -187,6 +189,7 @@ def higher_is_better(config: Mapping[str, Any]) -> dict[str, bool]:
     lower = metadata.get("lower_is_better", ())
     metrics = {entry["metric"]: bool(entry["higher_is_better"]) for entry in config["metric_list"]}
     metrics |= dict.fromkeys(BY_EMBEDDING, True) if metadata["kind"] == "classification" else {}
+    metrics |= {LOG_LOSS: False} if metadata["kind"] in CHOOSING else {}
     return metrics | {name: name not in lower for name in metadata.get("aggregates", {})}
 
 

@@ -86,10 +86,17 @@ def split_public(name: str, train: Split, size: int, seed: int, may_be_empty: bo
 
 
 def subsample(
-    name: str, partitioned: bool, train: Split, test: Split, limit_train: int | None, limit_test: int | None, seed: int
+    name: str,
+    partitioned: bool,
+    train: Split,
+    test: Split,
+    limit_train: int | None,
+    limit_test: int | None,
+    seed: int,
+    last: bool = False,
 ) -> tuple[Split, Split]:
     """At most limit_train train records a class (in all where not partitioned) and limit_test test records, by public
-    randomness.
+    randomness; ``last``: the last test records of its order in place of the first.
 
     A class keeps the train records with the smallest hash of (seed, text), in their order: one record more in a class
     displaces at most one other of it. (What one record more in the file does: docs/accounting.md.) Test records are
@@ -102,7 +109,24 @@ def subsample(
     for members in groups.values():
         kept += sorted(members, key=lambda i: _priority(seed, train[i]))[:limit_train]
     order = streams(seed).stream(f"data:{name}:test").permutation(len(test))
-    return [train[i] for i in sorted(kept)], [test[i] for i in order[:limit_test]]
+    chosen = order[-(limit_test or len(test)) :] if last else order[:limit_test]
+    return [train[i] for i in sorted(kept)], [test[i] for i in chosen]
+
+
+def drawn(train: Sequence[Record], share: float, seed: int) -> Split:
+    """The private records of one seed: each is kept by a coin of its own with probability ``share``, in their order.
+
+    A coin is a hash of (seed, key of the text), the key by which duplicates are one record, so it depends on no other
+    record. The map is therefore stable: for every seed, known or not, data sets that differ by one record r are mapped
+    to two that are equal (the coin leaves r out) or differ by r alone. Hence what is (epsilon, delta)-DP in the drawn
+    records is (epsilon, delta)-DP in all of them (transformations of stability 1: McSherry, PINQ, SIGMOD 2009, section
+    3), provided that sizes are constants, here those of the whole set times ``share`` (`Task.drawn`). Nothing is gained
+    by amplification: the seed is published. Mechanisms with one seed get the same records, so they can be paired.
+    """
+    limit = round(share * 2**64)
+    digests = (hashlib.sha256(f"private_share:{seed}:{normalised(record.text)}".encode()).digest() for record in train)
+    coins = (int.from_bytes(digest[:8], "big") < limit for digest in digests)
+    return [record for record, kept in zip(train, coins, strict=True) if kept]
 
 
 def _priority(seed: int, record: Record) -> bytes:

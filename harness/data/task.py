@@ -168,19 +168,23 @@ class PublicTask:
         ]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
-    def plan_shots(self, k: int, generator: np.random.Generator) -> tuple[str, ...]:
+    def plan_shots(
+        self, k: int, generator: np.random.Generator, labels: Sequence[str] | None = None
+    ) -> tuple[str, ...]:
         """k labels (extraction: keywords) by public randomness, without replacement until all have been used.
 
-        Demonstrations of a generation or continuation task have none: each shot has NEUTRAL_LABEL.
+        labels: some of the task's; None: all. Demonstrations of a generation or continuation task have none: each shot
+        has NEUTRAL_LABEL.
         """
         if k < 0:
             raise UsageError(f"The number of shots must be 0 or more, not {k}.")
         if not self.labels or self.kind == "continuation":
             return (NEUTRAL_LABEL,) * k
+        chosen = self.labels if labels is None else tuple(labels)
         shots: list[str] = []
         while len(shots) < k:
-            order = generator.permutation(len(self.labels))
-            shots += [self.labels[i] for i in order[: k - len(shots)]]
+            order = generator.permutation(len(chosen))
+            shots += [chosen[i] for i in order[: k - len(shots)]]
         return tuple(shots)
 
     def generation_prompt(self, label: str, examples: Sequence[Record], style: str = "completion") -> str | ChatPrompt:
@@ -259,6 +263,7 @@ class Task(PublicTask):
         seed: int = 0,
         sizes: Mapping[str, int] | None = None,
         code_seed: int = 0,
+        last_test: bool = False,
     ) -> Task:
         """Loads a task's records.
 
@@ -270,6 +275,8 @@ class Task(PublicTask):
         sizes: n of every class ('' for a task without classes) as declared; then a class may have no record.
         code_seed: of a task of codes the secret randomness of its map (dpicl.harness.data.codes), which changes nothing
             but labels.
+        last_test: whether the test records are the last ones of their order, which no shorter test set has where there
+            are twice as many.
         Raises UsageError for an unknown name, source or limit; DataError for data that is missing or malformed.
         """
         config = load_config(name)
@@ -284,7 +291,8 @@ class Task(PublicTask):
         public: list[Record] = []
         if spec.public:
             public, train = record_sets.split_public(spec.name, train, spec.public[source], seed, sizes is not None)
-        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, limit_train, limit_test, seed)
+        limits = (limit_train, limit_test, seed, last_test)
+        train, test = record_sets.subsample(spec.name, bool(spec.labels), train, test, *limits)
         record_sets.require_records(name, spec.labels, train, test, sizes is not None, dropped)
         fingerprint = record_sets.fingerprint(train, test, public)
         if config["metadata"].get("codes"):
@@ -326,6 +334,14 @@ class Task(PublicTask):
             public=tuple(public),
             declared=None if sizes is None else {label or None: n for label, n in sizes.items()},
         )
+
+    def drawn(self, share: float, seed: int) -> Task:
+        """The task with the private records that a seed draws: each with probability ``share``, by a public coin of its
+        own (see `dpicl.harness.data.splits.drawn`, also for why epsilon holds). Sizes are public and the same for every
+        seed: those of the whole set times ``share``, rounded, at least 1. The fingerprint stays that of the whole
+        set."""
+        sizes = {group: max(1, round(share * n)) for group, n in self.group_sizes.items()}
+        return replace(self, train=tuple(record_sets.drawn(self.train, share, seed)), declared=sizes)
 
     def documents(self) -> list[dict[str, Any]]:
         """The test records as lm-eval documents, content-free inputs first (where `chooses`; no limit cuts them here).

@@ -24,13 +24,17 @@ KINDS = ("classification", "continuation", "extraction", "generation", "json")
 CHOOSING = ("classification", "continuation")
 #: Metrics that an evaluation of the kind always computes; other kinds have those of their `metric_list`.
 COMPUTED = {**dict.fromkeys(CHOOSING, ("acc", "acc_calibrated")), "extraction": ("exact_match",)}
-#: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest). Every classification task has it besides
-#: where demonstrations are released; it is the main metric of one whose reader is the embedding.
+#: Accuracy of the nearest demonstration (dpicl.harness.evaluation.nearest), which every classification task has where
+#: demonstrations are released. Where it is the main metric, zero-shot and answers have it too.
 NEAREST = "acc_nearest"
 #: Accuracy of a logistic classifier on the demonstrations' embeddings, wherever there is the other one.
 LOGISTIC = "acc_logistic"
-#: Metrics that read released texts by embedding, which results of answers and old results lack.
+#: Metrics that read released texts by embedding.
 BY_EMBEDDING = (NEAREST, LOGISTIC)
+#: Log-loss of the right label, where a language model reads the prompt and so has a distribution.
+LOG_LOSS = "log_loss"
+#: Metrics that results of answers and old results lack.
+NOT_EVERYWHERE = (*BY_EMBEDDING, LOG_LOSS)
 #: lm-eval's keys that this project gives no meaning to; tests compare the list with lm-eval's own.
 _LM_EVAL_KEYS = """
     task_alias tag dataset_path dataset_name dataset_kwargs training_split validation_split test_split fewshot_split
@@ -224,7 +228,6 @@ class Metadata(_Keys):
     name: str
     kind: str
     main_metric: Text
-    reader: Literal["language_model", "embedding"] = "language_model"
     prompts: Prompts
     data: DataKeys | None = None
     codes: Line | None = None
@@ -319,10 +322,8 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
     if lacking := [metric for metric in COMPUTED.get(kind, ()) if metric not in metrics]:
         yield ("metric_list",), f"the kind {kind} computes {', '.join(lacking)}; list it."
     computed: Sequence[str] = COMPUTED.get(kind, metrics)
-    if metadata.reader == "embedding":
-        computed = (NEAREST,)
-        if kind != "classification":
-            yield ("metadata", "reader"), "the embedding reads labels, so the kind is classification."
+    if kind == "classification":
+        computed = (*computed, *BY_EMBEDDING)
     if metadata.main_metric not in computed:
         yield ("metadata", "main_metric"), str(unknown("metric of this task", metadata.main_metric, computed))
     for number, metric in enumerate(file.metric_list):
@@ -331,7 +332,7 @@ def _contradictions(file: TaskFile, name: str) -> Iterator[tuple[Place, str]]:
         if metric.metric in COMPUTED.get(kind, ()) and not metric.higher_is_better:
             said = f"the harness computes {metric.metric}, of which higher is better."
             yield ("metric_list", number, "higher_is_better"), said
-    if kind == "classification" and (own := [name for name in BY_EMBEDDING if name in (*metrics, *aggregates)]):
+    if chooses and (own := [name for name in NOT_EVERYWHERE if name in (*metrics, *aggregates)]):
         yield ("metadata",), f"the harness computes {own[0]} itself; leave it out of metric_list and aggregates."
     for stranger in sorted(set(metadata.lower_is_better) - set(aggregates)):
         said = f"'{stranger[:40]}' is none of `aggregates`; metrics of metric_list say it there, by higher_is_better."

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+#: The least probability that a log-loss tells from 0; its logarithm is the unit of log-losses.
+LEAST = 1e-3
+
 
 def label_probabilities(log_probs: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
     """float64[D, L]: softmax over the L labels of log_probs[D, L] (natural logarithm)."""
@@ -29,3 +32,12 @@ def predictions(log_probs: Sequence[Sequence[float]] | np.ndarray, p_cf: np.ndar
     if p_cf is not None:
         scores = scores / np.maximum(p_cf, np.finfo(np.float64).tiny)
     return scores.argmax(axis=1)
+
+
+def log_losses(log_probs: Sequence[Sequence[float]] | np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """float64[D] in [0, 1]: -ln p(right label) in units of ln 1000 (6.9 nats), where p below 1/1000 counts as 1/1000.
+
+    p is over the L labels, without calibration. log_probs: float[D, L], natural logarithm. gold: int[D].
+    """
+    right = label_probabilities(log_probs)[np.arange(len(gold)), gold]
+    return np.abs(np.log(np.maximum(right, LEAST)) / np.log(LEAST))

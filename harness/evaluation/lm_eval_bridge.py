@@ -25,12 +25,12 @@ from lm_eval.tasks import TaskManager
 
 from dpicl.harness.core.errors import DataError, DpiclError, PluginError, PromptTooLong, ResultError, UsageError, told
 from dpicl.harness.core.together import Exclusive
-from dpicl.harness.data.config import folder_of, include_paths
+from dpicl.harness.data.config import LOG_LOSS, folder_of, include_paths
 from dpicl.harness.data.sources import function_of
 from dpicl.harness.data.task import Documents, Task, sample_documents, serving
 from dpicl.harness.evaluation import contextual_calibration as calibration
 from dpicl.harness.evaluation import text_metrics
-from dpicl.harness.evaluation.mechanism_lm import MechanismLM
+from dpicl.harness.evaluation.mechanism_lm import NOT_CHOSEN, MechanismLM
 from dpicl.harness.evaluation.request_scoring import PrefixScoring
 from dpicl.harness.models.base import LanguageModel
 
@@ -98,7 +98,7 @@ def evaluate(
 
     instruction: one that was released, in the place of the task's own (None).
 
-    Classification and continuation: 'acc' and 'acc_calibrated'; extraction: 'exact_match'; generation: see
+    Classification and continuation: 'acc', 'acc_calibrated' and 'log_loss'; extraction: 'exact_match'; generation: see
     dpicl.harness.evaluation.text_metrics. On a JSON task the demonstrations themselves are scored, and no model is
     asked. Raises PromptTooLong when the demonstrations do not fit, ModelError when the model answers with numbers that
     are not finite, UsageError when a JSON task gets no text.
@@ -228,7 +228,15 @@ def _classification(samples: Sequence[Mapping[str, Any]], reported: Mapping[str,
         DocumentOutcome(str(sample["doc"]["id"]), {"acc": float(plain), "acc_calibrated": float(corrected)})
         for sample, plain, corrected in zip(real, raw, calibrated, strict=True)
     )
-    return Evaluation(_checked_scores(outcomes, reported), outcomes, 0, tuple(p_cf.tolist()))
+    scores = _checked_scores(outcomes, reported)
+    if not (np.asarray(log_probs) == NOT_CHOSEN).any():  # an answer has no distribution
+        losses = calibration.log_losses(log_probs, gold)
+        scores[LOG_LOSS] = float(losses.mean())
+        outcomes = tuple(
+            replace(document, outcome={**document.outcome, LOG_LOSS: float(loss)})
+            for document, loss in zip(outcomes, losses, strict=True)
+        )
+    return Evaluation(scores, outcomes, 0, tuple(p_cf.tolist()))
 
 
 def _checked_scores(outcomes: Sequence[DocumentOutcome], reported: Mapping[str, Any]) -> dict[str, float]:

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 from dpicl.harness.core.vocabulary import Demonstration
-from dpicl.harness.data.config import LOGISTIC, NEAREST
+from dpicl.harness.data.config import BY_EMBEDDING, LOGISTIC, NEAREST
 from dpicl.harness.data.task import Task
 from dpicl.harness.data.task_file import COMPUTED
 from dpicl.harness.evaluation.lm_eval_bridge import DocumentOutcome, Evaluation, evaluate_with
@@ -59,9 +59,9 @@ def classified(task: Task, demonstrations: Sequence[Demonstration], embed: Embed
 
 
 def evaluate_answers(task: Task, answers: Mapping[str, str]) -> Evaluation:
-    """Scores of one answer a query, as it is; where `acc_nearest` is the task's main metric, they have it as well."""
+    """Scores of one answer a query, as it is, also by the main metric where that reads texts by embedding."""
     found = evaluate_with(task, MechanismLM(lambda name, queries: {query.id: answers[query.id] for query in queries}))
-    return with_accuracy(found, NEAREST, found) if task.main_metric == NEAREST else found
+    return with_accuracy(found, task.main_metric, found) if task.main_metric in BY_EMBEDDING else found
 
 
 def without_model(task: Task, why: str) -> Evaluation:

@@ -119,6 +119,8 @@ class Mechanism(Pluggable):
     notion: ClassVar[Notion] = RECORD_CENTRAL
     #: Where the method comes from, for tables and pages.
     source: ClassVar[str] = ""
+    #: What of it is our reading, where the paper's text could not be read; boards say it.
+    reading: ClassVar[str] = ""
     #: What it needs of its model, which a model server may not give.
     needs: ClassVar[Needs] = "reader"
     #: What it does, in a line, for tables.
@@ -166,6 +168,11 @@ class DemonstrationMechanism(Mechanism):
         """How many demonstrations are released where a prompt has ``shots``: these, unless more of them serve a
         classifier. The first ones stand in the prompt. A public number: `context.shots` has a label for each."""
         return shots
+
+    def shot_labels(self, task: PublicTask) -> Sequence[str]:
+        """The labels that texts are released for: the task's, unless the method leaves some out. A public choice, which
+        follows from the options and the task's file."""
+        return task.labels
 
     @abstractmethod
     def release(self, private: PrivateSet, context: Context) -> list[Demonstration] | ReleasedPrompt:

@@ -30,9 +30,15 @@ SIMPLEX_DIAMETER = math.sqrt(2.0)
 SIMPLEX_RADIUS = 1.0
 
 
-def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample) -> None:
-    """Raises PluginError for a bound on one added row where the sample replaces rows, or where something else than what
-    its slots say is summed: a row that stands in for a slot that is not there would be replaced as well."""
+def check_slots(rows: np.ndarray, own_slots: bool, sample: Sample, replaced: int = 1) -> None:
+    """Raises PluginError for a bound on one added row where the sample replaces rows, or on fewer than it replaces, or
+    where something else than what its slots say is summed: a row that stands in for a slot that is not there would be
+    replaced as well."""
+    if sample.replaced > replaced:
+        raise PluginError(
+            f"One record replaces {sample.replaced} rows of this sample, and the stated bound is for {replaced}; use"
+            " `GaussianSum(..., replaced=2)`, or show all records that join."
+        )
     if own_slots and not sample.own_slots:
         raise PluginError(
             "The stated bound is for samples that give every sampled record a slot of its own; draw them with"
@@ -74,6 +80,12 @@ def clip_differences(rows: np.ndarray, public: np.ndarray, clip: float) -> np.nd
     return np.where(np.isnan(differences), 0.0, differences).clip(-clip, clip)
 
 
+def clip_log_probs(rows: np.ndarray, clip: float) -> np.ndarray:
+    """float64[B, K]: rows of log-probabilities in [-clip, 0]; a row with NaN is 0 throughout and so says nothing."""
+    known = ~np.isnan(rows).any(axis=1, keepdims=True)
+    return np.where(known, rows, 0.0).astype(np.float64, order="C").clip(-clip, 0.0)
+
+
 def clip_norm(rows: np.ndarray, radius: float) -> np.ndarray:
     """float64[M, d]: every row scaled into the ball of that radius around 0; values that are not finite count as 0."""
     rows = np.where(np.isfinite(rows), rows, 0.0).astype(np.float64, order="C")
@@ -89,16 +101,17 @@ class GaussianSum:
     One record replaces one slot's row, both in the sub-simplex: the sum moves by at most sqrt(2) in L2. With
     ``own_slots`` it adds one row, of L2 norm 1 at most. The noise is N(0, (bound sigma)^2) on every coordinate of the
     sum, sigma = ``noise_multiplier`` (Tang et al. 2024, section 3.2, have the first). A ballot is a corner of the
-    simplex, an abstention is 0.
+    simplex, an abstention is 0. ``replaced``: how many rows one record replaces (Sample.replaced).
     """
 
     noise_multiplier: float
     own_slots: bool = False
+    replaced: int = 1
 
     @property
     def bound(self) -> float:
         """How far one record moves the sum in L2, at most."""
-        return SIMPLEX_RADIUS if self.own_slots else SIMPLEX_DIAMETER
+        return SIMPLEX_RADIUS if self.own_slots else self.replaced * SIMPLEX_DIAMETER
 
     @property
     def event(self) -> dp.DpEvent:
@@ -117,7 +130,7 @@ class GaussianSum:
         return np.argsort(-self._noisy_sum(rows, sample), kind="stable").tolist()
 
     def _noisy_sum(self, rows: np.ndarray, sample: Sample, ids: np.ndarray | None = None) -> np.ndarray:
-        check_slots(rows, self.own_slots, sample)
+        check_slots(rows, self.own_slots, sample, self.replaced)
         bounded = project_sub_simplex(rows)
         return sample.spend(self.event).noisy_sum(bounded.sum(axis=0), self.bound, ids=ids)
 
@@ -281,11 +294,10 @@ class DifferenceChoice(BoundedRangeChoice):
 
 @dataclass(frozen=True)
 class ProductChoice:
-    """A draw from softmax(score / temperature), score = public row + sum of the clipped differences of rows to it.
+    """A draw from softmax(sum of rows / temperature), where a row holds log-probabilities, -c at least.
 
-    A difference lies in [-c, c]^K, so every score moves by at most c and their range by 2c when one record adds a row
-    (``own_slots``); where it replaces one, the row moves from one point of the cube to another, and the range is 4c. A
-    slot that says nothing of its own has the public row and adds 0.
+    A row lies in [-c, 0]^K, so all scores move by a vector of range at most c when one record adds a row
+    (``own_slots``); where it replaces one, the row moves from one point of the cube to another, and the range is 2c.
     """
 
     clip: float
@@ -300,21 +312,17 @@ class ProductChoice:
     @property
     def width(self) -> float:
         """The range of the moves of all scores when one record is added or removed."""
-        return (2 if self.own_slots else 4) * self.clip
+        return (1 if self.own_slots else 2) * self.clip
 
     @property
     def event(self) -> dp.DpEvent:
         return bounded_range_choice(self.range_epsilon)
 
-    def choose(self, rows: np.ndarray, public: np.ndarray, sample: Sample) -> int:
-        """Index in [0, K); rows is [M, K], one a slot, public is [K] and finite.
+    def choose(self, rows: np.ndarray, sample: Sample) -> int:
+        """Index in [0, K); rows is [M, K], one a slot.
 
-        Raises PluginError for own_slots where the sample has shared ones or not one slot a row, and for a public row
-        that is not finite.
+        Raises PluginError for own_slots where the sample has shared ones or not one slot a row.
         """
         check_slots(rows, self.own_slots, sample)
-        if not np.isfinite(public).all():
-            raise PluginError("The public scores of a choice must be finite; check the model's public prompt.")
-        whole = np.isfinite(rows).all(axis=1, keepdims=True)
-        scores = public + clip_differences(np.where(whole, rows, public), public, self.clip).sum(axis=0)
+        scores = clip_log_probs(rows, self.clip).sum(axis=0)
         return sample.spend(self.event).noisy_choice(scores, self.width)[0]

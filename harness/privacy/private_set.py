@@ -102,10 +102,11 @@ class Sample:
     releases: what was charged. noise: where the noise of these releases comes from.
     permitted: told of every permit that is given. used: called when one is used.
     own_slots: whether every sampled record has a slot of its own: one more adds a slot and changes no other.
+    replaced: how many slots one more record changes, where slots are shared.
     Once it is closed, its records cannot be read and its releases cannot be made.
     """
 
-    __slots__ = ("_read", "close", "own_slots", "spend")
+    __slots__ = ("_read", "close", "own_slots", "replaced", "spend")
 
     #: `spend(event) -> Permit`: the right to make one release (or a choice of several in order), with its noise. Raises
     #: BudgetExceeded for a release that was not charged, and when the sample is closed; then nothing is drawn.
@@ -121,8 +122,9 @@ class Sample:
         used: Callable[[], None] = lambda: None,
         *,
         own_slots: bool = False,
+        replaced: int = 1,
     ) -> None:
-        self.own_slots = own_slots
+        self.own_slots, self.replaced = own_slots, replaced
         # All state is in these functions: what a mechanism holds names no record, no noise and no charge.
         is_open, unspent = True, flatten(releases)
 
@@ -252,17 +254,17 @@ class PrivateSet:
             assigned = _assigned(group, rate, slots, shuffled, sampling)
             return given(Assigned(partition, rate, slots, len(group), assigned), releases, own)
 
-        def given(assigned: Assigned, releases: dp.DpEvent, own: bool) -> Sample:
+        def given(assigned: Assigned, releases: dp.DpEvent, own: bool, replaced: int = 1) -> Sample:
             nonlocal drawn
             if observer is None:
-                return Sample(assigned.slots, releases, noise, used=used, own_slots=own)
+                return Sample(assigned.slots, releases, noise, used=used, own_slots=own, replaced=replaced)
             number, drawn = drawn, drawn + 1
             observer.drawn(assigned)
 
             def permitted(event: dp.DpEvent, permit: Permit) -> None:
                 observer.spent(event, permit, number)
 
-            return Sample(assigned.slots, releases, noise, permitted, used, own_slots=own)
+            return Sample(assigned.slots, releases, noise, permitted, used, own_slots=own, replaced=replaced)
 
         def sampler(
             expected: float, slots: int | None, partition: Partition, releases: dp.DpEvent, times: int, shuffled: bool
@@ -276,7 +278,13 @@ class PrivateSet:
             return samplers[-1]
 
         def joiner(
-            slots: int, threshold: float, uses: int, embedding: str, releases: dp.DpEvent, times: int
+            slots: int,
+            threshold: float,
+            uses: int,
+            embedding: str,
+            releases: dp.DpEvent,
+            times: int,
+            nearest: int | None,
         ) -> SlotSampler:
             if embed is None:
                 raise PluginError("Records join queries in runs of answer mechanisms alone; draw Poisson samples here.")
@@ -286,12 +294,13 @@ class PrivateSet:
             with nullcontext() if observer is None else observer.looking():
                 contents = [(record.text, record.label) for record in groups[None]]
                 rows = embed([text for text, _ in contents], embedding)
-            joining = Joining(contents, rows, slots, threshold, uses)
+            joining = Joining(contents, rows, slots, threshold, uses, nearest)
 
             def next_sample(query: str) -> Sample:
                 group, joined = groups.get(None, []), joining.join(embed([query], embedding)[0])
                 assigned = tuple(tuple(group[at] for at in slot if group) for slot in joined)
-                return given(Assigned(None, 1.0, slots, len(group), assigned, uses), releases, own=False)
+                told = Assigned(None, 1.0, slots, len(group), assigned, uses)
+                return given(told, releases, own=False, replaced=1 if nearest is None else 2)
 
             samplers.append(SlotSampler(next_sample, times))
             return samplers[-1]
@@ -369,13 +378,22 @@ class PrivateSet:
         return self._sampler(expected, slots, partition, releases, times, shuffled)
 
     def joining_slots(
-        self, slots: int, *, threshold: float, uses: int, embedding: str, releases: dp.DpEvent, times: int
+        self,
+        slots: int,
+        *,
+        threshold: float,
+        uses: int,
+        embedding: str,
+        releases: dp.DpEvent,
+        times: int,
+        nearest: int | None = None,
     ) -> SlotSampler:
         """Charges min(uses, times) x releases, and returns the sampler of ``times`` queries: `draw(text)`.
 
         A record joins a query when the inner product of their embeddings is at least the threshold and it has joined
         fewer than ``uses``; its slot among ``slots`` is a public hash of its content (dpicl.harness.privacy.joining has
-        the theorem). Slots are shared: one more record changes one slot of what it joins.
+        the theorem). Slots are shared: one more record changes one slot of what it joins, two where the ``nearest`` of
+        those that join are shown alone.
 
         releases: everything that will be released from one sample; so ``times`` samples have the right to it, and no
         record is behind more than ``uses`` of them.
@@ -384,7 +402,7 @@ class PrivateSet:
         """
         _require_count("samples", times)
         _require_count("queries that a record joins", uses)
-        return self._joiner(slots, threshold, uses, embedding, releases, times)
+        return self._joiner(slots, threshold, uses, embedding, releases, times, nearest)
 
     def label_responses(
         self, count: int, labels: Sequence[str], *, response: dp.DpEvent, salt: str

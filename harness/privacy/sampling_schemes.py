@@ -138,13 +138,14 @@ class SamplingScheme:
 class JoiningScheme:
     """slots: M. examples_per_slot: N, the most records of a slot that its prompt shows, the likest first. threshold:
     the least inner product of embeddings of length 1 at which a record joins a query. uses: r. embedding: name of the
-    model."""
+    model. nearest: k, the likest of all that join, which alone are shown; None: all."""
 
     slots: int
     examples_per_slot: int
     threshold: float
     uses: int
     embedding: str
+    nearest: int | None = None
 
     single = False
     own_slots = False
@@ -160,6 +161,11 @@ class JoiningScheme:
         """See SlotScheme."""
         return self.examples_per_slot
 
+    @property
+    def replaced(self) -> int:
+        """How many slots of a query one more record changes: its own, and that of the record which it displaces."""
+        return 1 if self.nearest is None else 2
+
     def event(self, release: dp.DpEvent, records: int, queries: int) -> dp.DpEvent:
         """See SlotScheme. It depends neither on ``records`` nor, from r on, on ``queries``."""
         return compose([dp.SelfComposedDpEvent(release, min(self.uses, queries))])
@@ -173,6 +179,7 @@ class JoiningScheme:
             embedding=self.embedding,
             releases=release,
             times=queries,
+            nearest=self.nearest,
         ).draw
 
     def described(self, records: int) -> str:

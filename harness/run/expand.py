@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dpicl.harness import models
-from dpicl.harness.core.cell import Cell, Options, refusal
+from dpicl.harness.core.cell import Cell, refusal
 from dpicl.harness.core.errors import PluginError, UsageError, unknown
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.seeds import accounted_delta
@@ -16,7 +16,8 @@ from dpicl.harness.core.strict_yaml import Place
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build, fixed_epsilon, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import named_failure
-from dpicl.harness.run.suite import MechanismEntry, OptionChange, Suite
+from dpicl.harness.run.suite import REFERENCES, OptionChange, Suite
+from dpicl.harness.run.suite_rows import MechanismEntry
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,8 @@ def expand(
     options: Sequence[OptionChange] = (),
     reveal: bool = False,
 ) -> list[Cell]:
-    """The cells of a suite, in the order in which they are run: by model, task, mechanism, epsilon, seed. A task has
-    those of the suite's models that go with it, or its own.
+    """The cells of a suite, in the order in which they are run: those that measure headroom, then all others, by model,
+    task, mechanism, epsilon, seed. A task has those of the suite's models that go with it, or its own.
 
     mechanisms: the registry. tasks: known task -> a function from the wanted source to the task's facts. reveal:
         whether secure noise may stand beside epsilon = infinity, which publishes what follows from the records.
@@ -57,8 +58,10 @@ def expand(
             facts = tasks[task](suite.source)
             sizes = declared_sizes(suite, task, facts.classes)
             for i, entry in enumerate(suite.mechanisms):
+                if not entry.does(task, model if model in suite.models else ""):
+                    continue
                 cells += _cells_of(suite, i, entry, mechanisms[entry.name], task, facts, model, options, sizes, reveal)
-    return cells
+    return sorted(cells, key=lambda cell: not cell.development)
 
 
 def _models_of(suite: Suite, position: int, task: str) -> list[str]:
@@ -104,8 +107,10 @@ def _cells_of(
 ) -> Iterator[Cell]:
     place: Place = ("mechanisms", position)
     wanted = {change.name: change.value for change in changes if _applies(change, entry, registered.cls)}
-    given = {**entry.options, **entry.per_task.get(task, {}), **wanted}
+    given = {**entry.options, **suite.chosen(entry.row), **entry.per_task.get(task, {}), **wanted}
     try:
+        for setting in entry.settings:
+            resolve_options(registered.cls, task, {**given, **setting})
         options = resolve_options(registered.cls, task, given)
         own_epsilon = _own_epsilon(build(registered.cls, options))
         if suite.noise == "secure" and options.get("sampling_seed") is not None:
@@ -115,10 +120,14 @@ def _cells_of(
     except UsageError as error:
         raise (UsageError(str(error)) if wanted else suite.error(place, str(error))) from None
     suffix = "".join(f"+{name}={value}" for name, value in sorted(wanted.items()))
-    for epsilon in suite.epsilons if own_epsilon is None else [own_epsilon]:
+    epsilons = [epsilon for epsilon in suite.epsilons if not entry.epsilons or epsilon in entry.epsilons]
+    for epsilon in epsilons if own_epsilon is None else [own_epsilon]:
         if suite.noise == "secure" and math.isinf(epsilon) and not reveal:
             raise suite.error(place, refusal(entry.row))
-        for seed in suite.seeds_of(task, epsilon):
+        seeds = [(seed, False) for seed in suite.seeds_of(task, epsilon)]
+        if entry.name in REFERENCES:
+            seeds += [(seed, True) for seed in suite.baseline_seeds]
+        for seed, development in seeds:
             yield Cell(
                 suite=suite.name,
                 suite_version=suite.version,
@@ -135,11 +144,13 @@ def _cells_of(
                 shots=suite.task_shots.get(task, suite.shots),
                 test_records=suite.records_of(task),
                 train_records=suite.train_records,
+                private_share=suite.private_share,
                 noise=suite.noise,
                 mode=suite.mode,
                 plugin=registered.plugin_hash,
                 queries=suite.queries if registered.cls.kind == "answers" else None,
                 sizes=sizes,
+                development=development,
             )
 
 
@@ -174,10 +185,11 @@ def _check_names(suite: Suite, mechanisms: Mapping[str, Any], tasks: Mapping[str
             if task not in tasks:
                 raise suite.error(place, str(unknown("task", task, tasks)))
             _check_option_names(suite, place, mechanisms[entry.name].cls, given)
-        _check_option_names(suite, ("mechanisms", i, "options"), mechanisms[entry.name].cls, entry.options)
+        for key, names in (("options", entry.options), ("tune", suite.tuned_options(entry))):
+            _check_option_names(suite, ("mechanisms", i, key), mechanisms[entry.name].cls, names)
 
 
-def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Options) -> None:
+def _check_option_names(suite: Suite, place: Place, cls: type[Mechanism], given: Iterable[str]) -> None:
     types = option_types(cls)
     for name in given:
         if name not in types:

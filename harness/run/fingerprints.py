@@ -58,6 +58,7 @@ def task_of(cell: Cell) -> Task:
         seed=_RECORDS_SEED,
         sizes=cell.sizes,
         code_seed=cell.seed,
+        last_test=cell.development,
     )
     if before is not None and before == _kept_under(cell):  # else the files changed while they were read
         with suppress(OSError):  # then it is worked out again next time
@@ -103,7 +104,7 @@ class Fingerprints:
 
     def at_hand(self, cell: Cell) -> AtHand:
         """Raises DataError where the source is missing (NotRead: not fetched), and Concealed with secure noise."""
-        key = (cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, cell.sizes is None)
+        key = (*_asked(cell), cell.secure)
         if key not in self._known:
             self._known[key] = _at_hand(cell, self.download)
         return self._known[key]
@@ -163,6 +164,11 @@ def _at_hand(cell: Cell, download: bool) -> AtHand:
     return AtHand.of(task_of(cell))
 
 
+def _asked(cell: Cell) -> tuple[Any, ...]:
+    """What a cell says of its records."""
+    return cell.task, cell.source, cell.train_records, cell.test_records, cell.development, cell.sizes is None
+
+
 def _kept_under(cell: Cell) -> Path | None:
     """The file for the fingerprint of these records, named by everything that they follow from; None where that is not
     known: tasks that are not built in may read what we do not see. Raises DataError where the source is missing."""
@@ -176,7 +182,7 @@ def _kept_under(cell: Cell) -> Path | None:
         content = [[[file.name, _file_hash(file)] for file in local.files_of(place)] for place in places]
     elif cell.source == "hub":
         content = [str(spec.hub["path"]), data_sources.hub_commit(spec)]
-    parts = [cell.task, cell.source, cell.train_records, cell.test_records, cell.sizes is None, _code(), content]
+    parts = [*_asked(cell), _code(), content]
     return private_folder() / f"records-{_hash_of(parts)}.json"
 
 

@@ -271,8 +271,7 @@ def declared(
     asked: Sequence[Query] = ()
     shots: tuple[str, ...] = ()
     if mechanism.kind == "demonstrations":
-        count = released_count(mechanism, task, config.shots)
-        shots = task.plan_shots(count, streams(config.seed, config.noise).stream("shots"))
+        shots = planned_shots(mechanism, task, config.shots, streams(config.seed, config.noise).stream("shots"))
     else:
         asked = task.queries() if queries is None else list(queries)
     return shots, asked, sizes_of(mechanism, task, shots, config.queries or len(asked))
@@ -377,14 +376,22 @@ def no_kind(mechanism: Mechanism) -> PluginError:
     )
 
 
-def released_count(mechanism: Mechanism, task: PublicTask, shots: int) -> int:
-    """How many demonstrations a mechanism releases for a prompt of so many. Raises PluginError for fewer."""
+def planned_shots(
+    mechanism: Mechanism, task: PublicTask, shots: int, generator: np.random.Generator
+) -> tuple[str, ...]:
+    """The label of every demonstration that a mechanism releases for a prompt of ``shots``, by public randomness.
+
+    Raises PluginError for a mechanism that wants fewer, or other labels than the task has.
+    """
     if not isinstance(mechanism, DemonstrationMechanism):
-        return shots
+        return task.plan_shots(shots, generator)
     count: object = mechanism.released(shots, task)
     if not isinstance(count, int) or isinstance(count, bool) or count < shots:
         raise PluginError(f"Mechanism '{mechanism.name}' wants to release {count!r:.40} texts for {shots} shots.")
-    return count
+    labels = mechanism.shot_labels(task)
+    if task.labels and not (labels and {*labels} <= {*task.labels}):
+        raise PluginError(f"Mechanism '{mechanism.name}' wants to release texts of labels that {task.name} lacks.")
+    return task.plan_shots(count, generator, labels)
 
 
 def sizes_of(mechanism: Mechanism, task: Task, shots: Sequence[str], queries: int) -> Sizes:

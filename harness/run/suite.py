@@ -5,6 +5,7 @@
     source: auto                 # auto | hub | local | synthetic
     models: [embedded]           # or `model: embedded`; {server: URL, window: 8, ...} is a model server
     seeds: [0, 1]
+    baseline_seeds: [100, 101]   # of the reference baselines that measure headroom, before all else; no row uses them
     epsilons: [1, 8]             # .inf is allowed
     delta: 1e-5
     shots: 4
@@ -14,8 +15,10 @@
     task_seeds: {xsum: 1}        # how many of the seeds a task has; leave out for all
     epsilon_seeds: {8: 1}        # how many of the seeds an epsilon has; leave out for all
     train_records: 1000          # a class (tasks without classes: in all); leave out for all
+    private_share: 0.8           # the part of the private records that each seed draws anew; leave out for all
     queries: 1000                # Q that an answer mechanism's epsilon covers; leave out for one a test record
     sizes: {agnews: 3000}        # declared numbers of private records (a class); secure noise needs them
+    margin: 0.03                 # two rows that differ by less are equivalent (two one-sided tests); of recovery, too
     superseded: {1: why}         # earlier versions whose results no longer hold; boards show the reason with them
     tasks: [agnews, dbpedia]
     mechanisms:
@@ -23,6 +26,10 @@
         label: tang_small        # the row on the board; the mechanism's name by default
         options: {slots: 10}
         per_task: {dbpedia: {slots: 40}}
+        tasks: [agnews]          # only on these of the suite's tasks; or those of each model, {embedded: [agnews]}
+        epsilons: [1]            # only at these
+        tune: {temperature: [1, 1.2], top_k: [10, 50, 100]} # 6 settings; `dpicl tune` writes which one into `tuned`
+      - {name: tang, tune: tang_small} # the settings that were chosen for that row
 
 Unknown keys are errors that name file, line and the closest known key. What a suite expands to is in
 dpicl.harness.run.expand.
@@ -53,45 +60,19 @@ from pydantic import (
 
 from dpicl.harness.core.cell import Mode, Noise, Options
 from dpicl.harness.core.errors import UsageError, unknown
-from dpicl.harness.core.field_types import parse_number
 from dpicl.harness.core.json_text import WHOLE
 from dpicl.harness.core.messages import capitalized
 from dpicl.harness.core.plain_words import place_words, problem_words
 from dpicl.harness.core.strict_yaml import Document, Place, read
-from dpicl.harness.models.server_settings import name_of
+from dpicl.harness.run.suite_rows import MechanismEntry, ModelName, TargetEpsilon, Tuned, Whole, Word, number
 
 Source = Literal["auto", "hub", "local", "synthetic"]
-
-
-def number(value: Any) -> Any:
-    """A float from a number or from a text like '1/30000'; other values are left to the schema."""
-    if isinstance(value, bool):
-        raise ValueError("must be a number")
-    if isinstance(value, str):
-        try:
-            return parse_number(value)
-        except ValueError:
-            raise ValueError(f"must be a number, not '{value[:40]}'") from None
-    return value
-
-
-def positive_epsilon(value: float) -> float:
-    """Epsilon > 0; infinity is allowed (no noise), NaN is not."""
-    if not value > 0:
-        raise ValueError(f"epsilon must be above 0 (.inf for no privacy), not {value:g}")
-    return value
 
 
 def proper_delta(value: float) -> float:
     """0 < delta < 1."""
     if not 0 < value < 1:
         raise ValueError(f"delta must lie between 0 and 1, both excluded, not {value:g}")
-    return value
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
-        raise ValueError("must be a whole number")
     return value
 
 
@@ -107,43 +88,26 @@ def _declared(value: Any) -> int | dict[str, int]:
     return {str(label): number for label, number in value.items()} if isinstance(value, dict) else int(value)
 
 
-def _model(value: Any) -> Any:
-    """A model's name; the settings of a model server stand in its name."""
-    return name_of(value) if isinstance(value, dict) else value
-
-
-ModelName = Annotated[str, BeforeValidator(_model)]
-TargetEpsilon = Annotated[float, BeforeValidator(number), AfterValidator(positive_epsilon)]
 TargetDelta = Annotated[float, BeforeValidator(number), AfterValidator(proper_delta)]
-Whole = Annotated[int, BeforeValidator(_whole)]
 DeclaredSize = Annotated[Any, PlainValidator(_declared)]
 Number = Annotated[Whole, Field(ge=1, le=_MOST_RECORDS)]
-Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+=-]*$", max_length=200)]
+Seed = Annotated[Whole, Field(ge=0, lt=WHOLE)]
 
 #: Shots of one prompt; cells of one suite.
 _MOST_SHOTS, _MOST_CELLS = 10_000, 1_000_000
+#: A part of the records: above 0, below 1.
+Share = Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)]
 Shots = Annotated[Number, Field(le=_MOST_SHOTS)]
 
 Reason = Annotated[str, Field(min_length=1, max_length=300)]
 
 #: Folders beside those of suites (dpicl.harness.attacks.store), and words that stand for a suite in `dpicl board`.
 _RESERVED = ("attacks", "external", "all")
+#: The reference baselines, which run with `baseline_seeds`; the first two bound the headroom.
+REFERENCES = ("public_demonstrations", "real_demonstrations", "zero_shot", "public_records")
 _SHARED = ("name", "version", "delta", "shots", "noise", "mode", "test_records", "train_records")
-
-
-class MechanismEntry(BaseModel):
-    """One mechanism of a suite: a row of the board."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: Word
-    label: Word = ""
-    options: Options = {}
-    per_task: dict[str, Options] = {}
-
-    @property
-    def row(self) -> str:
-        return self.label or self.name
+#: In the hash where they are set, so that suites of before they existed keep theirs.
+_SHARED_IF_SET = ("private_share",)
 
 
 def _entry(value: Any) -> Any:
@@ -161,7 +125,8 @@ class Suite(BaseModel):
     description: str = ""
     source: Source = "auto"
     models: Annotated[list[ModelName], Field(min_length=1)]
-    seeds: Annotated[list[Annotated[Whole, Field(ge=0, lt=WHOLE)]], Field(min_length=1)]
+    seeds: Annotated[list[Seed], Field(min_length=1)]
+    baseline_seeds: list[Seed] = []
     epsilons: Annotated[list[TargetEpsilon], Field(min_length=1)]
     delta: TargetDelta = 1e-5
     shots: Shots = 4
@@ -169,15 +134,18 @@ class Suite(BaseModel):
     mode: Mode = "proved"
     test_records: Number | None = None
     train_records: Number | None = None
+    private_share: Share | None = None
     queries: Number | None = None
     task_shots: dict[str, Shots] = {}
     task_test_records: dict[str, Number] = {}
     task_seeds: dict[str, Number] = {}
     epsilon_seeds: dict[TargetEpsilon, Number] = {}
     sizes: dict[str, DeclaredSize] = {}
+    margin: Annotated[float, BeforeValidator(number), Field(gt=0, lt=1)] = 0.03
     superseded: dict[int | str, Reason] = {}
     tasks: Annotated[list[Word], Field(min_length=1)]
     mechanisms: Annotated[list[Annotated[MechanismEntry, BeforeValidator(_entry)]], Field(min_length=1)]
+    tuned: Tuned | None = None
 
     _document: Document | None = PrivateAttr(default=None)
     #: Keys that the command line has set; the file is not to be blamed for them.
@@ -192,6 +160,27 @@ class Suite(BaseModel):
             raise ValueError(f"queries: {self.queries} does not cover {most} test records; raise it")
         return self
 
+    @model_validator(mode="after")
+    def _tuned_as_listed(self) -> Suite:
+        grids = {entry.row: entry.settings for entry in self.mechanisms}
+        for entry in self.mechanisms:
+            if isinstance(entry.tune, str) and not grids.get(entry.tune):
+                raise ValueError(f"{entry.row} is to share the choice of {entry.tune}, which has no grid")
+        for row, scored in (self.tuned.rows if self.tuned else {}).items():
+            if any(setting.options not in grids.get(row, []) for setting in scored):
+                raise ValueError(f"tuned: {row} has other settings now; run `dpicl tune` again")
+        return self
+
+    @model_validator(mode="after")
+    def _separate_headroom(self) -> Suite:
+        if not self.baseline_seeds:
+            return self
+        if shared := sorted({*self.seeds} & {*self.baseline_seeds}):
+            raise ValueError(f"baseline_seeds: {shared[0]} is one of 'seeds' too; no row may use a seed of headroom")
+        if lacking := [name for name in REFERENCES[:2] if name not in [entry.name for entry in self.mechanisms]]:
+            raise ValueError(f"baseline_seeds: headroom needs {' and '.join(lacking)} among 'mechanisms'; add it")
+        return self
+
     @field_validator("name")
     @classmethod
     def _name(cls, value: str) -> str:
@@ -204,6 +193,7 @@ class Suite(BaseModel):
         """sha256 over what all cells share. The lists (tasks, mechanisms, seeds ...) are not in it: a suite that grows
         keeps its results comparable; a change of what is shared starts a new board."""
         content = {key: getattr(self, key) for key in _SHARED}
+        content |= {key: own for key in _SHARED_IF_SET if (own := getattr(self, key)) is not None}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def records_of(self, task: str) -> int | None:
@@ -216,6 +206,22 @@ class Suite(BaseModel):
         listed = self._listed or self.seeds
         most = min(self.task_seeds.get(task, len(listed)), self.epsilon_seeds.get(epsilon, len(listed)))
         return [seed for seed in self.seeds if seed not in listed[most:]]
+
+    def chosen(self, row: str) -> Options:
+        """The options of a row that were tuned; {} where none were, or nothing is chosen yet."""
+        shared = {entry.row: entry.tune for entry in self.mechanisms if isinstance(entry.tune, str)}
+        scored = self.tuned.rows.get(shared.get(row, row), []) if self.tuned else []
+        return scored[0].options if scored else {}
+
+    def tuned_options(self, entry: MechanismEntry) -> Sequence[str]:
+        """The options of an entry that are tuned: of its own grid, or of the one whose choice it shares."""
+        grids = {other.row: [*other.settings[0]] for other in self.mechanisms if other.settings}
+        return grids.get(entry.tune if isinstance(entry.tune, str) else entry.row, [])
+
+    @property
+    def untuned(self) -> list[str]:
+        """Rows with a grid from which nothing is chosen yet."""
+        return [entry.row for entry in self.mechanisms if entry.tune and not self.chosen(entry.row)]
 
     def error(self, place: Place, message: str) -> UsageError:
         """A UsageError that names file and line where what is wrong came from a file, and not from a flag."""
@@ -265,7 +271,8 @@ def _check_size(suite: Suite) -> None:
 
 def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
     rows = [entry.row for entry in suite.mechanisms]
-    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in ("seeds", "epsilons", "tasks", "models")}
+    keys = ("seeds", "baseline_seeds", "epsilons", "tasks", "models")
+    lists: dict[str, Sequence[Any]] = {key: getattr(suite, key) for key in keys}
     for key, values in {**lists, "mechanisms": rows}.items():
         seen: set[Any] = set()
         for i, value in enumerate(values):
@@ -276,12 +283,19 @@ def _check_unique(suite: Suite, report: Callable[[Place, str], UsageError]) -> N
 
 
 def _check_counts(suite: Suite, report: Callable[[Place, str], UsageError]) -> None:
-    """Raises UsageError for more seeds than there are, and for an epsilon that the suite does not have."""
+    """Raises UsageError for more seeds than there are, and for tasks, models or epsilons that the suite lacks."""
     counts: dict[str, Mapping[Any, int]] = {"task_seeds": suite.task_seeds, "epsilon_seeds": suite.epsilon_seeds}
     for key, given in counts.items():
         for name, count in given.items():
             if count > len(suite.seeds):
                 raise report((key,), f"'{key}' asks for {count} seeds ({name}), and 'seeds' lists {len(suite.seeds)}.")
+    for i, entry in enumerate(suite.mechanisms):
+        of_models = entry.tasks if isinstance(entry.tasks, dict) else {}
+        tasks = [task for own in of_models.values() for task in own] or list(entry.tasks)
+        for key, own in (("models", of_models), ("tasks", tasks), ("epsilons", entry.epsilons)):
+            if lacking := [value for value in own if value not in getattr(suite, key)]:
+                said = f"{entry.row} names {lacking[0]}, which '{key}' does not list."
+                raise report(("mechanisms", i, "epsilons" if key == "epsilons" else "tasks"), said)
     for epsilon in suite.epsilon_seeds:
         if epsilon not in suite.epsilons:
             raise report(("epsilon_seeds",), f"'epsilon_seeds' names {epsilon:g}, which 'epsilons' does not list.")
@@ -335,6 +349,9 @@ def changed(suite: Suite, changes: Changes, known: Mapping[str, Any]) -> Suite:
     for key in ("tasks", "models", "epsilons", "seeds"):
         if getattr(changes, key):
             update[key] = list(dict.fromkeys(getattr(changes, key)))
+    if "seeds" in update:
+        update["baseline_seeds"] = [seed for seed in suite.baseline_seeds if seed in update["seeds"]]
+        update["seeds"] = [seed for seed in update["seeds"] if seed not in suite.baseline_seeds]
     if changes.mechanisms:
         update["mechanisms"] = [
             entry for name in dict.fromkeys(changes.mechanisms) for entry in _entries(suite, name, known)

@@ -17,7 +17,7 @@ from dpicl.harness.core.errors import DataError, DpiclError, ModelError, PromptT
 from dpicl.harness.core.plugins import Registered
 from dpicl.harness.core.together import Exclusive
 from dpicl.harness.core.vocabulary import ReleasedPrompt
-from dpicl.harness.data.config import BY_EMBEDDING, NEAREST, load_config
+from dpicl.harness.data.config import BY_EMBEDDING, load_config
 from dpicl.harness.data.task import Task
 from dpicl.harness.mechanism.bases import Mechanism
 from dpicl.harness.mechanism.options import build
@@ -41,7 +41,8 @@ EMBEDDED, SIMULATED = "embedded", "sim"
 class Workbench:
     """The tasks and models of one process, loaded once and kept while they are in use.
 
-    mechanisms: the registry. keep_tasks, keep_models: how many stay loaded; the one not used for longest goes first.
+    mechanisms: the registry. keep_tasks, keep_models, keep_draws: how many stay loaded; the one not used
+        for longest goes first.
     reveal: whether secure noise may come with an infinite epsilon. total_epsilon: what all releases of a private set
         may cost together (None: as was stated before).
     """
@@ -49,9 +50,11 @@ class Workbench:
     mechanisms: Mapping[str, Registered[Mechanism]]
     keep_tasks: int = 8
     keep_models: int = 1
+    keep_draws: int = 32
     reveal: bool = False
     total_epsilon: float | None = None
     _tasks: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
+    _drawn: OrderedDict[Any, Task] = field(default_factory=OrderedDict, repr=False)
     _models: OrderedDict[Any, LanguageModel] = field(default_factory=OrderedDict, repr=False)
     _failed: dict[Any, DpiclError] = field(default_factory=dict, repr=False)
     _zero_shot: dict[Any, Evaluation] = field(default_factory=dict, repr=False)
@@ -62,7 +65,12 @@ class Workbench:
         return build(find_mechanism(cell.mechanism, self.mechanisms), cell.options)
 
     def task(self, cell: Cell) -> Task:
-        return self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        """The task of a cell, with the private records that its seed draws."""
+        whole = self._kept(self._tasks, _task_key(cell), self.keep_tasks, lambda: task_of(cell))
+        if (share := cell.private_share) is None:
+            return whole
+        key = (_task_key(cell), share, cell.seed)
+        return self._kept(self._drawn, key, self.keep_draws, lambda: whole.drawn(share, cell.seed))
 
     def model(self, name: str, secure: bool = False) -> LanguageModel:
         """The model of a name; with secure noise in full precision."""
@@ -107,7 +115,7 @@ class Workbench:
     def _classifies(self, cell: Cell, prompt: ReleasedPrompt) -> bool:
         """Whether classifiers are made of what was released."""
         task = self.task(cell)
-        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric == NEAREST)
+        return task.kind == "classification" and bool(prompt.demonstrations or task.main_metric in BY_EMBEDDING)
 
     def _embedding(self, cell: Cell) -> str:
         """The embedding model of `acc_nearest` and `acc_logistic`."""
@@ -126,7 +134,8 @@ class Workbench:
             return evaluate_answers(self.task(cell), answers)
         if prompt.texts:
             return self._evaluated(cell, prompt)
-        key = (*_task_key(cell), cell.model)
+        told = load_config(cell.task)["metadata"].get("scores_private")  # then its score is of the records drawn
+        key = (*_task_key(cell), cell.model, (cell.private_share and cell.seed) if told else None)
         with self._scoring.held():
             if key not in self._zero_shot:
                 self._zero_shot[key] = self._evaluated(cell, prompt)
@@ -139,7 +148,7 @@ class Workbench:
         from dpicl.harness.evaluation import lm_eval_bridge, nearest
 
         task, model = self.task(cell), self.model(cell.model, cell.secure)
-        wanted = task.main_metric == NEAREST
+        wanted = task.main_metric in BY_EMBEDDING
         try:
             found = lm_eval_bridge.evaluate(task, model, prompt.shown, instruction=prompt.instruction)
         except PromptTooLong as error:
@@ -168,4 +177,5 @@ class Workbench:
 def _task_key(cell: Cell) -> tuple[Any, ...]:
     sizes = None if cell.sizes is None else tuple(cell.sizes.items())
     codes = cell.seed if "codes" in load_config(cell.task)["metadata"] else None  # a map for each seed
-    return cell.task, cell.source, cell.train_records, cell.test_records, cell.secure, sizes, codes
+    limits = (cell.train_records, cell.test_records, cell.development)
+    return cell.task, cell.source, limits, cell.secure, sizes, codes

@@ -22,7 +22,8 @@ from dpicl.harness.core.files import write_whole
 from dpicl.harness.core.plugins import shadows
 from dpicl.harness.core.strict_yaml import Document, Place, parse, read
 from dpicl.harness.run.results import lines, read_part
-from dpicl.harness.run.suite import Suite, number
+from dpicl.harness.run.suite import Suite
+from dpicl.harness.run.suite_rows import number
 from dpicl.leaderboards.model.submissions import Reproduction
 from dpicl.leaderboards.model.text import names_text
 

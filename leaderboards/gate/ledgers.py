@@ -28,7 +28,7 @@ from dpicl.harness.privacy import accountants
 from dpicl.harness.privacy.events import ParallelDpEvent, flatten, from_json, to_json
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.time_limit import TookTooLong, within
-from dpicl.harness.run.releasing import released_count
+from dpicl.harness.run.releasing import planned_shots
 from dpicl.harness.run.results import LedgerRow, Result
 from dpicl.leaderboards.gate.contents import Contents
 from dpicl.leaderboards.gate.findings import Finding, by_sentence, verdict
@@ -113,7 +113,7 @@ def sizes_of(result: Result, mechanism: Mechanism) -> Sizes:
         return Sizes(sizes, {})
     cell = result.cell
     task = Task.without_records(cell.task)
-    shots = task.plan_shots(released_count(mechanism, task, cell.shots), streams(cell.seed).stream("shots"))
+    shots = planned_shots(mechanism, task, cell.shots, streams(cell.seed).stream("shots"))
     if set(sizes) == {None}:
         return Sizes(sizes, {None: len(shots)})
     return Sizes({label: sizes[label] for label in shots}, dict(Counter(shots)))

@@ -91,7 +91,7 @@ def _misfit(result: Result, suite: Suite) -> str:
 
 def _shared(suite: Suite, cell: Cell) -> dict[str, object]:
     """What the suite fixes for this cell."""
-    keys = ("delta", "noise", "mode", "train_records")
+    keys = ("delta", "noise", "mode", "train_records", "private_share")
     wanted: dict[str, object] = {key: getattr(suite, key) for key in keys}
     wanted["test_records"] = suite.records_of(cell.task)
     wanted["shots"] = suite.task_shots.get(cell.task, suite.shots)

@@ -37,7 +37,8 @@ class BoardAnswer:
     ranked row. embeddings: rows of ``first`` that are a control without a language model. prompting: where ``first``
     has no other, those of the other rows, prompting_of in number, that none of these is significantly above. public:
     the score of the public control, "" without one; beat_it: how many ranked rows are significantly above it. untold:
-    rows with too few seeds to be compared, which are not in ``first``.
+    rows with too few seeds to be compared, which are not in ``first``. unrewarded: why nobody is ranked, "" where
+    somebody is.
     """
 
     epsilon: float
@@ -52,10 +53,13 @@ class BoardAnswer:
     public: str = ""
     beat_it: int = 0
     untold: tuple[str, ...] = ()
+    unrewarded: str = ""
 
     @property
     def verdict(self) -> str:
         """What is said of ``first``, after their names."""
+        if self.unrewarded:
+            return f"nobody is ranked: {self.unrewarded}"
         if self.of == 1:
             return "is the only row"
         if len(self.first) == 1:
@@ -95,7 +99,7 @@ class BoardAnswer:
     @property
     def says(self) -> str:
         """'At ε = 1, agnews: tang (0.650) is first of 4; no row is significantly above …'."""
-        said = "; ".join(filter(None, (f"{self.names} {self.verdict}", self.controls)))
+        said = "; ".join(filter(None, (f"{self.names} {self.verdict}".strip(), self.controls)))
         return f"At ε = {epsilon_text(self.epsilon)}, {self.where}: {said}."
 
 
@@ -171,6 +175,9 @@ def _over_tasks(ranking: Ranking, epsilon: float) -> BoardAnswer | None:
 def _on_task(table: TaskTable, rows: Sequence[Row]) -> BoardAnswer | None:
     if not rows:
         return None
+    if table.unrewarded:
+        unrewarded = table.unrewarded
+        return BoardAnswer(rows[0].epsilon, table.task, (), len(rows), (table.task,), unrewarded=unrewarded)
     sign = 1 if table.lower_is_better(table.metric) else -1
     rows = sorted(rows, key=lambda row: sign * row.score)
     controls = [row for row in table.rows if row.epsilon == 0 and not row.unranked]

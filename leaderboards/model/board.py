@@ -19,9 +19,10 @@ from dpicl.harness.core.errors import require_known
 from dpicl.harness.core.vocabulary import NOTIONS, RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
 from dpicl.harness.run.fingerprints import fingerprint_of
+from dpicl.harness.run.headroom import measure_headroom
 from dpicl.harness.run.results import WITHHELD, Result
 from dpicl.leaderboards.model.answers import BoardAnswer, answers
-from dpicl.leaderboards.model.comparability import BASELINES, ROW, TASK, Group, differing, group_of, values_of
+from dpicl.leaderboards.model.comparability import BASELINES, READER, ROW, TASK, Group, differing, group_of, values_of
 from dpicl.leaderboards.model.evidence import Evidence, audit_notes, audited, left_out
 from dpicl.leaderboards.model.marks import marks_of
 from dpicl.leaderboards.model.notes import Note, Weight, gathered
@@ -176,17 +177,28 @@ def _section(group: Group, results: Sequence[Result], evidence: Evidence, owners
             "A record may change how these rows' model rounds others, or nobody knows: they are proved up to rounding"
         )
         notes.append(Note(Weight.DOUBT, "", said))
-    kept = _settle(results, lambda cell: (cell.task,), TASK, notes, owners)
-    kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode), ROW, notes, owners)
+    kept = _settle(results, lambda cell: (cell.task, cell.development), TASK, notes, owners)
+    kept = _settle(kept, lambda cell: (cell.task, cell.label, cell.mode, cell.development), ROW, notes, owners)
     by_task: dict[str, list[Result]] = defaultdict(list)
     for result in kept:
         by_task[result.cell.task].append(result)
-    own = [_with_submissions(task_table(group, task, by_task[task]), owners) for task in sorted(by_task)]
+    made = [_table(group, task, by_task[task]) for task in sorted(by_task)]
+    own = [_with_submissions(table, owners) for table in made if table is not None]
     tables = with_ranks(audited(own, group, evidence))
     found = over_tasks(rankings(tables), tables)
     places = ranks(found)
     notes.extend(_section_notes(tables, places))
     return Section(group, tables, found, gathered(notes), places, answers(tables, found))
+
+
+def _table(group: Group, task: str, results: Sequence[Result]) -> TaskTable | None:
+    """The table of a task with its headroom; None where there is nothing but what measures headroom."""
+    rows = [result for result in results if not result.cell.development]
+    if not rows:
+        return None
+    alike = values_of(rows[0], READER)
+    headroom = measure_headroom(result for result in results if values_of(result, READER) == alike)
+    return replace(task_table(group, task, rows), headroom=headroom)
 
 
 def _with_submissions(table: TaskTable, owners: Mapping[str, Submission]) -> TaskTable:
@@ -258,7 +270,7 @@ def _section_notes(tables: Sequence[TaskTable], places: Places) -> Iterator[Note
         most = max((len(row.seeds) for row in table.rows), default=0)
         for row in table.rows:
             about = f"{row.title} on {table.task}"
-            if why := row.unranked:
+            if (why := row.unranked) and not row.is_baseline:
                 weight = Weight.REFUTED if row.audit.flag else Weight.UNRANKED
                 yield Note(weight, about, f" is not ranked: {why}", f" are not ranked: {why}")
             if len(row.seeds) < most:

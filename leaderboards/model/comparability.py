@@ -17,7 +17,7 @@ from operator import itemgetter
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.core.cell import Cell, Options
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
-from dpicl.harness.data.config import BY_EMBEDDING
+from dpicl.harness.data.config import NOT_EVERYWHERE
 from dpicl.harness.run.fingerprints import fingerprint_of
 from dpicl.harness.run.results import Result
 from dpicl.harness.run.suite import Suite
@@ -44,13 +44,14 @@ _CONDITIONS: Mapping[str, Callable[[Result], Hashable]] = {
     "sizes of the private classes": lambda r: tuple(sorted(r.manifest.data.sizes.items())),
     "declared sizes": lambda r: None if r.cell.sizes is None else tuple(r.cell.sizes.items()),
     "records a class": lambda r: r.cell.train_records,
+    "share of the private records": lambda r: r.cell.private_share,
     "number of test records": lambda r: r.cell.test_records,
     "task version": lambda r: str(r.cell.task_version),
     "prompts": lambda r: r.manifest.prompts_hash,
     "number of shots": lambda r: r.cell.shots,
     "metric": lambda r: r.main_metric,
     "set of metrics": lambda r: tuple(_shared(r, m) for m in (r.scores, r.aggregates, r.skipped_metrics)),
-    "directions of the metrics": lambda r: tuple(sorted(filter(r.lower_is_better, (*r.scores, *r.aggregates)))),
+    "directions of the metrics": lambda r: tuple(filter(r.lower_is_better, _shared(r, (*r.scores, *r.aggregates)))),
     "test records of every metric": lambda r: tuple((m, *sorted(r.documents[m].ids)) for m in _shared(r, r.documents)),
     "task": lambda r: r.cell.task,
     "mechanism": lambda r: r.cell.mechanism,
@@ -74,8 +75,10 @@ _OF_METRIC: Mapping[str, Callable[[Result, str], Hashable]] = {
 
 TASK = (
     *("task version", "records", "declared sizes", "prompts", "number of shots", "records a class"),
-    *("number of test records", "metric", "direction of the metric", "test records"),
+    *("share of the private records", "number of test records", "metric", "direction of the metric", "test records"),
 )
+#: What headroom must share with the rows that it is measured for: all of `TASK` but the test records.
+READER = ("task version", "declared sizes", "prompts", "number of shots", "records a class", "metric")
 ROW = ("mechanism", "options", "plug-in file", "kind of noise", "number of queries")
 REFERENCE = (
     *("suite content", "task version", "source of records", "records", "sizes of the private classes", "prompts"),
@@ -89,15 +92,18 @@ PAIR: Mapping[str, str] = {
     **dict.fromkeys(("source of records", "records"), _DATA),
     **dict.fromkeys(("task version", "prompts", "metric", "direction of the metric"), _CODE),
     **dict.fromkeys(("mechanism", "δ", "number of shots", "options", "number of queries"), _SUITE),
-    **dict.fromkeys(("records a class", "declared sizes", "kind of noise", "notion of privacy"), _SUITE),
+    **dict.fromkeys(
+        ("records a class", "share of the private records", "declared sizes", "kind of noise", "notion of privacy"),
+        _SUITE,
+    ),
     "test records": "run both sides on the same test records (`--limit`, DPICL_DATA)",
 }
 
 
 def _shared(result: Result, metrics: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that every result of a task has: those that read texts by embedding are of demonstrations alone and
-    missing in old files, unless one is the main metric."""
-    return tuple(sorted(name for name in metrics if name not in BY_EMBEDDING or name == result.main_metric))
+    """The metrics that every result of a task has: others are of demonstrations alone and missing in old files, and
+    count where they are the main metric."""
+    return tuple(sorted(name for name in metrics if name not in NOT_EVERYWHERE or name == result.main_metric))
 
 
 @dataclass(frozen=True)
@@ -204,16 +210,18 @@ class Admission:
     def __init__(self, suite: Suite, cells: Iterable[Cell]) -> None:
         self._suite = suite
         self._data: set[Hashable] = set()
+        self._versions: dict[str, str] = {}
         self._rows: dict[Hashable, tuple[Options, str | None]] = {}
         for cell in cells:
             data = self._data_of(cell)
             self._data.add(data)
+            self._versions[cell.task] = str(cell.task_version)
             self._rows.setdefault((data, cell.label), (cell.options, cell.plugin))
 
     def admits(self, result: Result) -> bool:
-        """Whether a result has the suite's version, settings and declared sizes, one of its models and its source (any,
-        where the suite says auto: then the board has a section for each). A row of the suite must have the options that
-        the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
+        """Whether a result has the suite's version, settings, shots and declared sizes, one of its models and its
+        source (any, where the suite says auto: then the board has a section for each). A row of the suite must have the
+        options that the suite gives it now; other rows (`--mechanism`, `--option`) may stand beside them.
         """
         cell = result.cell
         data = self._data_of(cell)
@@ -228,8 +236,12 @@ class Admission:
             name in options and options[name] == value for name, value in cell.options.items()
         )
 
+    def is_current(self, result: Result) -> bool:
+        """Whether it is of the present version of its task."""
+        return self._versions.get(result.cell.task) == str(result.cell.task_version)
+
     def _data_of(self, cell: Cell) -> Hashable:
         """What a result must share with a cell of the suite."""
         sizes = None if cell.sizes is None else frozenset(cell.sizes.items())
         source = None if self._suite.source == "auto" else cell.source
-        return cell.task, cell.model, cell.task_version, sizes, source
+        return cell.task, cell.model, cell.shots, sizes, source

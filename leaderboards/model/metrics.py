@@ -8,6 +8,7 @@ _KINDS = {
         **{"acc_calibrated": "calibrated accuracy", "acc": "accuracy"},
         "acc_nearest": "accuracy of the nearest demonstration",
         "acc_logistic": "accuracy of a logistic classifier on demonstrations",
+        "log_loss": "log-loss of the right label, in ln 1000",
         "distinguishable": "distinguishable texts",
     },
     "extraction": {"exact_match": "exact match"},

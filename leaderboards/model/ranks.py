@@ -63,7 +63,13 @@ def _with_ranks(table: TaskTable) -> TaskTable:
     said: dict[float, tuple[str, ...]] = defaultdict(tuple)
     for epsilon, sentence in _said(found):
         said[epsilon] += (sentence,)
-    return replace(found, said=dict(said))
+    return _without_ranks(found) if table.unrewarded else replace(found, said=dict(said))
+
+
+def _without_ranks(table: TaskTable) -> TaskTable:
+    """The table where nobody is ranked, since no score tells a private method from one that reads no record."""
+    rows = tuple(replace(row, rank=None) for row in table.rows)
+    return replace(table, rows=rows, said=dict.fromkeys(ranked(table), (f"nobody is ranked: {table.unrewarded}",)))
 
 
 def _over_public(row: Row, public: Row, real: Row | None) -> float | None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean
 
+from dpicl.harness.run.headroom import Headroom
 from dpicl.harness.run.results import Result
 from dpicl.leaderboards.model.comparability import BASELINES, Group
 from dpicl.leaderboards.model.families import RankFamily
@@ -16,7 +17,7 @@ from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import task_kind
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.rows import REAL_DATA, ZERO_SHOT, BySeed, Rank, Row, make_rows, outcomes_of, title_of
-from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text
+from dpicl.leaderboards.model.text import counted, names_text, score_text, seeds_text, signed_text
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class TaskTable:
 
     detectable: ε -> the true difference of two rows that this table finds with probability .8. said: ε -> who may
     be the best, and what is not above a control, in words. families: rows that were
-    resampled together, by `Row.key`.
+    resampled together, by `Row.key`. headroom: by metric; empty where an end of it has no result.
     """
 
     task: str
@@ -47,6 +48,18 @@ class TaskTable:
     detectable: Mapping[float, float] = field(default_factory=dict)
     said: Mapping[float, tuple[str, ...]] = field(default_factory=dict)
     families: tuple[RankFamily, ...] = field(default=(), repr=False, compare=False)
+    headroom: Mapping[str, Headroom] = field(default_factory=dict)
+
+    @property
+    def unrewarded(self) -> str:
+        """Why this table ranks nobody, as a sentence without its full stop; "" where it may."""
+        found = self.headroom.get(self.metric)
+        if found is None or found.rewards:
+            return ""
+        gain = (
+            f"{signed_text(found.gain)} over public ones ({signed_text(found.low)} to {signed_text(found.high)}, 95%)"
+        )
+        return f"this task does not reward private data with this model: real demonstrations gain {gain}"
 
     @cached_property
     def in_order(self) -> tuple[Row, ...]:
@@ -172,17 +185,18 @@ class Ranking:
     def says(self) -> str:
         """What the means are over, in words."""
         if not self.tasks:
-            return "no mean recovery, since on none of them every row has one"
+            return "no mean recovery, since no task counts"
         return f"{'recovery on' if len(self.tasks) == 1 else 'mean recovery over'} {names_text(self.tasks)}"
 
 
 def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
     """The rows of one task from results of one group and one version of the task."""
     baselines: dict[str, dict[int, Result]] = {ZERO_SHOT: {}, REAL_DATA: {}}
+    whole = _whole_records(results)
     cells: dict[tuple[str, str, float], dict[int, Result]] = defaultdict(dict)
     for result in sorted(results, key=lambda result: (result.cell.seed, str(result.created))):
         cell = result.cell
-        if cell.mechanism in baselines:
+        if cell.mechanism == ZERO_SHOT or cell.label == whole:
             baselines[cell.mechanism][cell.seed] = result
         else:
             cells[cell.mode, cell.label, cell.epsilon][cell.seed] = result
@@ -200,6 +214,12 @@ def task_table(group: Group, task: str, results: Sequence[Result]) -> TaskTable:
         paper=tuple(row for row in rows if row.mode != "proved"),
         missing=tuple(_missing(group, task, baselines, results)),
     )
+
+
+def _whole_records(results: Sequence[Result]) -> str:
+    """The label of the real demonstrations that recovery is measured by: those that are not cut to matched length."""
+    own = {one.cell.label: one.cell for one in results if one.cell.mechanism == REAL_DATA}
+    return min(own, key=lambda label: (own[label].options.get("matched_tokens") is not None, label), default="")
 
 
 def recovery_notes(table: TaskTable) -> list[str]:
@@ -277,7 +297,9 @@ def _ranking(kind: str, tables: Sequence[TaskTable]) -> Ranking | None:
     common, left_out = [], []
     ours = {pair: own for pair, own in rows.items() if all(row.submission is None for row in own.values())}
     for table in tables:
-        if reason := _absences({pair: own.get(table.task) for pair, own in sorted((ours or rows).items())}):
+        if reason := table.unrewarded or _absences(
+            {pair: own.get(table.task) for pair, own in sorted((ours or rows).items())}
+        ):
             left_out.append((table.task, reason))
         else:
             common.append(table.task)

@@ -98,6 +98,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "rows": [_row_json(row) for row in table.in_order],
             "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
+            "headroom": {name: {**asdict(one), "rewards": one.rewards} for name, one in table.headroom.items()},
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
         }
         for table in section.tables

@@ -23,6 +23,7 @@ from dpicl.leaderboards.model.attacks import (
 from dpicl.leaderboards.model.audits import attack_name
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import TERMINAL, Column, columns
+from dpicl.leaderboards.model.headroom import COLUMNS, NOTE, TITLE, headroom_lines
 from dpicl.leaderboards.model.marks import signs
 from dpicl.leaderboards.model.metrics import metric_name, scored_thing
 from dpicl.leaderboards.model.ranks import rank_notes
@@ -74,6 +75,9 @@ def _section(console: Console, section: Section, attacks: bool, details: bool) -
     for answer in section.answers:
         if answer.epsilon == section.answers[0].epsilon:
             console.print(Text(visible(answer.says, _LONGEST_ANSWER)))
+    print_heading(console, TITLE)
+    print_tables(console, COLUMNS, headroom_lines(section.tables), keep=2)
+    print_notes(console, [NOTE])
     for ranking in section.rankings:
         _ranking(console, ranking)
     for table in section.tables if details else ():

@@ -65,6 +65,26 @@ def bench(own_cache) -> Bench:
     return Bench(MECHANISMS)
 
 
+def test_every_seed_draws_private_records_of_its_own_and_all_mechanisms_the_same(bench):
+    whole = bench.task(make_cell())
+    cells = [make_cell(name, seed=seed, private_share=0.5) for seed in (0, 1) for name in ("tang", "pta")]
+    drawn = [bench.task(cell) for cell in cells]
+    assert drawn[0] is drawn[1] and drawn[2] is drawn[3]
+    assert set(drawn[0].train) < set(whole.train) and set(drawn[0].train) != set(drawn[2].train)
+    assert {task.fingerprint for task in drawn} == {whole.fingerprint}
+    assert [dict(task.group_sizes) for task in drawn] == [dict.fromkeys(whole.labels, 30)] * 4
+    results = [run_cell(cell, SUITE, bench) for cell in cells[1:3]]
+    assert {tuple(r.manifest.data.sizes.values()) for r in results} == {(30,) * 4}
+    assert results[0].privacy.epsilon_proved <= 2
+
+
+def test_the_id_of_a_cell_is_as_before_where_all_records_are_used():
+    cell = make_cell()
+    assert "private_share" not in cell.model_dump(mode="json")
+    ids = {make_cell(private_share=share).id for share in (0.5, 0.8)}
+    assert len({cell.id, *ids}) == 3
+
+
 @pytest.mark.parametrize("mechanism", ["tang", "pta", "prism"])
 def test_a_private_cell_has_a_proved_epsilon_within_its_target(bench, mechanism):
     result = run_cell(make_cell(mechanism), SUITE, bench)

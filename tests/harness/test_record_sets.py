@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpicl.harness.data.splits import Record, deduplicate, letters, normalised, split_public, subsample
+from dpicl.harness.data.splits import Record, deduplicate, drawn, letters, normalised, split_public, subsample
 
 #: Two spellings of one key, whose lot under SEED is the smallest, and other keys; two classes.
 TEXTS, LABELS, SEED = ("a", "A!", "b", "d"), ("x", "y"), 3
@@ -104,9 +104,44 @@ def test_in_plain_english_the_key_is_what_it_was(text, end):
     assert normalised(text + end) == letters(text + end)
 
 
+def test_the_last_test_records_are_others_where_there_are_twice_as_many():
+    test = [Record(f"query {number}", "") for number in range(7)]
+
+    def chosen(limit, last):
+        return subsample("task", False, [], test, None, limit, SEED, last)[1]
+
+    assert not {*chosen(3, False)} & {*chosen(3, True)}
+    assert len({*chosen(3, False)} | {*chosen(3, True)}) == 6
+    assert len({*chosen(5, False)} & {*chosen(5, True)}) == 3
+    assert chosen(None, True) == chosen(None, False)
+
+
 def test_without_duplicates_and_limits_it_moves_itself_alone():
     """The third text is a test record, which never counts."""
     train = [Record("a", "x"), Record("b", "y")]
     before, after = (loaded(files, None, True, 0) for files in (train, [*train, Record("d", "x")]))
     assert after - before == Counter([Record("d", "x")]) and not before - after
     assert loaded([*train, *TEST], None, True, 0) == before
+
+
+records = st.builds(Record, st.text("aAbc\u00e9", min_size=1, max_size=4), st.sampled_from(LABELS))
+
+
+@given(st.lists(records, max_size=12), records, st.integers(0, 50), st.integers(0, 12))
+def test_a_record_more_changes_nothing_but_itself_in_what_a_seed_draws(train, added, seed, at):
+    before, after = drawn(train, 0.5, seed), drawn([*train[:at], added, *train[at:]], 0.5, seed)
+    assert Counter(after) - Counter(before) in (Counter(), Counter([added]))
+    assert not Counter(before) - Counter(after)
+
+
+def test_coins_have_the_share_and_are_independent_from_seed_to_seed():
+    train = [Record(f"text {i}", "x") for i in range(4000)]
+    kept = [set(drawn(train, 0.8, seed)) for seed in range(4)]
+    assert all(3090 < len(own) < 3310 for own in kept)  # four standard deviations of 25 around 3,200
+    assert 2440 < len(kept[0] & kept[1]) < 2680
+    assert drawn(train, 0.8, 0) == [record for record in train if record in kept[0]]
+
+
+def test_two_spellings_of_one_record_have_one_coin():
+    spelt = [drawn([Record(text, "x")], 0.5, seed) for text in ("\u00e9 b", "e\u0301 B!") for seed in range(40)]
+    assert [bool(own) for own in spelt[:40]] == [bool(own) for own in spelt[40:]]

@@ -1,6 +1,7 @@
 """A release of answers: paid for before it starts, once a query, and nothing more than was declared."""
 
 import json
+from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
@@ -257,3 +258,17 @@ def test_a_text_is_released_with_the_noise_of_its_label():
     charged = {row["partition"]: json.dumps(row["event"]) for row in made.ledger.to_json()}
     assert all(f": {knobs[label]}" in event for label, event in charged.items()) and len(set(knobs.values())) > 1
     assert made.bounds.upper <= 1.0
+
+
+def test_labels_that_are_dropped_get_no_text_and_no_noise_of_theirs():
+    task = Task.load("trec", "synthetic", limit_test=6)
+    config = ReleaseConfig(epsilon=1.0, delta=1e-5, shots=10)
+    made = released(Tang(slots=4, tokens=3, dropped=("Abbreviation",)), task, config)
+    assert Counter(demonstration.label for demonstration in made.demonstrations) == dict.fromkeys(
+        set(task.labels) - {"Abbreviation"}, 2
+    )
+    assert {row["partition"] for row in made.ledger.to_json()} == set(task.labels) - {"Abbreviation"}
+    with pytest.raises(UsageError, match="Abbreviations"):
+        released(Tang(slots=4, tokens=3, dropped=("Abbreviations",)), task, config)
+    with pytest.raises(PluginError, match="labels"):
+        released(Tang(slots=4, tokens=3, dropped=task.labels), task, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 
 from dpicl.harness.core.cell import Cell
 from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.paths import find_suite
 from dpicl.harness.mechanism.registry import load_mechanisms
 from dpicl.harness.run.expand import TaskFacts, expand
 from dpicl.harness.run.suite import Changes, OptionChange, Suite, changed, load_suite
 
 MECHANISMS = load_mechanisms()
+ROOT = Path(__file__).parents[2]
 TASKS = {
     name: (lambda source: TaskFacts(1, "synthetic" if source == "auto" else source)) for name in ("agnews", "trec")
 }
@@ -107,6 +110,38 @@ def test_counts_that_do_not_fit_the_suite_are_told(tmp_path, line, named):
         cells_of(read(tmp_path, TEXT + line + "\n"))
 
 
+HEADROOM = (
+    TEXT.replace("  - name: tang\n", "  - name: public_demonstrations\n  - name: tang\n") + "baseline_seeds: [7, 8]\n"
+)
+
+
+def test_the_reference_baselines_of_headroom_come_first_on_seeds_that_no_row_uses(tmp_path):
+    cells = cells_of(read(tmp_path, HEADROOM + "task_shots: {trec: 16}\n"))
+    first = [cell for cell in cells if cell.development]
+    assert cells[: len(first)] == first
+    assert {(cell.mechanism, cell.seed) for cell in first} == {
+        (name, seed) for name in ("zero_shot", "real_demonstrations", "public_demonstrations") for seed in (7, 8)
+    }
+    assert {cell.seed for cell in cells[len(first) :]} == {0, 1}
+    assert {(cell.task, cell.shots) for cell in first} == {("agnews", 4), ("trec", 16)}
+    assert len({cell.id for cell in cells}) == len(cells)
+    assert {(cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[8])} == {(8, True)}
+    assert {(cell.seed, cell.development) for cell in cells_of(read(tmp_path, HEADROOM), seeds=[1])} == {(1, False)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "named"),
+    [
+        ("baseline_seeds: [7, 8]", "baseline_seeds: [7, 1]", "baseline_seeds: 1"),
+        ("  - name: public_demonstrations\n", "", "public_demonstrations"),
+        ("baseline_seeds: [7, 8]", "baseline_seeds: [7, 7]", "occurs twice"),
+    ],
+)
+def test_headroom_needs_both_ends_and_seeds_of_its_own(tmp_path, old, new, named):
+    with pytest.raises(UsageError, match=named):
+        read(tmp_path, HEADROOM.replace(old, new))
+
+
 def test_command_line_lists_take_the_place_of_the_suites_own(tmp_path):
     cells = cells_of(read(tmp_path), tasks=["trec"], epsilons=[3.0], seeds=[5], mechanisms=["tang", "prism"])
     assert {(c.task, c.epsilon, c.seed) for c in cells} == {("trec", 3.0, 5)}
@@ -129,11 +164,11 @@ def test_the_id_does_not_depend_on_the_label_but_on_everything_else(tmp_path):
         "suite": "x", "suite_version": 4, "task": "trec", "task_version": 2, "source": "local", "mechanism": "x",
         "options": {"a": 1}, "model": "x", "epsilon": 0.5, "delta": 0.1, "seed": 9, "shots": 8, "test_records": 1,
         "train_records": 1, "noise": "secure", "mode": "paper", "plugin": "ab", "queries": 3,
-        "sizes": {"World": 9},
+        "sizes": {"World": 9}, "private_share": 0.5, "development": True,
     }.items():  # fmt: skip
         assert cell.model_copy(update={field: value}).id != cell.id, field
         assert field in Cell.model_fields
-    assert len(Cell.model_fields) == 20  # a new field must be added above
+    assert len(Cell.model_fields) == 22  # a new field must be added above
 
 
 def test_equal_options_written_differently_are_the_same_cell(tmp_path):
@@ -148,6 +183,20 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
     assert first.hash == grown.hash
     assert first.hash != read(tmp_path, TEXT + "test_records: 10\n").hash
     assert first.hash != read(tmp_path, TEXT.replace("version: 3", "version: 4")).hash
+    assert first.hash != read(tmp_path, TEXT + "private_share: 0.8\n").hash
+    assert first.hash == read(tmp_path, TEXT + "margin: 0.05\n").hash  # how results are read moves no score
+
+
+def test_the_hash_of_a_suite_that_draws_no_records_is_what_it_was_before_suites_could():
+    stored = json.loads(next((ROOT / "results/field").rglob("*.json")).read_text())
+    assert load_suite(find_suite("field")).hash == stored["suite"]["hash"]
+    assert Cell.model_validate(stored["cell"]).id == stored["cell_id"]
+
+
+def test_a_share_of_the_private_records_is_in_every_cell(tmp_path):
+    cells = cells_of(read(tmp_path, TEXT + "private_share: 0.8\n"))
+    assert {cell.private_share for cell in cells} == {0.8}
+    assert {cell.private_share for cell in cells_of(read(tmp_path))} == {None}
 
 
 @pytest.mark.parametrize(
@@ -175,6 +224,8 @@ def test_the_suites_hash_is_over_what_cells_share_not_over_its_lists(tmp_path):
         (TEXT + "  - name: tang\n", 15, "label"),
         (TEXT.replace("seeds: [0, 1]", "seeds: [0, 1"), 6, "not valid YAML"),
         (TEXT.replace("version: 3\n", ""), 1, "'version' is missing"),
+        (TEXT + "private_share: 1.0\n", 15, "less than 1"),
+        (TEXT + "margin: 0\n", 15, "greater than 0"),
         ("- 1\n", 1, "set of keys"),
     ],
 )

@@ -279,7 +279,7 @@ def test_no_recovery_anywhere_is_not_a_word_about_zero_shot():
     board, section = only([*ends(zero_shot=0.5, real_data=0.4), make_result("tang", 0.9)])
     (line,) = suites_json({"quick": board})
     assert line["best"] == []
-    assert line["nobody"] == ["0 of 1 tasks: no mean recovery, since on none of them every row has one"]
+    assert line["nobody"] == ["0 of 1 tasks: no mean recovery, since no task counts"]
     assert section.rankings[0].standings[1].rank is None
     # where one ε recovers nothing, only this one says so
     (line,) = suites_json(

@@ -99,7 +99,7 @@ def test_texts_for_a_classifier_cost_nothing_more_and_the_prompt_shows_the_first
     assert few.privacy.event == many.privacy.event and few.privacy.epsilon_proved == many.privacy.epsilon_proved
     assert few.released_count == 4 and many.released_count == len(many.released) == 14
     assert [text.label for text in many.released[:4]] == [text.label for text in few.released]
-    assert set(many.scores) == {"acc", "acc_calibrated", *BY_EMBEDDING}
+    assert set(many.scores) == {"acc", "acc_calibrated", "log_loss", *BY_EMBEDDING}
     task = Workbench(MECHANISMS).task(cells[1])
     shown = [Demonstration(text.text, text.label) for text in many.released[:4]]
     assert lm_eval_bridge.evaluate(task, SimulatedLM(), shown).scores["acc"] == many.scores["acc"].value

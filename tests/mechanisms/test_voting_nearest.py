@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpicl.harness.attacks.observers import Recording
-from dpicl.harness.core.errors import UsageError
+from dpicl.harness.core.errors import PluginError, UsageError
 from dpicl.harness.core.seeds import Streams
 from dpicl.harness.data.task import Record
 from dpicl.harness.mechanism.bases import AnswerContext, Query, Sizes
@@ -58,6 +58,25 @@ def test_one_record_moves_at_most_r_queries_by_root_two_each(texts, record, uses
     assert max(moves) <= math.sqrt(2) + 1e-9
     assert sum(move > 0 for move in moves) <= uses
     assert math.hypot(*moves) <= math.sqrt(2 * uses) + 1e-9
+
+
+@given(texts=st.lists(st.sampled_from(TEXTS), max_size=8), record=st.sampled_from(TEXTS), uses=st.integers(1, 3))
+@settings(max_examples=examples(40), deadline=None)
+def test_where_the_nearest_are_shown_a_record_moves_two_ballots_of_at_most_r_queries(texts, record, uses):
+    mechanism = dataclasses.replace(MECHANISM, uses=uses, nearest=2)
+    without, with_it = votes(mechanism, texts)[0], votes(mechanism, [*texts, record])[0]
+    moves = [float(np.linalg.norm(b - a)) for a, b in zip(without, with_it, strict=True)]
+    assert max(moves) <= 2 * math.sqrt(2) + 1e-9
+    assert sum(move > 0 for move in moves) <= uses
+
+
+def test_where_the_nearest_are_shown_noise_doubles_and_a_bound_on_one_ballot_is_refused(monkeypatch):
+    nearest = dataclasses.replace(MECHANISM, nearest=2)
+    assert nearest._sum(3.0).bound == 2 * MECHANISM._sum(3.0).bound == 2 * math.sqrt(2)
+    assert nearest.events(3.0, Sizes.of_queries(16, 9)) == MECHANISM.events(3.0, Sizes.of_queries(16, 9))
+    monkeypatch.setattr(VotingNearest, "_sum", VotingNearest.__mro__[1]._sum)
+    with pytest.raises(PluginError, match="replaced=2"):
+        votes(nearest, TEXTS)
 
 
 def test_a_record_reaches_the_stated_bound():

@@ -113,10 +113,10 @@ def test_one_seed_is_one_language_and_documents_are_of_pretraining_concepts():
 def test_records_are_texts_of_one_concept_with_its_most_likely_next_symbol(task):
     concept, words = language().concepts[ginc.CONCEPT], language().words
     starts = set(concept.emission[ginc.START :: ginc_corpus.PROPERTIES].tolist())
-    for part, size in ((task.train, ginc.LENGTH - 1), (task.test, ginc.SHOWN)):
+    for part in (task.train, task.test):
         for record in part:
             symbols = language().symbols(record.text)
-            assert (len(symbols), 0 in symbols) == (size, False)
+            assert (len(symbols), 0 in symbols) == (9, False)
             assert symbols[0] in starts
             assert words[concept.next_symbol(symbols, VOCABULARY).argmax()] == record.label
     again = Task.load("ginc", limit_train=60, limit_test=6)
@@ -132,9 +132,10 @@ def test_all_records_are_one_group_and_there_are_as_many_as_the_paper_has():
 
 def test_the_task_file_says_what_the_language_says(task):
     assert task.labels == language().said
-    public = task.config["metadata"]["prompts"]["completion"]["instruction"].removesuffix(" / ")
-    text, label = next(ginc.records(None, "public", 0))
-    assert public == f"{text} {label}"
+    public = [f"{text} {label}" for text, label in itertools.islice(ginc.records(None, "public", 0), 2)]
+    assert task.config["description"].split(" / ") == [*public, ""]
+    assert task.generation_prompt(NEUTRAL_LABEL, []) == task.config["description"]
+    assert not any(np.isfinite(sequences.log_likelihoods(text)).any() for text in public)
     assert all(len(language().symbols(blank)) == ginc.LENGTH - 1 for blank in task.content_free)
     assert [each["text"] for each in task.documents()[:3]] == list(task.content_free)
 
@@ -143,8 +144,9 @@ def test_a_prompt_is_texts_between_delimiters(task):
     first, second = task.train[:2]
     written = Demonstration("aa ac", NEUTRAL_LABEL, tokens=2)
     shown = f"{first.text} {first.label} / {second.text} {second.label} / "
-    assert task.icl_prefix([first, second]) == shown
-    assert task.icl_prefix([written]) == "aa ac / "
+    public = task.config["description"]
+    assert task.icl_prefix([first, second]) == public + shown
+    assert task.icl_prefix([written]) == f"{public}aa ac / "
     assert task.generation_prompt(NEUTRAL_LABEL, [first, second]).endswith(f" / {shown}")
 
 
@@ -176,7 +178,7 @@ def test_demonstration_mechanisms_release_on_it_and_are_scored(task, name):
     config = ReleaseConfig(epsilon=float("inf") if name == "real_demonstrations" else 8, delta=1e-5)
     made = release(cls(**options.get(name, {}), **small), task, SimulatedLM(), config)
     evaluation = evaluate(task, SimulatedLM(), made.demonstrations)
-    assert set(evaluation.scores) == {"acc", "acc_calibrated"}
+    assert set(evaluation.scores) == {"acc", "acc_calibrated", "log_loss"}
     assert set(evaluation.aggregates) == (set() if name == "zero_shot" else {"distinguishable"})
     if name == "real_demonstrations":
         assert {each.label for each in made.demonstrations} <= set(task.labels)
@@ -221,7 +223,7 @@ def test_a_number_of_all_texts_that_fails_ends_one_cell(task):
 
 def test_what_the_harness_computes_is_not_named_in_a_file():
     text = (TASKS / "agnews_codes" / "task.yaml").read_text("utf-8")
-    text = text.replace("  reader:", "  aggregates: {acc_nearest: os.getcwd}\n  reader:")
+    text = text.replace("  codes:", "  aggregates: {acc_nearest: os.getcwd}\n  codes:")
     with pytest.raises(PluginError, match="acc_nearest itself"):
         read_task_file(text, "task.yaml", "agnews_codes", built_in=False)
 

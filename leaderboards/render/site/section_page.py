@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.columns import columns
+from dpicl.leaderboards.model.headroom import COLUMNS, NOTE, TITLE, headroom_lines
 from dpicl.leaderboards.model.ranks import rank_notes
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.standings import TaskTable, first_per_query, recovery_notes
@@ -44,6 +45,7 @@ def section_view(section: Section, addresses: Addresses, looks: Mapping[str, int
         "audited_plot": board_charts.audited_proved(list(board_charts.row_points(rows)), looks),
         "auc_plots": list(_auc_plots(section.tables, looks)),
         "notes": {table.task: [*rank_notes(table), *recovery_notes(table)] for table in section.tables},
+        "headroom": (TITLE, COLUMNS, headroom_lines(section.tables), NOTE),
         "columns": columns,
         "explained": first_per_query(section.tables),
         "addresses": addresses,

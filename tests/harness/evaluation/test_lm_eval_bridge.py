@@ -87,7 +87,9 @@ def test_scores_are_those_of_the_prompts_read_one_by_one(news: Task, kind: str, 
     assert evaluation.p_cf == pytest.approx(p_cf, abs=1e-5)
     assert [d.outcome["acc"] for d in evaluation.documents] == right.tolist()
     assert [d.outcome["acc_calibrated"] for d in evaluation.documents] == calibrated.tolist()
-    assert evaluation.scores == pytest.approx({"acc": right.mean(), "acc_calibrated": calibrated.mean()})
+    losses = -np.log(np.maximum(probabilities[np.arange(len(gold)), gold], 1e-3)) / np.log(1e3)
+    wanted = {"acc": right.mean(), "acc_calibrated": calibrated.mean(), "log_loss": losses.mean()}
+    assert evaluation.scores == pytest.approx(wanted, abs=1e-5)
     assert evaluation.prefix_tokens == len(model.encode(news.icl_prefix(DEMONSTRATIONS)))
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from dpicl.harness.core.errors import ModelError, PluginError
 from dpicl.harness.core.vocabulary import Demonstration, ReleasedPrompt
-from dpicl.harness.data.config import BY_EMBEDDING, LOGISTIC, NEAREST, higher_is_better
+from dpicl.harness.data.config import BY_EMBEDDING, LOG_LOSS, LOGISTIC, NEAREST, higher_is_better
 from dpicl.harness.data.task import TASKS, Task, load_config
 from dpicl.harness.data.task_file import read_task_file
+from dpicl.harness.evaluation.contextual_calibration import log_losses
 from dpicl.harness.evaluation.nearest import CLASSIFIERS, classified, evaluate_answers
 from dpicl.harness.models import embeddings
 from dpicl.harness.run import reader, workbench
@@ -20,7 +21,7 @@ from dpicl.leaderboards.model.comparability import REFERENCE, differing
 from tests.harness.test_pipeline import MECHANISMS, SUITE, make_cell
 
 TEXT = (TASKS / "agnews" / "task.yaml").read_text("utf-8")
-OTHER = TEXT.replace("main_metric: acc_calibrated", "main_metric: acc_nearest\n  reader: embedding")
+OTHER = TEXT.replace("main_metric: acc_calibrated", "main_metric: acc_nearest")
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def agnews():
 
 @pytest.fixture
 def read_by_embedding(agnews):
-    config = {**agnews.config, "metadata": {**agnews.config["metadata"], "main_metric": NEAREST, "reader": "embedding"}}
+    config = {**agnews.config, "metadata": {**agnews.config["metadata"], "main_metric": NEAREST}}
     return replace(agnews, config=config)
 
 
@@ -131,15 +132,18 @@ def test_without_the_embedding_model_the_metric_is_skipped_with_its_reason(own_c
     assert not {*BY_EMBEDDING} & {*result.scores} and set(result.skipped_metrics) == {*BY_EMBEDDING}
 
 
-def test_a_task_file_says_who_reads():
-    read = read_task_file(OTHER, "task.yaml", "agnews", built_in=False)
-    assert read["metadata"]["reader"] == "embedding" and higher_is_better(read)[NEAREST]
+def test_the_main_metric_of_a_task_says_who_reads():
+    for metric in BY_EMBEDDING:
+        read = read_task_file(OTHER.replace(NEAREST, metric), "task.yaml", "agnews", built_in=False)
+        assert read["metadata"]["main_metric"] == metric and higher_is_better(read)[metric]
     assert higher_is_better(load_config("agnews"))[NEAREST] and NEAREST not in higher_is_better(load_config("samsum"))
-    wrong = (
-        TEXT.replace("main_metric: acc_calibrated", "main_metric: acc_nearest"),
-        OTHER.replace("main_metric: acc_nearest", "main_metric: acc"),
-        OTHER.replace("reader: embedding", "reader: somebody"),
-    )
-    for text in wrong:
-        with pytest.raises(PluginError):
-            read_task_file(text, "task.yaml", "agnews", built_in=False)
+    with pytest.raises(PluginError, match="exact_match"):
+        read_task_file(OTHER.replace(NEAREST, "exact_match"), "task.yaml", "agnews", built_in=False)
+
+
+def test_the_log_loss_is_that_of_the_right_label_and_answers_have_none(own_cache, agnews):
+    losses = log_losses(np.log([[0.1, 0.9], [1.0, 1e-9], [1e-9, 1.0]]), np.array([0, 0, 0]))
+    assert losses == pytest.approx([1 / 3, 0, 1], abs=1e-6)
+    result = run_cell(make_cell("public_demonstrations", shots=4), SUITE, Workbench(MECHANISMS))
+    assert result.lower_is_better(LOG_LOSS) and 0 < result.scores[LOG_LOSS].value < 1
+    assert LOG_LOSS not in evaluate_answers(agnews, dict.fromkeys((q.id for q in agnews.queries()), "World")).scores

@@ -20,7 +20,7 @@ from dpicl.harness.privacy.primitives import (
     GaussianSum,
     NearestToMean,
     ProductChoice,
-    clip_differences,
+    clip_log_probs,
     clip_norm,
 )
 from dpicl.harness.privacy.private_set import Sample
@@ -238,7 +238,7 @@ ADDED_ROW = pytest.mark.parametrize(
         (GaussianSum(1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
         (BoundedRangeChoice(10, 4, 1.0), lambda m, rows, s: m.choose(rows, np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3, own_slots=True), lambda m, rows, s: m.choose(rows, np.zeros(3), np.eye(3), s)),
-        (ProductChoice(1.0, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, np.zeros(3), s)),
+        (ProductChoice(1.0, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
         (NoisyTopK(2, 1.0, own_slots=True), lambda m, rows, s: m.choose(rows, s)),
         (ClusterTree(1.0, 1.0, expected=3.0), lambda m, rows, s: m.clusters(rows, s)),
     ],
@@ -287,7 +287,7 @@ def test_shared_slots_may_have_any_number_of_rows():
         (GaussianSum(1.0), lambda m, s: m.choose(np.eye(3), s)),
         (BoundedRangeChoice(10, 4, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), np.zeros(3), s)),
         (NearestToMean(1.0, 0.5, 3), lambda m, s: m.choose(np.eye(3), np.zeros(3), np.eye(3), s)),
-        (ProductChoice(1.0, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), np.zeros(3), s)),
+        (ProductChoice(1.0, 1.0), lambda m, s: m.choose(np.zeros((3, 3)), s)),
         (NoisyTopK(2, 1.0), lambda m, s: m.choose(np.eye(3), s)),
         (ClusterTree(1.0, 1.0), lambda m, s: m.clusters(np.eye(3), s)),
     ],
@@ -311,43 +311,37 @@ LOGS = st.lists(st.floats(-30, 0) | st.sampled_from([-math.inf, math.nan, 1e308,
 
 
 @pytest.mark.parametrize("own", [True, False])
-@given(rows=st.lists(LOGS, max_size=3), record=LOGS, public=st.lists(st.floats(-30, 0), min_size=3, max_size=3))
-def test_the_odds_of_a_product_of_experts_move_within_the_stated_range_for_every_pair_of_answers(
-    own, rows, record, public
-):
+@given(rows=st.lists(LOGS, max_size=3), record=LOGS)
+def test_the_odds_of_a_product_of_experts_move_within_the_stated_range_for_every_pair_of_answers(own, rows, record):
     """Exact: the loss of every answer lies in an interval of the stated length that holds 0."""
     mechanism = ProductChoice(0.7, 0.4, own_slots=own)
-    public, rows = np.array(public), np.array(rows).reshape(-1, 3)
-    replaced = public[None, :] if own or not len(rows) else rows[-1:]
+    rows = np.array(rows).reshape(-1, 3)
+    others = rows if own else rows[:-1]
 
     def logs(*parts):
-        scores = public + sum(clip_differences(part, public, mechanism.clip).sum(axis=0) for part in parts)
+        scores = sum((clip_log_probs(part, mechanism.clip).sum(axis=0) for part in parts), np.zeros(3))
         return scores / mechanism.temperature - np.logaddexp.reduce(scores / mechanism.temperature)
 
-    with_it, without = logs(rows if own else rows[:-1], np.array([record])), logs(rows if own else rows[:-1], replaced)
-    loss = with_it - without
+    without = logs(others) if own else logs(others, rows[-1:])
+    loss = logs(others, np.array([record])) - without
     assert np.ptp(loss) <= mechanism.range_epsilon + 1e-9
     assert loss.min() <= 1e-9 and loss.max() >= -1e-9
 
 
 def test_a_product_of_experts_draws_from_the_softmax_of_its_scores():
-    mechanism, public = ProductChoice(1.0, 0.5, own_slots=True), np.log([0.2, 0.3, 0.5])
-    rows = np.log([[0.6, 0.2, 0.2], [0.4, 0.4, 0.2]])
-    scores = public + np.clip(rows - public, -1, 1).sum(axis=0)
+    mechanism = ProductChoice(1.0, 0.5, own_slots=True)
+    rows = np.log([[0.6, 0.2, 0.2], [0.4, 0.5, 0.1]])
+    scores = np.maximum(rows, -1).sum(axis=0)
     expected = np.exp(scores / 0.5) / np.exp(scores / 0.5).sum()
-    drawn = [mechanism.choose(rows, public, paid(mechanism, seeded(i), own_slots=2)) for i in range(3000)]
+    drawn = [mechanism.choose(rows, paid(mechanism, seeded(i), own_slots=2)) for i in range(3000)]
     assert np.bincount(drawn, minlength=3) / 3000 == pytest.approx(expected, abs=0.04)
     off = ProductChoice(1.0, 0.0, own_slots=True)
-    assert off.choose(rows, public, paid(off, Recorder(allowed=False), own_slots=2)) == int(scores.argmax())
+    assert off.choose(rows, paid(off, Recorder(allowed=False), own_slots=2)) == int(scores.argmax())
 
 
-def test_an_expert_with_a_number_that_is_not_finite_says_nothing():
-    public = np.log([0.2, 0.3, 0.5])
-    rows = np.array([[0.0, np.nan, -9.0], [0.0, -np.inf, -9.0], public])
-    sure = ProductChoice(9.0, 0.0, own_slots=True)
-    assert sure.choose(rows, public, paid(sure, Recorder(allowed=False), own_slots=3)) == 2
-    said = np.nan_to_num(rows, neginf=-9.0)
-    assert sure.choose(said, public, paid(sure, Recorder(allowed=False), own_slots=3)) == 0
-    mechanism = ProductChoice(1.0, 1.0)
-    with pytest.raises(PluginError, match="public"):
-        mechanism.choose(rows, np.array([0.0, np.nan, 0.0]), paid(mechanism, Recorder(allowed=False)))
+def test_an_expert_with_a_number_that_is_none_says_nothing_and_an_impossible_label_counts_as_the_floor():
+    rows = np.array([[-0.5, np.nan, 0.0], [-1.0, -0.4, -np.inf], [-1.0, -0.4, -9.0]])
+    said = clip_log_probs(rows, 2.0)
+    assert said.tolist() == [[0, 0, 0], [-1.0, -0.4, -2.0], [-1.0, -0.4, -2.0]]
+    sure = ProductChoice(2.0, 0.0, own_slots=True)
+    assert sure.choose(rows, paid(sure, Recorder(allowed=False), own_slots=3)) == 1

@@ -23,8 +23,15 @@ from tests.examples import examples
 SLOTS, USES, THRESHOLD = 3, 2, 0.5
 
 
+class Nearest(Joining):
+    """Two of those that join are shown."""
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments, nearest=2)
+
+
 class TopK(Joining):
-    """The planted mistake: the k likest of the records that have uses left join a query."""
+    """DP-kNN-ICL: the k likest of the records that have uses left are shown, and these alone spend a use."""
 
     def join(self, query):
         alike = np.where(self._left > 0, (self._rows * query).sum(axis=1), -np.inf)
@@ -42,8 +49,9 @@ def streams_of(cls, names, vectors, queries):
     return [[[names[at] for at in slot] for slot in joining.join(query)] for query in queries]
 
 
-def breaks(cls, vectors, queries, at):
-    """Whether the record at that place moves more than one slot in each of at most r queries, or another record."""
+def breaks(cls, vectors, queries, at, slots=1):
+    """Whether the record at that place moves more than that many slots, or anything in more than r queries; where one
+    slot is stated, whether it moves another record."""
     names = [f"record {i}" for i in range(len(vectors))]
     with_it = streams_of(cls, names, vectors, queries)
     without = streams_of(cls, names[:at] + names[at + 1 :], vectors[:at] + vectors[at + 1 :], queries)
@@ -52,7 +60,8 @@ def breaks(cls, vectors, queries, at):
         for before, after in zip(without, with_it, strict=True)
     ]
     others = [[[name for name in slot if name != names[at]] for slot in query] for query in with_it]
-    return sum(map(bool, changed)) > USES or max(map(len, changed), default=0) > 1 or others != without
+    moved = slots == 1 and others != without
+    return sum(map(bool, changed)) > USES or max(map(len, changed), default=0) > slots or moved
 
 
 ANGLES = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.2, 2.0, 3.0, 4.0]), min_size=1, max_size=5)
@@ -67,16 +76,19 @@ def points(angles):
 def test_a_record_changes_one_slot_of_at_most_r_queries_and_nobody_else(records, queries, at):
     """For any queries, so also for those that are chosen after earlier answers."""
     assert not breaks(Joining, points(records), np.array(points(queries)), at % len(records))
+    assert not breaks(Nearest, points(records), np.array(points(queries)), at % len(records), slots=2)
 
 
 def test_all_tiny_streams_keep_it_and_top_k_retrieval_does_not():
-    broken = 0
+    broken = displaced = 0
     for records in itertools.product((0.0, 0.6, 1.5), repeat=4):
         for queries in itertools.product((0.0, 1.0), repeat=4):
             asked = np.array(points(queries))
             assert not breaks(Joining, points(records), asked, 3)
-            broken += breaks(TopK, points(records), asked, 3)
-    assert broken > 100
+            assert not breaks(Nearest, points(records), asked, 3, slots=2)
+            broken += breaks(TopK, points(records), asked, 3, slots=2)
+            displaced += breaks(Nearest, points(records), asked, 3)
+    assert broken > 100 and displaced > 100
 
 
 def test_likeness_at_the_threshold_is_rounded_alike_whoever_else_is_there():

@@ -1,0 +1,191 @@
+"""Equal tuning: what suites say of it, which cells it runs, what it chooses, and what it writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dpicl.harness.core.errors import UsageError
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.run.expand import TaskFacts, expand
+from dpicl.harness.run.results import Result
+from dpicl.harness.run.suite import Suite, load_suite
+from dpicl.harness.run.tuning import chosen, tuned_words, tuning_suite, write_choice
+from dpicl.leaderboards.api import readings
+from tests.leaderboards.factory import make_result
+
+MECHANISMS = load_mechanisms()
+FACTS = {name: lambda source: TaskFacts(1, "synthetic") for name in ("agnews", "trec", "shared_facts")}
+GRID = "tune: {alpha: [1, 1.5, 2], top_k: [10, 100]}"
+TEXT = f"""\
+name: small  # a comment that stays
+version: 1
+source: local
+models: [sim]
+seeds: [0, 1]
+epsilons: [1, 8]
+test_records: 12
+train_records: 60
+tasks: [agnews, trec, shared_facts]
+mechanisms:
+  - zero_shot
+  - name: pta
+    options: {{slots: 4}}
+    {GRID}
+"""
+SOURCES = {"agnews": "local", "trec": "local", "shared_facts": "synthetic"}
+
+
+def read(tmp_path: Path, text: str = TEXT) -> Suite:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def results_of(made: Suite, scores: dict[str, float]) -> list[Result]:
+    """A result for every cell of a suite; scores: row -> score (others: 0.25)."""
+    return [
+        make_result(
+            cell.mechanism,
+            scores.get(cell.label, 0.25),
+            task=cell.task,
+            epsilon=cell.epsilon,
+            seed=cell.seed,
+            label=cell.label,
+            options=cell.options,
+        )
+        for cell in expand(made, MECHANISMS, FACTS)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("tune: {alpha: [1, 2]}", "lists 2 settings, and every tuned row has 6"),
+        ("tune: {slots: [1, 2, 3, 4, 5, 6]}", "tunes slots, which its options set already"),
+        ("tune: {alfa: [1, 2, 3, 4, 5, 6]}", "alfa"),
+    ],
+)
+def test_a_grid_has_six_settings_of_options_that_nothing_else_sets(tmp_path, change, said):
+    with pytest.raises(UsageError, match=said):
+        expand(read(tmp_path, TEXT.replace(GRID, change)), MECHANISMS, FACTS)
+
+
+def test_settings_run_on_synthetic_records_at_the_first_epsilon_with_seeds_of_their_own(tmp_path):
+    suite = read(tmp_path)
+    made = tuning_suite(suite, SOURCES)
+    cells = expand(made, MECHANISMS, FACTS)
+    assert {cell.source for cell in cells} == {"synthetic"} == {made.source}
+    assert {cell.task for cell in cells} == {"agnews", "trec"}  # shared_facts would be tuned on its own test records
+    assert {cell.epsilon for cell in cells} == {1.0}
+    assert {cell.suite for cell in cells} == {"small-tuning"}
+    assert not {cell.seed for cell in cells} & set(suite.seeds)
+    assert {cell.label for cell in cells} == {f"pta.{i}" for i in range(6)}
+    assert {(cell.options["alpha"], cell.options["top_k"]) for cell in cells if cell.label == "pta.3"} == {(1.5, 100)}
+    assert {cell.options["slots"] for cell in cells} == {4}
+
+
+def test_a_suite_without_real_records_or_without_grids_is_not_tuned(tmp_path):
+    with pytest.raises(UsageError, match="DPICL_DATA"):
+        tuning_suite(read(tmp_path), dict.fromkeys(SOURCES, "synthetic"))
+    with pytest.raises(UsageError, match="No row"):
+        tuning_suite(read(tmp_path, TEXT.replace(GRID, "")), SOURCES)
+
+
+def test_the_best_mean_over_tasks_is_chosen_and_written_beside_all_that_stood_there(tmp_path):
+    suite = read(tmp_path)
+    assert suite.untuned == ["pta"]
+    made = tuning_suite(suite, SOURCES)
+    results = results_of(made, {"pta.4": 0.75, "pta.1": 0.5})
+    tuned = chosen(suite, made, results, "dpicl tune small")
+    assert [setting.score for setting in tuned.rows["pta"]] == [0.75, 0.5, 0.25, 0.25, 0.25, 0.25]
+    assert tuned.records == {"agnews": "f" * 64, "trec": "f" * 64}
+    path = tmp_path / "suite.yaml"
+    write_choice(path, tuned)
+    write_choice(path, tuned)  # in the place of the first
+    assert path.read_text().startswith(TEXT) and path.read_text().count("\ntuned:") == 1
+    after = load_suite(path)
+    assert after.untuned == [] and after.hash == suite.hash
+    own = [cell for cell in expand(after, MECHANISMS, FACTS) if cell.label == "pta"]
+    assert {(cell.options["alpha"], cell.options["top_k"], cell.options["slots"]) for cell in own} == {(2.0, 10, 4)}
+
+
+def test_a_setting_without_a_result_chooses_nothing(tmp_path):
+    suite = read(tmp_path)
+    made = tuning_suite(suite, SOURCES)
+    with pytest.raises(UsageError, match="pta"):
+        chosen(suite, made, results_of(made, {})[:-1], "dpicl tune small")
+
+
+def test_a_row_may_share_the_choice_of_another_one_of_its_mechanism(tmp_path):
+    both = TEXT + "  - {name: pta, label: pta_large, options: {slots: 9}, tune: pta}\n"
+    suite = read(tmp_path, both)
+    made = tuning_suite(suite, SOURCES)
+    assert suite.untuned == ["pta", "pta_large"] and len(made.mechanisms) == 6
+    path = tmp_path / "suite.yaml"
+    write_choice(path, chosen(suite, made, results_of(made, {"pta.2": 0.5}), "dpicl tune small"))
+    own = [cell for cell in expand(load_suite(path), MECHANISMS, FACTS) if cell.label == "pta_large"]
+    assert {(cell.options["slots"], cell.options["alpha"], cell.options["top_k"]) for cell in own} == {(9, 1.5, 10)}
+    with pytest.raises(UsageError, match="no grid"):
+        read(tmp_path, both.replace("tune: pta}", "tune: zero_shot}"))
+
+
+def test_a_choice_among_other_settings_is_refused(tmp_path):
+    suite = read(tmp_path)
+    made = tuning_suite(suite, SOURCES)
+    path = tmp_path / "suite.yaml"
+    write_choice(path, chosen(suite, made, results_of(made, {}), "dpicl tune small"))
+    path.write_text(path.read_text().replace("[1, 1.5, 2]", "[1, 1.5, 3]"))
+    with pytest.raises(UsageError, match="dpicl tune"):
+        load_suite(path)
+
+
+def test_a_board_names_the_rows_that_have_the_options_chosen(tmp_path):
+    suite = read(tmp_path)
+    made = tuning_suite(suite, SOURCES)
+    path = tmp_path / "suite.yaml"
+    write_choice(path, chosen(suite, made, results_of(made, {"pta.5": 1.0}), "dpicl tune small"))
+    after = load_suite(path)
+    assert tuned_words(after, results_of(after, {}))[0].startswith("Tuned: pta (6 settings a row, on public synthetic")
+    assert tuned_words(after, results_of(suite, {})) == []
+
+
+def test_a_row_has_the_tasks_models_and_epsilons_that_it_lists(tmp_path):
+    text = TEXT.replace("[sim]", "[sim, embedded]")
+    by_model = "tasks: {sim: [trec], embedded: [agnews, trec]}\n    epsilons: [8]"
+    for tasks, wanted in (
+        ("tasks: [trec]", {("trec", model, epsilon) for model in ("sim", "embedded") for epsilon in (1.0, 8.0)}),
+        (by_model, {("trec", "sim", 8.0), ("agnews", "embedded", 8.0), ("trec", "embedded", 8.0)}),
+    ):
+        cells = expand(read(tmp_path, text.replace(GRID, tasks)), MECHANISMS, FACTS)
+        assert {(cell.task, cell.model, cell.epsilon) for cell in cells if cell.mechanism == "pta"} == wanted
+    for tasks in ("tasks: [dbpedia]", "tasks: {sim: [dbpedia]}", "tasks: {dbpedia: [trec]}", "epsilons: [4]"):
+        with pytest.raises(UsageError, match=r"suite\.yaml, line 14: pta names (dbpedia|4\.0)"):
+            read(tmp_path, TEXT.replace(GRID, tasks))
+
+
+def test_tune_runs_what_is_missing_and_a_run_wants_the_choice_first(dpicl, tmp_path, monkeypatch):
+    monkeypatch.setenv("DPICL_DATA", str(tmp_path))
+    path, results = tmp_path / "suite.yaml", tmp_path / "results"
+    path.write_text(TEXT.replace("test_records: 12", "test_records: 4").replace("slots: 4", "slots: 2, tokens: 2"))
+    before = dpicl("run", path, "--results", results)
+    assert before.code == 2 and "dpicl tune" in before.err and "pta" in before.err
+    first = dpicl("tune", path, "--results", results, "--task", "trec", "--json")
+    assert first.code == 0, first.err
+    assert set(first.json["records"]) == {"trec"} and len(first.json["rows"]["pta"]) == 6
+    assert first.json["command"].startswith("dpicl tune")
+    assert len(list(results.rglob("*.json"))) == 12  # settings x seeds
+    written = path.read_text()
+    again = dpicl("tune", path, "--results", results, "--task", "trec", "--json")  # everything is there
+    assert (again.code, path.read_text()) == (0, written)
+    plan = dpicl("plan", path, "--results", results, "--source", "synthetic", "--json")
+    chosen = first.json["rows"]["pta"][0]["options"]
+    assert all(chosen.items() <= cell["options"].items() for cell in plan.json["cells"] if cell["label"] == "pta")
+
+
+def test_a_board_says_what_is_our_reading_of_a_paper():
+    selection = SimpleNamespace(mechanisms=MECHANISMS)
+    said = readings(selection, [make_result("product_of_experts"), make_result("tang")])
+    assert [line.split()[0] for line in said] == ["product_of_experts"]

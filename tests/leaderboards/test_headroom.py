@@ -1,0 +1,91 @@
+"""A table without headroom ranks nobody, and every board shows headroom first."""
+
+from __future__ import annotations
+
+import pytest
+
+from dpicl.harness.run.results import Documents
+from dpicl.leaderboards.model.board import build_board
+from dpicl.leaderboards.render.as_json import board_json
+from dpicl.leaderboards.render.terminal import render_terminal
+from tests.leaderboards.factory import make_result
+
+METRIC = "acc_calibrated"
+
+
+def row(name, by_seed, task="agnews", development=False, **given):
+    found = []
+    for seed, score in by_seed.items():
+        one = make_result(name, score, seed=seed, task=task, documents=40, **given)
+        ids = [f"{'new' if development else 'old'}{number}" for number in range(40)]
+        documents = {m: Documents(ids=ids, outcomes=own.outcomes) for m, own in one.documents.items()}
+        cell = one.cell.model_copy(update={"development": development})
+        data = one.manifest.data.model_copy(update={"fingerprint": ("d" if development else "f") * 64})
+        manifest = one.manifest.model_copy(update={"data": data})
+        update = {"documents": documents, "cell": cell, "cell_id": cell.id, "manifest": manifest}
+        found.append(one.model_copy(update=update))
+    return found
+
+
+def board(public, real, development=None):
+    rows = row("zero_shot", {0: 0.2, 1: 0.2}) + row("tang", {0: 0.5, 1: 0.55}) + row("pta", {0: 0.3, 1: 0.35})
+    rows += row("public_demonstrations", public, epsilon=0.0) + row("real_demonstrations", real)
+    for name, scores in (development or {}).items():
+        rows += row(name, scores, development=True, epsilon=0.0)
+    return build_board(rows)
+
+
+LITTLE, MUCH = {0: 0.3, 1: 0.3}, {0: 0.85, 1: 0.9}
+
+
+def test_with_headroom_rows_have_ranks_and_without_it_nobody_does():
+    (table,) = board(LITTLE, MUCH).sections[0].tables
+    assert table.headroom[METRIC].rewards and table.unrewarded == ""
+    assert all(one.rank is not None for one in table.rows if one.epsilon == 1)
+    nothing = board(MUCH, MUCH).sections[0]
+    (table,) = nothing.tables
+    assert not table.headroom[METRIC].rewards
+    assert [one.rank for one in table.rows] == [None] * len(table.rows)
+    assert nothing.rankings[0].tasks == () and nothing.rankings[0].left_out == (("agnews", table.unrewarded),)
+    (answer,) = nothing.answers
+    assert answer.first == () and answer.unrewarded == table.unrewarded
+    assert not nothing.places
+
+
+def test_development_seeds_decide_and_stand_in_no_row():
+    ends = {"public_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5}, "real_demonstrations": {7: 0.5, 8: 0.5, 9: 0.5}}
+    (table,) = board(LITTLE, MUCH, ends).sections[0].tables
+    found = table.headroom[METRIC]
+    assert (found.development, found.seeds, found.gain, found.rewards) == (True, (7, 8, 9), 0.0, False)
+    assert {seed for one in table.all_rows for seed in one.seeds} == {0, 1}
+    assert table.documents == 40 and not table.missing
+
+
+def test_without_public_demonstrations_headroom_is_unknown_and_rows_keep_their_ranks():
+    rows = row("zero_shot", {0: 0.2, 1: 0.2}) + row("tang", {0: 0.5, 1: 0.55}) + row("real_demonstrations", MUCH)
+    made = build_board(rows)
+    (table,) = made.sections[0].tables
+    assert table.headroom == {} and table.rows[0].rank is not None
+    assert "unknown: no public_demonstrations" in " ".join(render_terminal(made).split())
+
+
+def test_real_demonstrations_of_matched_length_are_a_row_and_not_the_end_of_recovery():
+    rows = row("zero_shot", {0: 0.2, 1: 0.2}) + row("tang", {0: 0.5, 1: 0.5}) + row("real_demonstrations", MUCH)
+    rows += row("real_demonstrations", {0: 0.6, 1: 0.65}, label="real_matched", options={"matched_tokens": 12})
+    rows += row("public_demonstrations", LITTLE, epsilon=0.0)
+    (table,) = build_board(rows).sections[0].tables
+    assert table.real_data.label == "real_demonstrations" and table.headroom[METRIC].real_row == "real_matched"
+    tang = next(one for one in table.rows if one.label == "tang")
+    assert tang.recovery == pytest.approx((0.5 - 0.2) / (0.875 - 0.2))
+    matched = next(one for one in table.rows if one.label == "real_matched")
+    assert matched.unranked and matched.rank is None
+
+
+def test_every_output_shows_headroom():
+    made = board(LITTLE, MUCH)
+    data = board_json(made)["sections"][0]["tasks"][0]["headroom"][METRIC]
+    assert (
+        data["gain"] == pytest.approx(0.575) and data["rewards"] is True and data["low"] < data["gain"] < data["high"]
+    )
+    text = render_terminal(made)
+    assert text.index("0.300 → 0.875") < text.index("tang  ")
