@@ -90,9 +90,10 @@ class Run:
     """How a run differs from the ordinary one.
 
     records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
-    sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise: seeds. crowding: see `CoupledByRecord`. script: replaces
-    the noisy values. single: one query or shot, not all. at_once: whether shots are written at the same time, as in the
-    runs of a suite. unseeded: whether the noise claims to come from the operating system's entropy.
+    sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise:
+    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. single: one query or shot, not all.
+    at_once: whether shots are written at the same time, as in the runs of a suite. unseeded: whether the noise claims
+    to come from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None

@@ -1,4 +1,4 @@
-"""`budget` and `ledger`: a run costs what was declared, and every release is charged, each label's with its own knob."""
+"""`budget` and `ledger`: a run costs what was declared; every release is charged, with the knob of its own label."""
 
 from __future__ import annotations
 
