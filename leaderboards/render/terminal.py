@@ -14,8 +14,8 @@ from dpicl.leaderboards.model.attacks import (
     AttackTable,
     audited_text,
     confidence_of,
-    estimate_text,
     measure_name,
+    measured_text,
     options_text,
     sizes_text,
     trials_text,
@@ -252,7 +252,12 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
 def _attack_lines(row: Row) -> list[list[str]]:
     first = [row.label, epsilon_text(row.epsilon)]
     own = [
-        [*first, visible(one.attack, LABEL_WIDTH), *_bound(one), estimate_text(one.measures.get("auc"))]
+        [
+            *first,
+            visible(one.attack, LABEL_WIDTH),
+            *_bound(one),
+            measured_text(one, "auc", row.audit.powers.get(one.id)),
+        ]
         for one in row.audit.attacks
     ]
     others = []
@@ -294,10 +299,13 @@ def _attack_table(console: Console, table: AttackTable) -> None:
     weights = table.weights[:12] or "no fingerprint"
     console.print(Text(visible(table.title), style="bold"))
     console.print(Text(f"model {visible(model_name(table.model))} ({weights}), {visible(table.source)} records"))
+    print_notes(console, table.power)
     names = ["mechanism", "ε", "access", "proved ε", "audited ε", "confidence", "trials"]
     lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
     print_tables(console, names, lines, keep=_KEPT)
-    cells = {name: [estimate_text(one.measures.get(name)) for one in table.results] for name in table.measures}
+    cells = {
+        name: [measured_text(one, name, table.powers.get(one.id)) for one in table.results] for name in table.measures
+    }
     _further_columns(console, table, {measure_name(name): column for name, column in cells.items()})
     counts = {
         name: [f"{one.counts[name]:,}" if name in one.counts else "–" for one in table.results] for name in table.counts
