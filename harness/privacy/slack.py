@@ -53,6 +53,8 @@ MOST = 600.0
 STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 #: How often an adversary is worked out, each time against the last one.
 ROUNDS = 7
+#: Of more samples whose choices may fail, no other adversary is tried beside the one who looks back.
+MOST_TRIED = 100
 #: A share of the claim at which an adversary who looks back need not aim again.
 AIMED = 0.97
 #: Rounding of the composed losses, as a share of epsilon, and the probability that it is exceeded, as one of delta.
@@ -172,7 +174,7 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     best = 0.0
     if looked := _looking_back(parts):
         best = _looked_back(looked, delta, upper, way)
-        if not looked.failure:  # else the aim is not the worst one for sure, and the others are tried too
+        if not looked.failure or looked.count > MOST_TRIED:  # else the aim is not the worst one for sure
             return best
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
