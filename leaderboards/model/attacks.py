@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from dpicl.harness.attacks.power import NO_POWER, Power, powers
-from dpicl.harness.attacks.results import AttackResult, Estimate, External
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
 from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, queries_words
 
@@ -153,7 +153,7 @@ class AttackTable:
     @property
     def remarks(self) -> list[str]:
         """What results say about themselves and about their measures, each once."""
-        said: dict[str, None] = {}
+        said = dict.fromkeys([f"exact: {ATTAINED}"] if self.attack in (EXACT, GROUP) else [])
         for one in self.results:
             noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
             said |= dict.fromkeys((*one.notes, *noted))

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 from scipy.special import rel_entr
 
 from dpicl.harness.attacks.power import Power
-from dpicl.harness.attacks.results import EXACT, AttackResult, External
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
@@ -127,8 +127,9 @@ def is_valid(result: AttackResult) -> bool:
 
 
 def attack_name(result: AttackResult) -> str:
-    """'white-box sampled audit', 'white-box exact audit', 'black-box inquiry'."""
-    name = {"audit": "sampled audit", EXACT: "exact audit"}.get(result.attack, result.attack)
+    """'white-box sampled audit', 'black-box inquiry'; of an exact audit also what it rests on."""
+    names = {"audit": "sampled audit", EXACT: f"exact audit ({ATTAINED})", GROUP: f"audit of a group ({ATTAINED})"}
+    name = names.get(result.attack, result.attack)
     return f"{result.access} {name}"
 
 

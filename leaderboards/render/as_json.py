@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from dpicl.harness.attacks.power import Power
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.harness.run.results import finite
 from dpicl.leaderboards.compare.pairing import Key, Unmatched
 from dpicl.leaderboards.compare.sides import Side
@@ -28,6 +28,7 @@ def audit_json(audit: Audit) -> dict[str, Any]:
     return {
         "epsilon": audit.epsilon,
         "kind": audit.kind or None,
+        "says": ATTAINED if audit.kind == "exact" else None,
         **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
         "flag": audit.flag,
         "doubts": list(audit.doubts),
@@ -57,6 +58,7 @@ def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, A
         "attack": result.attack,
         "access": result.access,
         **{name: getattr(bound, name, None) for name in ("epsilon", "confidence", "method")},
+        "says": ATTAINED if result.attack in (EXACT, GROUP) else None,
         "trials": trials_text(result),
         "id": result.id,
         "epsilon_asked": result.subject.epsilon,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.results import ATTAINED, AttackResult, External
 from dpicl.harness.core.vocabulary import NOTIONS, model_name
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
@@ -100,7 +100,8 @@ def _task(console: Console, table: TaskTable, explain: bool, attacks: bool) -> N
     _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
-    print_notes(console, [*rank_notes(table), *recovery_notes(table)])
+    exact = any(row.audit.kind == "exact" for row in table.rows)
+    print_notes(console, [*rank_notes(table), *recovery_notes(table), *([f"Exact: {ATTAINED}."] if exact else [])])
     print_notes(console, _submission_notes(table))
     if attacks:
         row_attacks(console, table)
