@@ -41,7 +41,7 @@ class Row:
     def slow(self) -> bool:
         """True where the accountants of Poisson samples need about a second."""
         if "--rate" not in self.command:
-            return "calibrate" in self.command
+            return any(word in self.command for word in ("calibrate", "above-threshold"))
         return any(word in self.command for word in ("--delta0", "--sample once")) or "--family" not in self.command
 
 
@@ -121,6 +121,14 @@ def test_every_slack_is_what_its_command_answers_and_a_large_one_is_said(dpicl, 
     assert done.code == 0, done.err
     assert [(printed, name) for printed, name in row.figures if wrong(printed, named(done.json, name))] == []
     assert bool(done.json["notes"]) == (done.json["slack"] > 1.05) == row.setting.endswith(LOOSE)
+
+
+def test_every_row_that_says_what_a_code_costs_has_both_ends():
+    costs = [row for row in ROWS if any(name == "proved" for _, name in row.figures)]
+    assert len(costs) > 100
+    for row in costs:
+        ends = {name: math.inf if printed == "∞" else float(printed.replace(",", "")) for printed, name in row.figures}
+        assert ends["lower"] <= ends["proved"], row.setting
 
 
 def test_a_changed_digit_on_the_page_fails(dpicl):

@@ -9,6 +9,7 @@ from typing import Annotated
 from dpicl.harness.api.given import GivenMechanism, given_mechanism
 from dpicl.harness.api.tables import Audits
 from dpicl.harness.api.values import (
+    Count,
     Delta,
     Epsilons,
     MaybeCount,
@@ -50,6 +51,7 @@ def audit_exactly(
     epsilon: Epsilons,
     deal: Annotated[Deal, as_text] = "alone",
     asked: Annotated[Asked, as_text] = "own",
+    copies: Count = 1,
     delta: Delta = 1e-5,
     test_records: MaybeCount = 100,
     train_records: MaybeCount = None,
@@ -67,9 +69,10 @@ def audit_exactly(
 
     deal: "alone" (the empty set against the canary alone) or "sampled" (beside the records that the seed samples, whose
         sampling the adversary knows). asked: "own" (the task's queries) or "chosen" (answer mechanisms: the one query
-        that the canary moves most, asked every time). test_records: of the task, asked as queries; None: all.
-        queries: Q that the epsilon of an answer mechanism covers; None: these. results: a folder that keeps finished
-        audits.
+        that the canary moves most, asked every time). copies: of the canary at once; several give the measures
+        `group_epsilon` and `group_bound`, and no bound on the row's epsilon. test_records: of the task, asked as
+        queries; None: all. queries: Q that the epsilon of an answer mechanism covers; None: these. results: a folder
+        that keeps finished audits.
     Raises UsageError for what does not fit.
     """
     files = several(plugins)
@@ -96,7 +99,7 @@ def audit_exactly(
     cells, skipped = _rows(selection, asked)
     if skipped:
         raise UsageError(f"An exact audit of {given.name} on {task} says nothing: {next(iter(skipped.values()))}.")
-    made, failed = _made(selection, cells, (deal, asked), results, progress)
+    made, failed = _made(selection, cells, (deal, asked, copies), results, progress)
     if failed:
         raise UsageError(failed[0])
     return Audits(made)
@@ -111,6 +114,7 @@ def audit_rows_exactly(
     epsilons: Annotated[Sequence[float], as_it_is] = (),
     deal: Annotated[Deal, as_text] = "alone",
     asked: Annotated[Asked, as_text] = "own",
+    copies: Count = 1,
     plugins: Paths = (),
     results: MaybePath = None,
     progress: bool = True,
@@ -123,7 +127,7 @@ def audit_rows_exactly(
     changes = Changes(tasks=tasks, mechanisms=mechanisms, epsilons=epsilons)
     selection = select(suite, Path(results or "results"), several(plugins), changes)
     cells, skipped = _rows(selection, asked)
-    made, failed = _made(selection, cells, (deal, asked), results, progress)
+    made, failed = _made(selection, cells, (deal, asked, copies), results, progress)
     notes = [f"left out: {name}: {reason}" for name, reason in skipped.items()]
     if not made:
         raise UsageError("; ".join([*failed, *notes]) or f"No row of {suite} has noise that could be audited.")
@@ -147,13 +151,13 @@ def _rows(selection: Selection, asked: Asked) -> tuple[list[Cell], dict[str, str
 def _made(
     selection: Selection,
     cells: Sequence[Cell],
-    adversary: tuple[Deal, Asked],
+    adversary: tuple[Deal, Asked, int],
     results: Path | str | None,
     progress: bool,
 ) -> tuple[list[AttackResult], list[str]]:
     """(every audit, what could not be made and why). Each is written as soon as it is there."""
     require_known("deal", adversary[:1], DEALS)
-    require_known("choice of queries", adversary[1:], ASKED)
+    require_known("choice of queries", adversary[1:2], ASKED)
     tell = message if progress else lambda text: None
     bench, made, failed = Workbench(selection.mechanisms), list[AttackResult](), list[str]()
     for cell in cells:

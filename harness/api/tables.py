@@ -141,6 +141,9 @@ def failure(result: AttackResult) -> str | None:
     if bound is not None and bound.epsilon > result.privacy.epsilon_proved:
         exact = bound.method == "exact"
         return "it is refuted" + (", without sampling error" if exact else f" at {bound.confidence:.0%} confidence")
+    shown, proved = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
+    if shown and proved and shown.value > proved.value:
+        return "group privacy is refuted, without sampling error"
     if noise_p is not None and noise_p < _IMPOSSIBLE:
         return f"the noise that was drawn is not of the distribution that its releases declare (p = {noise_p:.1g})"
     return None

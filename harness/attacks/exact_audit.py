@@ -24,10 +24,11 @@ from typing import Any, Final
 import numpy as np
 
 from dpicl.harness.attacks.driver import result_of, subject_of
+from dpicl.harness.attacks.exact_groups import group_bound, group_epsilon
 from dpicl.harness.attacks.exact_pairs import exact_epsilon, label_only
 from dpicl.harness.attacks.exact_runs import Asked, AuditedRow, Deal, ExactRuns
 from dpicl.harness.attacks.exact_worlds import Seen
-from dpicl.harness.attacks.results import EXACT, AttackResult, Attempt, LowerBound
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Attempt, Estimate, LowerBound
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.core.vocabulary import LABEL_LOCAL, ReleasedPrompt, Report, silent
 from dpicl.harness.data.task import PublicTask
@@ -67,11 +68,12 @@ def reason_against(mechanism: Mechanism, task: PublicTask, epsilon: float, asked
 
 @dataclass(frozen=True)
 class ExactJob:
-    """A row to be audited, beside which records, and by which queries."""
+    """A row to be audited, beside which records, by which queries, and with how many copies of the canary."""
 
     row: AuditedRow
     deal: Deal = "alone"
     asked: Asked = "own"
+    copies: int = 1
 
     def __str__(self) -> str:
         cell = self.row.cell
@@ -86,7 +88,9 @@ class ExactJob:
         }
         subject = subject_of(row.mechanism, row.task, members=row.task.size, **same)
         chosen = {} if self.asked == "own" else {"asked": self.asked}
-        return Attempt(EXACT, "white-box", {"deal": self.deal, "queries": row.sizes.queries, **chosen}, subject)
+        group = {} if self.copies == 1 else {"copies": self.copies}
+        settings = {"deal": self.deal, "queries": row.sizes.queries, **chosen, **group}
+        return Attempt(GROUP if group else EXACT, "white-box", settings, subject)
 
 
 def exact_audit(
@@ -97,13 +101,21 @@ def exact_audit(
     start, meter, row = time.perf_counter(), Meter(), job.row
     if reason := reason_against(row.mechanism, row.task.public_view(), row.cell.epsilon, job.asked):
         raise UsageError(f"An exact audit of {row.mechanism.name} says nothing here: {reason}.")
+    if job.copies > 1 and job.deal != "alone":
+        raise UsageError("Copies of a canary are audited alone; leave --deal out, or --copies.")
     if row.cell.secure:
         raise UsageError("An audit publishes what follows from records: it is not made on records under secure noise.")
     runs = ExactRuns(row, model, outputs or OutputCache(None), job.deal, job.asked)
     costly = row.mechanism.kind == "demonstrations" and job.deal == "sampled"
     found, tried = runs.strongest(_MOST_WHOLE if costly else None, report)
     upper = runs.bounds.upper
-    epsilon = exact_epsilon(found.losses, row.delta, upper)
+    if job.copies == 1:
+        epsilon = exact_epsilon(found.losses, row.delta, upper)
+        said: dict[str, Any] = {
+            "bound": LowerBound(epsilon=epsilon, delta=row.cell.delta, confidence=1.0, method="exact")
+        }
+    else:
+        said = {"bound": None, "measures": _of_group(runs, job.copies, row.delta, upper)}
     cost = meter.cost({"audit": round(time.perf_counter() - start, 3)})
     with storable():
         return result_of(
@@ -112,11 +124,21 @@ def exact_audit(
             _release(row, runs),
             manifest_of(row.task, model, plugin=row.cell.plugin),
             cost,
-            bound=LowerBound(epsilon=epsilon, delta=row.cell.delta, confidence=1.0, method="exact"),
+            **said,
             counts={"canaries": tried, "releases": len(found.shares), "samples": len(found.losses)},
             details={**_shares(found), "label_only": _label_only(row, found, upper)},
-            notes=_notes(job),
+            notes=_notes(job, upper),
         )
+
+
+def _of_group(runs: ExactRuns, copies: int, delta: float, upper: float) -> dict[str, Estimate]:
+    """What so many copies show, and what group privacy proves for them."""
+    proved = group_bound(runs.calibration.event, delta, copies)
+    shown = group_epsilon(runs.group(copies), delta, min(proved, 2 * copies * upper))
+    found = {"group_epsilon": Estimate(value=shown, note=f"{copies} copies: {ATTAINED}")}
+    if math.isfinite(proved):
+        found["group_bound"] = Estimate(value=proved, note=f"proved for groups of {copies} by group privacy")
+    return found
 
 
 def _release(row: AuditedRow, runs: ExactRuns) -> Release:
@@ -154,13 +176,16 @@ def _label_only(row: AuditedRow, found: Seen, upper: float) -> float | None:
     return exact_epsilon([label_only(*each) for each in found.pairs], row.delta, upper)
 
 
-def _notes(job: ExactJob) -> list[str]:
+def _notes(job: ExactJob, upper: float) -> list[str]:
     notes = [
         f"exact: no sampling error; {_NEIGHBOURS[job.deal]}",
-        "the noise is trusted as the releases state it; sampled audits and `dpicl check` test it",
+        f"{ATTAINED}; sampled audits and `dpicl check` test the noise",
     ]
     if job.asked == "chosen":
         notes.append("one query is asked every time, which an adversary chose; the proof holds for any queries")
     if job.row.mechanism.kind == "demonstrations":
         notes.append("along one sequence of released tokens, which the adversary of adaptive composition may choose")
+    if (k := job.copies) > 1:
+        larger = job.row.delta * math.expm1(k * upper) / math.expm1(upper)
+        notes.append(f"group privacy for {k} records: {k} epsilon = {k * upper:.3g}, at delta = {larger:.2g}")
     return notes

@@ -89,7 +89,7 @@ class AuditedRow:
 class ExactRuns:
     """The mechanism of a row in pairs of worlds. Raises UsageError as `calibrated` does.
 
-    group: of the canary: the one that loses most; None where all records are one.
+    label: the group of the canary: the one that loses most; None where all records are one.
     """
 
     def __init__(
@@ -100,8 +100,9 @@ class ExactRuns:
         self._public, self._streams = row.task.public_view(), streams(row.cell.seed)
         self.calibration = calibrated(row.mechanism, row.sizes, row.cell.epsilon, row.delta, row.cell.mode)
         self.bounds = accountants.epsilon(self.calibration.event, row.delta)
-        self.group: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
-        self._shots = tuple(label for label in row.shots if self.group in (None, label))
+        self.label: Partition = self.bounds.accountants.get("worst_groups", [None])[0]
+        self._shots = tuple(label for label in row.shots if self.label in (None, label))
+        self._strongest: tuple[Record, Sequence[Query], Policy] | None = None
 
     def strongest(self, most: int | None = None, report: Report = silent) -> tuple[Seen, int]:
         """(what the strongest canary shows, how many were tried). most: canaries to try, None: all of them."""
@@ -119,7 +120,20 @@ class ExactRuns:
         asked = trials[-trial] * row.budget if self._chooses else row.queries
         if trials[-trial] != asked:
             best = self._both(candidates[-at], asked, True)
+        self._strongest = candidates[-at], asked, noiseless
         return self._longer(candidates[-at], best), len(candidates)
+
+    def group(self, copies: int) -> list[World]:
+        """Worlds with 0, 1, ..., ``copies`` copies of the strongest canary in every sample, along the path of one."""
+        if self._strongest is None:
+            self.strongest()
+        assert self._strongest is not None
+        canary, queries, path = self._strongest
+        leading, _ = self._world([canary], path, queries)
+        worlds = [self._world([], leading.released, queries)[0], leading]
+        for number in range(2, copies + 1):
+            worlds.append(self._world([canary] * number, leading.released, queries, leading.slots)[0])
+        return worlds
 
     @property
     def _chooses(self) -> bool:
@@ -143,24 +157,29 @@ class ExactRuns:
             last = len(found.shares) - 1
             ranks[last] = ranks.get(last, 0) + 1
             longer = self._both(canary, (), True, Lengthening(ranks))
-            found = max(found, longer, key=lambda one: one.strength)
+            if longer.strength > found.strength:
+                found, self._strongest = longer, (canary, (), Lengthening(ranks.copy()))
         return found
 
     def _both(self, canary: Record, queries: Sequence[Query], leads: bool, path: Policy = noiseless) -> Seen:
         """Both worlds of one canary. leads: whether the one with the canary leads, along this path."""
-        first, second = (canary, None) if leads else (None, canary)
+        first, second = ([canary], []) if leads else ([], [canary])
         leading, _ = self._world(first, path, queries)
         following, _ = self._world(second, leading.released, queries)
         return seen(leading, following) if leads else seen(following, leading)
 
     def _world(
-        self, canary: Record | None, path: Policy | Sequence[np.ndarray], queries: Sequence[Query]
+        self,
+        canaries: Sequence[Record],
+        path: Policy | Sequence[np.ndarray],
+        queries: Sequence[Query],
+        slots: Sequence[int | None] = (),
     ) -> tuple[World, str]:
         """One world, and what its mechanism writes (demonstrations alone)."""
         cell, mechanism = self._row.cell, self._row.mechanism
-        world = World(path, self._sampling(), self.group, canary is not None)
+        world = World(path, self._sampling(), self.label, len(canaries), slots)
         private = PrivateSet(
-            [*self._others, *([] if canary is None else [canary])],
+            [*self._others, *canaries],
             Ledger(self.calibration.event, self.calibration.epsilon),
             sizes=self._row.sizes.records,
             sampling=world,
@@ -212,10 +231,10 @@ class ExactRuns:
         row = self._row
         match row.mechanism.kind:
             case "demonstrations":
-                texts = [self._world(None, of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
-                return exact_canaries.of_texts(row.task, self.group, texts)
+                texts = [self._world([], of_rank(rank), ())[1] for rank in exact_canaries.RANKS]
+                return exact_canaries.of_texts(row.task, self.label, texts)
             case "prepared":
-                return exact_canaries.of_prepared(row.task, row.queries, self.group)
+                return exact_canaries.of_prepared(row.task, row.queries, self.label)
         if joining := self._joining:
             rows = self._embed([query.text for query in row.queries], joining.embedding)
             return exact_canaries.of_joined(row.task, row.queries, rows, joining.threshold)

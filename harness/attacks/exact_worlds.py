@@ -76,39 +76,48 @@ def of_rank(rank: int) -> Policy:
 class World:
     """One run, as an observer of its samples and releases.
 
-    path: what to release, in order; a policy where this world leads. releases: what was seen. rates, records: of every
-    sample, and how many records are in it. sample_of: the sample of each release.
+    path: what to release, in order; a policy where this world leads. copies: of the canary; several take one slot each,
+    of those that ``slots`` of a world with one says. releases: what was seen. rates, records, slots: of every sample,
+    how many records are in it, and how many slots it has (None: one for each record; 0: no Poisson sample). sample_of:
+    the sample of each release.
     """
 
     path: Policy | Sequence[np.ndarray]
     randomness: SamplingRandomness
     group: Partition = None
-    present: bool = False
+    copies: int = 0
+    known_slots: Sequence[int | None] = ()
     releases: list[NoisyRelease] = field(default_factory=list)
     released: list[np.ndarray] = field(default_factory=list)
     rates: list[float] = field(default_factory=list)
     records: list[int] = field(default_factory=list)
+    slots: list[int | None] = field(default_factory=list)
     sample_of: list[int] = field(default_factory=list)
     _samples: dict[Permit, int] = field(default_factory=dict)
     _canary_next: bool = False
+    _sampled: bool = False
 
-    # -- sampling: the canary, the last record of its group, is in every sample, and takes the first place
+    # -- sampling: the canary's copies, the last records of their group, are in every sample, and take the first places
 
     def uniform(self, size: int) -> np.ndarray:
         """See SamplingRandomness."""
         if not self._canary_next:
             return self.randomness.uniform(size)
-        return np.append(self.randomness.uniform(size - 1), 0.0)
+        slots = self.known_slots[len(self.rates)] if self._sampled and self.copies > 1 else None
+        places = (np.arange(self.copies) + 0.5 * (self.copies > 1)) / slots if slots else np.zeros(self.copies)
+        self._sampled = True
+        return np.append(self.randomness.uniform(size - self.copies), np.minimum(places, 1 - 1e-9))
 
     def drawing(self, partition: Partition) -> None:
         """See SampleObserver."""
-        self._canary_next = self.present and partition == self.group
+        self._canary_next, self._sampled = self.copies > 0 and partition == self.group, False
 
     def drawn(self, assigned: Assigned) -> None:
         """See SampleObserver."""
         self._canary_next = False
         self.rates.append(assigned.rate)
         self.records.append(sum(map(len, assigned.slots)))
+        self.slots.append(assigned.number if assigned.uses is None else 0)
 
     def spent(self, event: dp.DpEvent, permit: Permit, sample: int) -> None:
         """See SampleObserver."""
@@ -159,13 +168,11 @@ class Seen:
 
 def seen(present: World, absent: World) -> Seen:
     """What two worlds say, release by release. Raises UsageError where they are not the same releases, one by one."""
-    if present.sample_of != absent.sample_of or present.rates != absent.rates:
-        raise _other_length()
+    require_aligned(present, absent)
     questions: set[int] = set()
     of_sample: dict[int, list[tuple[NoisyRelease, NoisyRelease]]] = {}
     shares, kinds, pairs = [], dict[str, int](), []
     for sample, a, b in zip(present.sample_of, present.releases, absent.releases, strict=True):
-        require_same(a, b)
         if present.records[sample] == absent.records[sample]:
             if not np.array_equal(a.clean, b.clean):
                 raise _untouched()
@@ -179,6 +186,14 @@ def seen(present: World, absent: World) -> Seen:
         pairs.append((present.rates[sample], a, b))
     losses = [sample_loss(present.rates[sample], each) for sample, each in of_sample.items()]
     return Seen(losses, shares, kinds, pairs)
+
+
+def require_aligned(present: World, absent: World) -> None:
+    """Raises UsageError where two worlds make other releases, or such that differ in more than their clean values."""
+    if present.sample_of != absent.sample_of or present.rates != absent.rates:
+        raise _other_length()
+    for a, b in zip(present.releases, absent.releases, strict=True):
+        require_same(a, b)
 
 
 def _untouched() -> UsageError:

@@ -129,7 +129,7 @@ def finding_of(
     targets: list[Target] = []
     found: list[Scores] = []
     for number in range(releases):
-        own = _resampled(setup, number)
+        own = resampled(setup, number)
         target, candidates = own.target(), own.candidates
         found.append(scored(own, target, dict(zip(candidates, values(target, candidates), strict=True))))
         targets.append(target)
@@ -174,17 +174,18 @@ def shown_groups(
     """
     made = 0
     for number in range(1 if releases is None else releases):
-        own = _resampled(setup, number)
+        own = resampled(setup, number)
         labels = own.task.plan_shots(own.config.shots, streams(own.config.seed).stream("shots"))
-        wanted = Counter(labels if own.task.partitioned else [""] * own.config.shots)
-        for members, others in zip(_groups(own, own.members, wanted), _groups(own, own.others, wanted), strict=False):
+        groups = (label_groups(own, records, labels) for records in (own.members, own.others))
+        for members, others in zip(*groups, strict=False):
             if made == releases:
                 return
             made += 1
             yield own.make_target(members), members, others
 
 
-def _resampled(setup: AttackSetup, number: int) -> AttackSetup:
+def resampled(setup: AttackSetup, number: int) -> AttackSetup:
+    """The setup of another release: other records, another sample, other noise; the setup itself for the first."""
     return setup if number == 0 or setup.resample is None else setup.resample(number)
 
 
@@ -196,8 +197,9 @@ def shows_records(mechanism: Mechanism) -> bool:
     return mechanism.kind == "demonstrations" and fixed_epsilon(mechanism) == math.inf
 
 
-def _groups(setup: AttackSetup, records: Sequence[Record], wanted: Counter[str]) -> Iterator[tuple[Record, ...]]:
-    """Disjoint groups with ``wanted`` records of each label ('' where labels make no groups), while there are any."""
+def label_groups(setup: AttackSetup, records: Sequence[Record], labels: Sequence[str]) -> Iterator[tuple[Record, ...]]:
+    """Disjoint groups with a record for each of the labels (any, where labels make no groups), while there are any."""
+    wanted = Counter(labels if setup.task.partitioned else [""] * len(labels))
     stock = {label: [r for r in records if not setup.task.partitioned or r.label == label] for label in wanted}
     for at in range(len(records)):
         group = tuple(r for label, n in wanted.items() for r in stock[label][at * n : (at + 1) * n])

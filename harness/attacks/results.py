@@ -21,6 +21,11 @@ from dpicl.harness.run.results import Cost, Free, Manifest, Moment, Part, Privac
 ATTACK_SCHEMA: Final = 1
 #: Name of exact audits among attacks (`dpicl.harness.attacks.exact_audit`).
 EXACT: Final = "exact_audit"
+#: Name of exact audits of several copies of a canary (`dpicl.harness.attacks.exact_groups`), no bounds of a row.
+GROUP: Final = "group_audit"
+
+#: What every exact figure is, wherever it is printed.
+ATTAINED: Final = "attained by a canary; the noise is trusted"
 
 Access = Literal["black-box", "white-box"]
 

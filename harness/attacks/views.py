@@ -62,6 +62,13 @@ def with_records(task: Task, train: Sequence[Record], sizes: Mapping[Partition, 
     return replace(task, train=tuple(train), fingerprint=digest, declared=sizes)
 
 
+def shown_start(task: PublicTask, text: str) -> str:
+    """What a prompt shows of a record up to the end of this beginning of its text."""
+    if task.kind == "json":
+        return task.query("") + str(task.config["target_delimiter"]) + text
+    return task.query(_MARK).partition(_MARK)[0] + text
+
+
 def completions(seen: Task, model: LanguageModel, prompts: Sequence[str]) -> list[str]:
     """The model's texts after prompts, by the generation settings of a task."""
     kwargs, tokens = seen.config["generation_kwargs"], [model.encode(prompt) for prompt in prompts]
@@ -74,7 +81,7 @@ def first_words(text: str, words: int | None) -> str:
     return text if words is None else " ".join(text.split()[:words])
 
 
-def spelled_out(task: Task, text: str, output: str, times: int) -> str:
+def spelled_out(task: PublicTask, text: str, output: str, times: int) -> str:
     """A text that, put where the task shows a text, reads like ``times`` examples of ``text`` with that output, and
     then ``text`` again."""
     before, _, after = task.query(_MARK).partition(_MARK)

@@ -1,4 +1,4 @@
-"""`dpicl attack`: runs an attack on mechanisms, and on the reference baselines beside them; results that exist stay."""
+"""`dpicl attack`: runs an attack on mechanisms, and on controls that show its power; results that exist stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from dpicl.harness.attacks import store
 from dpicl.harness.attacks.base import Attack
+from dpicl.harness.attacks.broken import broken_mechanisms
 from dpicl.harness.attacks.driver import BASELINES, MEMBERS, AttackJob, AttackSettings, jobs_of, run_attack
+from dpicl.harness.attacks.power import CONTROLS, powers
 from dpicl.harness.attacks.registry import attack_of, load_attacks
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.harness.cli import output
@@ -41,7 +43,9 @@ def add(subparsers: Subparsers) -> None:
     parser.count("--others", "N", "records that are not members (default: 50)")
     parser.share("--shots", default=None, help="released demonstrations (default: the attack's own number)")
     parser.repeated("--set", "K=V", "option of the attack (see `dpicl list attacks`)", option, split=False)
-    parser.add_argument("--no-ends", action="store_true", help="leave out zero-shot and real demonstrations")
+    parser.add_argument(
+        "--no-ends", action="store_true", help="leave out zero-shot and the controls that show its power"
+    )
     parser.add_argument("--show", action="store_true", help="only show the results that are there")
 
 
@@ -53,7 +57,7 @@ def _attack(arguments: argparse.Namespace) -> int:
     if arguments.show:
         _emit(arguments, _stored(arguments), {}, 0)
         return 0
-    mechanisms = load_mechanisms(arguments.plugin)
+    mechanisms = load_mechanisms(arguments.plugin) | broken_mechanisms()
     common = _setting(arguments, attack, registered.plugin_hash)
     jobs, skipped = _selected(arguments, common, mechanisms)
     if not jobs:
@@ -87,7 +91,7 @@ def _selected(
     given = shared_out({name: option_types(find_mechanism(name, mechanisms)) for name in names}, arguments.option)
     first, last = BASELINES
     if not arguments.no_ends:
-        names = [first, *(name for name in names if name not in BASELINES), last]
+        names = [first, *(name for name in names if name not in BASELINES), last, *_broken(common)]
     jobs, skipped = [], {}
     for name in names:
         own = jobs_of(common, mechanisms, name, arguments.epsilon, given.get(name, {}))
@@ -97,10 +101,16 @@ def _selected(
         else:
             skipped[name] = reason
     if skipped and all(
-        job.mechanism.name in BASELINES and job.mechanism.name not in arguments.mechanism for job in jobs
+        job.mechanism.name in (*BASELINES, *CONTROLS) and job.mechanism.name not in arguments.mechanism for job in jobs
     ):
         return [], skipped
     return jobs, skipped
+
+
+def _broken(common: AttackSettings) -> list[str]:
+    """The first mechanism broken on purpose that the attack says something about."""
+    fitting = (name for name, each in broken_mechanisms().items() if not common.attack.skip(each.cls(), common.task))
+    return list(fitting)[:1]
 
 
 def _own_options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -157,11 +167,19 @@ def _stored(arguments: argparse.Namespace) -> list[AttackResult]:
 
 
 def _emit(arguments: argparse.Namespace, results: Sequence[AttackResult], skipped: Skipped, made: int) -> None:
-    rows = [{**each.model_dump(mode="json"), "path": store.path_of(arguments.results, each)} for each in results]
+    known = powers([*store.load_attacks(arguments.results)[0], *results])  # controls, shown or not
+    rows = [
+        {
+            **each.model_dump(mode="json"),
+            "path": store.path_of(arguments.results, each),
+            "power": known[each.id].to_json() if each.id in known else None,
+        }
+        for each in results
+    ]
     document = {"attack": arguments.attack, "made": made, "skipped": skipped, "results": rows}
 
     def show() -> None:
-        emit_results(results)
+        emit_results(results, known)
         output.emit(f"{output.count(len(results), 'result')} in {arguments.results / store.ATTACKS}")
 
     output.answer(arguments, document, show)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from dpicl.harness.attacks.power import NO_POWER, Power
 from dpicl.harness.attacks.results import AttackResult, Estimate
 from dpicl.harness.cli import output
 from dpicl.harness.core.messages import rounded_down, rounded_up
@@ -22,8 +23,11 @@ _TITLES = {
 _COUNTS = ("texts", "unexplained_addresses", "unexplained_phones")
 
 
-def emit_results(results: Sequence[AttackResult]) -> None:
-    """One row a result of one attack, what a reader must know of them, and which proved epsilon they refute."""
+def emit_results(results: Sequence[AttackResult], known: Mapping[str, Power]) -> None:
+    """What the attack can find at all, one row a result, what a reader must know of them, and which proved epsilon they
+    refute. known: id of a result -> the power of its attack."""
+    for said in dict.fromkeys(str(known[result.id]) for result in results if result.id in known):
+        output.emit(said)
     several = len({(r.subject.model, r.subject.task) for r in results}) > 1
     names = list(dict.fromkeys(name for result in results for name in result.measures))
     counts = [] if "auc" in names else [name for name in _COUNTS if name in results[0].counts]
@@ -33,7 +37,7 @@ def emit_results(results: Sequence[AttackResult]) -> None:
     rows = []
     for result in results:
         row = [result.subject.mechanism, f"{result.subject.epsilon:g}", _number(result.privacy.epsilon_proved)]
-        row += [_interval(result.measures.get(name)) for name in shown]
+        row += [_measured(result, name, known.get(result.id)) for name in shown]
         row += [str(result.counts.get(name, "-")) for name in counts]
         row += [rounded_down(result.bound.epsilon, 3) if result.bound else "-"] if bounds else []
         rows.append([*([result.subject.model, result.subject.task] if several else []), *row])
@@ -63,9 +67,15 @@ def _notes(results: Sequence[AttackResult]) -> list[str]:
 
 
 def headline(result: AttackResult) -> str:
-    """One number for a line of progress."""
+    """One number for a line of progress, whatever the attack's power."""
     name = "auc" if "auc" in result.measures else next(iter(result.measures))
     return f"{_TITLES.get(name, name)} {result.measures[name].value:.3f}"
+
+
+def _measured(result: AttackResult, name: str, power: Power | None) -> str:
+    if power is not None and power.hides(result):
+        return NO_POWER if name == power.measure else "-"
+    return _interval(result.measures.get(name))
 
 
 def _interval(estimate: Estimate | None) -> str:

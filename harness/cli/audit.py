@@ -37,6 +37,7 @@ def add(subparsers: Subparsers) -> None:
         "with --exact: the row's queries (default), or the one that the canary moves most, every time",
         default="own",
     )
+    parser.count("--copies", "K", "with --exact: of the canary at once, for group privacy (default: 1)", default=1)
     parser.count("--limit", "N", "with --exact: test records, asked as queries (default: 100)", default=100)
     parser.choice(
         "--access",
@@ -62,7 +63,7 @@ def _audit(arguments: argparse.Namespace) -> int:
         return _exact(arguments)
     if arguments.suite:
         raise UsageError("--suite goes with --exact, which audits the rows of a suite; add --exact, or leave it out.")
-    given = {"--asked": arguments.asked != "own", "--deal": arguments.deal != "alone"}
+    given = {"--asked": arguments.asked != "own", "--deal": arguments.deal != "alone", "--copies": arguments.copies > 1}
     if exact := [flag for flag, is_given in given.items() if is_given]:
         raise UsageError(
             f"{exact[0]} goes with --exact, which asks and deals as it says; add --exact, or leave it out."
@@ -105,6 +106,7 @@ def _exact_rows(arguments: argparse.Namespace) -> Audits:
         epsilons=arguments.epsilon,
         deal=arguments.deal,
         asked=arguments.asked,
+        copies=arguments.copies,
         plugins=arguments.plugin,
         results=arguments.results,
     )

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from dpicl.harness.api.tables import failure
-from dpicl.harness.attacks.results import AttackResult
+from dpicl.harness.attacks.results import ATTAINED, AttackResult
 from dpicl.harness.cli import output
 from dpicl.harness.core.messages import rounded_down, rounded_up
 
-_COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "deal")
+_COLUMNS = ("mechanism", "task", "target ε", "Q", "proved", "audited", "share", "of the bound", "label only", "copies")
 
 
 def emit(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
     """One row an audit, what the columns mean, and which proved epsilon is refuted."""
     output.emit_table(_COLUMNS, [_row(result) for result in results])
     output.emit(
-        "audited: what one canary demonstrates, without sampling error; share: of what is proved; of the bound: root"
-        " mean square over releases of how far the canary moves one, as a share of the move (sum) or range (choice)"
-        " that is paid for; label only: the same where only the winner of every vote is seen."
+        f"audited: {ATTAINED}, without sampling error (of several copies: beside what group privacy proves); share: of"
+        " what is proved; of the bound: root mean square over releases of how far the canary moves one, as a share of"
+        " the move (sum) or range (choice) that is paid for; label only: the same where only the winner of every vote"
+        " is seen."
     )
     for note in dict.fromkeys([*(note for result in results for note in result.notes), *notes]):
         output.emit(f"note: {note}")
@@ -33,7 +35,11 @@ def emit(results: Sequence[AttackResult], notes: Sequence[str]) -> None:
 
 def _row(result: AttackResult) -> list[str]:
     own, bound, proved = result.subject, result.bound, result.privacy.epsilon_proved
-    assert bound is not None
+    if bound is None:
+        ends = (result.measures.get(name) for name in ("group_epsilon", "group_bound"))
+        audited, proved = (math.inf if end is None else end.value for end in ends)
+    else:
+        audited = bound.epsilon
     share, winner = result.details["share_of_bound"], result.details["label_only"]
     return [
         own.mechanism,
@@ -41,9 +47,9 @@ def _row(result: AttackResult) -> list[str]:
         f"{own.epsilon:g}",
         "any" if result.privacy.queries is None else str(result.privacy.queries),
         rounded_up(proved),
-        rounded_down(bound.epsilon),
-        f"{bound.epsilon / proved:.3f}",
+        rounded_down(audited),
+        f"{audited / proved:.3f}",
         f"{share['root_mean_square']:.3f}",
         "-" if winner is None else rounded_down(winner),
-        str(result.settings["deal"]),
+        str(result.settings.get("copies", 1)),
     ]

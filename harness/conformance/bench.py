@@ -53,6 +53,7 @@ from dpicl.harness.mechanism.bases import (
 from dpicl.harness.mechanism.options import build, option_types, resolve_options
 from dpicl.harness.mechanism.outputs import checked_prepared, checked_prompt, checked_state, plain_text
 from dpicl.harness.models.embeddings import embed_alone
+from dpicl.harness.privacy.calibration import Calibration
 from dpicl.harness.privacy.ledger import Ledger
 from dpicl.harness.privacy.private_set import PrivateSet
 from dpicl.harness.privacy.release_hooks import observing
@@ -89,9 +90,10 @@ class Run:
     """How a run differs from the ordinary one.
 
     records: None for the bench's own. added: one record more, at ``place`` among them. presence: whether it is in each
-    sample. knob: None for the calibrated one. sampling, noise: seeds. crowding: see `CoupledByRecord`. script: replaces
-    the noisy values. single: one query or shot, not all. at_once: whether shots are written at the same time, as in the
-    runs of a suite. unseeded: whether the noise claims to come from the operating system's entropy.
+    sample. knob: None for the calibrated one, of each label where labels have noise of their own. sampling, noise:
+    seeds. crowding: see `CoupledByRecord`. script: replaces the noisy values. single: one query or shot, not all.
+    at_once: whether shots are written at the same time, as in the runs of a suite. unseeded: whether the noise claims
+    to come from the operating system's entropy.
     """
 
     records: Sequence[Record] | None = None
@@ -123,7 +125,7 @@ class Bench:
         labels = mechanism.shot_labels(task) if isinstance(mechanism, DemonstrationMechanism) else None
         self.shots = task.plan_shots(shots, np.random.default_rng(seed), labels)
         self.queries = _odd(list(task.queries()), self.words)
-        self._outputs, self._knobs = OutputCache(None), dict[tuple[bool, float], float]()
+        self._outputs, self._calibrations = OutputCache(None), dict[tuple[bool, float], Calibration]()
         modules = modules_of(type(mechanism))
         self._plugin = frozenset(modules)
         self.checkpoint = Checkpoint(modules, mechanism, self.model)
@@ -138,14 +140,20 @@ class Bench:
         shots = self.shots[:1] if single else self.shots
         return sizes_of(self.mechanism, self.task, shots, 1 if single else len(self.queries))
 
-    def knob(self, single: bool = False, epsilon: float = EPSILON) -> float:
-        """Calibrated to epsilon, for all queries or shots or for a single one; 0 without a knob."""
-        if self.mechanism.knob is None:
-            return 0.0
-        if (single, epsilon) not in self._knobs:
+    def calibration(self, single: bool = False, epsilon: float = EPSILON) -> Calibration:
+        """To epsilon, for all queries or shots or for a single one; for a mechanism with a knob."""
+        if (single, epsilon) not in self._calibrations:
             found = calibrated(self.mechanism, self.sizes(single), epsilon, DELTA, cache=None)
-            self._knobs[single, epsilon] = found.knob
-        return self._knobs[single, epsilon]
+            self._calibrations[single, epsilon] = found
+        return self._calibrations[single, epsilon]
+
+    def knob(self, single: bool = False, epsilon: float = EPSILON) -> float:
+        """The calibrated knob, the largest one where labels have noise of their own; 0 without a knob."""
+        return 0.0 if self.mechanism.knob is None else self.calibration(single, epsilon).knob
+
+    def label_knobs(self, single: bool = False) -> Mapping[str, float]:
+        """The knob of each label, where labels have noise of their own."""
+        return {} if self.mechanism.knob is None else self.calibration(single).by_label
 
     @property
     def labels_only(self) -> bool:
@@ -194,7 +202,7 @@ class Bench:
             given.insert(how.place, ObservedRecord(len(records), how.added, ward))
             before = records[: how.place]
             places = {None: len(before), how.added.label: sum(r.label == how.added.label for r in before)}
-        knob = self.knob(how.single) if how.knob is None else how.knob
+        knob, knobs = (self.knob(how.single), self.label_knobs(how.single)) if how.knob is None else (how.knob, {})
         sampling, source = CoupledByRecord(how.sampling, how.crowding), Streams(how.noise).source("noise")
         noise = UnseededNoise(source) if how.unseeded else RecordingNoise(source)
         keeper = ReleaseKeeper(transcript, noise.given, how.script)
@@ -212,7 +220,7 @@ class Bench:
             ward.observing = True
             with observing(keeper):
                 transcript.released, transcript.error = attempt(
-                    lambda: self._release(mechanism, private, knob, how.single, transcript)
+                    lambda: self._release(mechanism, private, knob, knobs, how.single, transcript)
                 )
             private.close()
             ward.observing = False
@@ -220,7 +228,13 @@ class Bench:
         return transcript, make
 
     def _release(
-        self, mechanism: Mechanism, private: PrivateSet, knob: float, single: bool, transcript: Transcript
+        self,
+        mechanism: Mechanism,
+        private: PrivateSet,
+        knob: float,
+        knobs: Mapping[str, float],
+        single: bool,
+        transcript: Transcript,
     ) -> tuple[Item, ...]:
         task, public = self.task.public_view(), Streams(self.seed).public
 
@@ -250,7 +264,7 @@ class Bench:
         if not isinstance(mechanism, DemonstrationMechanism):
             raise no_kind(mechanism)
         shots = self.shots[:1] if single else self.shots
-        given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress))
+        given = mechanism.release(private, Context(task, self.model, shots, knob, public, progress, knobs=knobs))
         try:
             checked_prompt(mechanism, given, shots, self.model, task.labels)
         except PluginError as error:
@@ -287,6 +301,8 @@ def set_up(
     mechanism = build(cls, small_options(cls, task, given))
     for group in GROUPS:
         corpus = _small_task(task, group, seed, LONG["queries"] if long else QUERIES)
+        if mechanism.knob_per_label and corpus.partitioned:
+            corpus = dataclasses.replace(corpus, declared=_unequal(corpus.labels, group))
         bench = Bench(mechanism, corpus, seed, LONG["shots"] if long else SHOTS, words)
         try:
             if mechanism.knob is not None:
@@ -295,6 +311,11 @@ def set_up(
         except UsageError as error:
             refused = error
     raise UsageError(f"{cls.name} does not fit the bench of {task}: {refused}") from refused
+
+
+def _unequal(labels: Sequence[str], group: int) -> dict[Partition, int]:
+    """Declared sizes that differ from label to label, by a tenth of the records of a class: so do the knobs."""
+    return {label: group + at * (group // 10) for at, label in enumerate(labels)}
 
 
 def _odd(queries: list[Query], words: Sequence[str]) -> list[Query]:

@@ -107,7 +107,7 @@ def composed(counted: Counted, rate: float, aim: Aim) -> WorstPair:
     main = max(choices, key=lambda size: choices[size] * size**2, default=0.0)
     for size, n in choices.items():
         if size != main:
-            pairs.append(_choice(size, 0.6 * size).power(n))
+            pairs.append(choice_ends(size, 0.6 * size).power(n))
     others = reduce(WorstPair.times, pairs) if pairs else _NOTHING
     if not main:
         return others
@@ -287,7 +287,39 @@ def round_adversary(epsilon: float) -> WorstPair:
     return WorstPair(outcomes(1.0), outcomes(math.exp(-epsilon)))
 
 
-def _choice(size: float, t: float) -> WorstPair:
+def threshold_round(scale: float, moved: float, count: int) -> WorstPair:
+    """A round of AboveThreshold as it is published: Laplace noise of this scale on the threshold and twice as much on
+    every query, which one record moves by ``moved`` either way. Most queries fall with the record, and the last rises.
+
+    Outcomes: one of the first is above, the last one is, none is. How many there are, and their distance from the
+    threshold, serve ``count`` rounds together, by mean and deviation of the loss. The noise of the threshold is in
+    cells.
+    """
+    ends = np.linspace(-4 * REACH, 4 * REACH, 601)  # beyond, 1e-15 of the noise
+    noise, mass = (ends[1:] + ends[:-1]) / 2 * scale, np.diff(laplace.cdf(ends))
+
+    def outcomes(first: float, last: float, number: int) -> np.ndarray:
+        quiet = np.exp(number * laplace.logcdf(noise - first, scale=2 * scale)) * mass
+        above = float((quiet * laplace.sf(noise - last, scale=2 * scale)).sum())
+        return np.maximum(0.0, [1 - quiet.sum(), above, quiet.sum() - above])
+
+    def gain(pair: WorstPair) -> float:
+        loss = np.log(np.maximum(pair.present, 1e-300) / np.maximum(pair.absent, 1e-300))
+        mean = float(pair.present @ loss)
+        return count * mean + 4 * math.sqrt(count * float(pair.present @ (loss - mean) ** 2))
+
+    tried = (
+        WorstPair(
+            outcomes(first * scale - moved, last * scale + moved, number), outcomes(first * scale, last * scale, number)
+        )
+        for number in (0, 1, 2, 4, 10)
+        for first in range(-6, 3)
+        for last in range(-3, 4)
+    )
+    return max(tried, key=gain)
+
+
+def choice_ends(size: float, t: float) -> WorstPair:
     """One choice with the losses t and t - size."""
     high = math.expm1(t - size) / math.expm1(-size)
     present = np.array([high, 1 - high])

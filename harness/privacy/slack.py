@@ -4,7 +4,8 @@ Matched epsilons are a fair comparison only where the bounds are equally tight. 
 adversary, a mechanism and a neighbour that the event admits (adversaries.py), composed numerically here.
 
 For one sample an adversary aims at the hockey-stick divergence at the claimed epsilon, and is the worst one there is,
-up to the grid. So it is for samples of one choice each: the range on one sample follows the loss of the samples before.
+up to the grid. So it is for samples of one choice each, which may fail: the range on one sample follows the loss of the
+samples before.
 For other repeated samples there is no such single aim that is quickly worked out: adversaries that aim at a moment of
 the likelihood ratio (the worst ones for Renyi DP) are tried, and the best counts. So the slack of repeated samples of
 several choices is at most what is said, and may be less.
@@ -23,11 +24,14 @@ from dataclasses import dataclass
 import numpy as np
 from dp_accounting import dp_event as dp
 from dp_accounting.pld.common import self_convolve
+from scipy.optimize import brentq
 from scipy.signal import fftconvolve
+from scipy.stats import binom
 
 from dpicl.harness.core.errors import AccountantsDisagree
 from dpicl.harness.privacy.accountants import worst_group
 from dpicl.harness.privacy.adversaries import (
+    CELLS,
     MOST_LOOKBACKS,
     Aim,
     Counted,
@@ -39,7 +43,7 @@ from dpicl.harness.privacy.adversaries import (
     moment,
 )
 from dpicl.harness.privacy.decomposition import NON_PRIVATE, components
-from dpicl.harness.privacy.events import BoundedRangeDpEvent
+from dpicl.harness.privacy.events import BoundedRangeDpEvent, EpsilonDeltaDpEvent
 
 #: Where a theorem or an exact recursion gives the upper bound, the slack is to be at most this.
 LARGEST = 1.05
@@ -49,6 +53,10 @@ MOST = 600.0
 STARTS: Mapping[int, tuple[float, ...]] = {1: (1.2, 2.5), -1: (-1.0,)}
 #: How often an adversary is worked out, each time against the last one.
 ROUNDS = 7
+#: Of more samples whose choices may fail, no other adversary is tried beside the one who looks back.
+MOST_TRIED = 100
+#: A share of the claim at which an adversary who looks back need not aim again.
+AIMED = 0.97
 #: Rounding of the composed losses, as a share of epsilon, and the probability that it is exceeded, as one of delta.
 ROUNDING, MISSED = 2e-3, 1e-3
 #: What rounding errors of the Fourier transforms may add up to.
@@ -78,13 +86,22 @@ def slack(event: dp.DpEvent, delta: float, upper: float) -> float | None:
     """
     if not 0 < upper <= MOST:
         return None
-    lower = lower_bound(event, delta, upper)
-    if lower > upper:
+    lower = checked_lower_bound(event, delta, upper)
+    return upper / lower if lower > 0 else None
+
+
+def checked_lower_bound(event: dp.DpEvent, delta: float, proved: float) -> float:
+    """`lower_bound`; an infinite bound sets no grid, so an adversary of about epsilon = 100 is looked for then.
+
+    Raises AccountantsDisagree when the lower bound is above the proved one: then one of them is wrong.
+    """
+    lower = lower_bound(event, delta, proved if math.isfinite(proved) else 100.0)
+    if lower > proved:
         raise AccountantsDisagree(
-            f"An adversary costs epsilon = {lower:.6g} at delta = {delta:g}, and {upper:.6g} is proved for {event!r}:"
+            f"An adversary costs epsilon = {lower:.6g} at delta = {delta:g}, and {proved:.6g} is proved for {event!r}:"
             " one of them is wrong. Report these numbers."
         )
-    return upper / lower if lower > 0 else None
+    return lower
 
 
 def loose(value: float | None) -> str | None:
@@ -105,9 +122,34 @@ def lower_bound(event: dp.DpEvent, delta: float, upper: float) -> float:
     counted = components(worst_group(event, delta), None)
     if NON_PRIVATE in counted:
         return math.inf
+    if upper > MOST:
+        return max((_two_outcomes(component, count, delta) for component, count in counted.items()), default=0.0)
     parts = _parts(counted)
     best = _reached(parts, delta, upper, 1)
     return max(best, _reached(parts, delta, upper, -1)) if best < math.inf else best
+
+
+def _two_outcomes(component: dp.DpEvent, count: int, delta: float) -> float:
+    """The epsilon at delta of releases with two outcomes each, all at the same ends of a range, from their binomial
+    number: what can be had of an epsilon whose likelihood ratios are no floating-point numbers. 0 for other parts."""
+    match component:
+        case BoundedRangeDpEvent():
+            size, moves = component.epsilon, np.linspace(0.0, component.epsilon, CELLS + 1)[1:-1]
+        case EpsilonDeltaDpEvent(delta=0.0):
+            size, moves = 2 * component.epsilon, np.array([component.epsilon])
+        case _:
+            return 0.0
+    high, best = np.arange(count + 1), 0.0
+    for move in moves:
+        loss = high * move - (count - high) * (size - move)
+        mass = binom.pmf(high, count, np.expm1(move - size) / np.expm1(-size))
+
+        def excess(x: float, loss: np.ndarray = loss, mass: np.ndarray = mass) -> float:
+            return float((mass * -np.expm1(np.minimum(x - loss, 0.0))).sum()) - delta
+
+        if excess(0.0) > 0:
+            best = max(best, float(brentq(excess, 0.0, float(loss[-1]), xtol=1e-9)))
+    return best
 
 
 def _parts(counted: Counted) -> list[Samples]:
@@ -129,14 +171,16 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     Each one is improved part by part: given the others' composition, the divergence at the epsilon that was found is an
     aim for one sample of a part.
     """
+    best = 0.0
     if looked := _looking_back(parts):
-        rate, size, count = looked
-        pair = following_pair(size, rate, count, upper, way)
-        return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
+        best = _looked_back(looked, delta, upper, way)
+        if not looked.failure or looked.count > MOST_TRIED:  # else the aim is not the worst one for sure
+            return best
     chooses = any(isinstance(component, BoundedRangeDpEvent) for part in parts for component in part.inside)
     alone = sum(part.count for part in parts) == 1
     starts = [hockey(way * upper), *(moment(order) for order in (STARTS[way] if chooses and not alone else ()))]
-    best = 0.0
+    if chooses and alone:  # no range on the grid may reach what is claimed
+        starts.append(hockey(way * 0.95 * upper))
     for start in starts:
         aims, target = [start] * len(parts), upper
         for _ in range(ROUNDS if chooses else 1):
@@ -152,12 +196,52 @@ def _reached(parts: list[Samples], delta: float, upper: float, way: int) -> floa
     return best
 
 
-def _looking_back(parts: list[Samples]) -> tuple[float, float, int] | None:
-    """(rate, epsilon', number) where everything is samples of one choice each; None elsewhere."""
-    if len(parts) != 1 or not 1 < parts[0].count <= MOST_LOOKBACKS or sum(parts[0].inside.values()) != 1:
+@dataclass(frozen=True)
+class _LookingBack:
+    """Samples of one choice each, ``count`` of them. rate: given that no release shows for certain whether the record
+    is in its sample; failure: the probability that some release does."""
+
+    rate: float
+    size: float
+    failure: float
+    count: int
+
+    def pair(self, upper: float, way: int) -> WorstPair:
+        """The adversary's pair; one outcome, which is none without the record, stands for every failure."""
+        pair = following_pair(self.size, self.rate, self.count, upper, way)
+        return WorstPair(np.append(pair.present * (1 - self.failure), self.failure), np.append(pair.absent, 0.0))
+
+
+def _looking_back(parts: list[Samples]) -> _LookingBack | None:
+    """Where everything is samples of one choice each, which may fail; None elsewhere."""
+    choices, rates, fine = set[tuple[float, dp.DpEvent]](), [], 1.0
+    for part in parts:
+        inside = dict(part.inside)
+        failures = {c: inside.pop(c) for c in part.inside if isinstance(c, EpsilonDeltaDpEvent) and not c.epsilon}
+        if sum(inside.values()) != 1:
+            return None
+        fails = part.rate * (1 - math.prod((1 - component.delta) ** n for component, n in failures.items()))
+        choices.add((part.rate, next(iter(inside))))
+        rates.append((part.rate - fails) / (1 - fails))
+        fine *= (1 - fails) ** part.count
+    count = sum(part.count for part in parts)
+    if len(choices) != 1 or not 1 < count <= MOST_LOOKBACKS:
         return None
-    (choice,) = parts[0].inside
-    return (parts[0].rate, choice.epsilon, parts[0].count) if isinstance(choice, BoundedRangeDpEvent) else None
+    ((_, choice),) = choices
+    return (
+        _LookingBack(min(rates), choice.epsilon, 1 - fine, count) if isinstance(choice, BoundedRangeDpEvent) else None
+    )
+
+
+def _looked_back(looked: _LookingBack, delta: float, upper: float, way: int) -> float:
+    """What its adversary reaches, who aims at the claim, and where that was far too much at what was found."""
+
+    def reached(aim: float) -> float:
+        pair = looked.pair(aim, way)
+        return pairs_epsilon([(pair if way == 1 else WorstPair(pair.absent, pair.present), 1)], delta, upper)
+
+    best = reached(upper)
+    return max(best, reached(best)) if 0 < best < AIMED * upper else best
 
 
 def _given(pairs: list[WorstPair], counts: list[int], at: int, threshold: float, upper: float) -> Aim:

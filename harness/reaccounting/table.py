@@ -15,13 +15,16 @@ from dp_accounting import dp_event as dp
 
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.accountants import account_subsampled_gaussian, epsilon
+from dpicl.harness.privacy.adversaries import choice_ends, threshold_round
 from dpicl.harness.privacy.events import EpsilonDeltaDpEvent, bounded_range, bounded_range_choice
+from dpicl.harness.privacy.slack import checked_lower_bound, pairs_epsilon
 from dpicl.harness.reaccounting import published
 from dpicl.harness.reaccounting.settings import Setting
 
 ADD_REMOVE = "add or remove one record"
 STATED = "the neighbours that the sensitivity is stated for"
 REPLACE = "replace one record"
+_ADVERSARY = "one record moves each release by its whole sensitivity, and the adversary knows all others"
 
 
 #: (name, value, kind of bound, theorem) of one accounting; its neighbours follow from the setting.
@@ -31,8 +34,9 @@ Accounting = tuple[str, Any, str, str]
 def reaccount(setting: Setting) -> dict[str, Any]:
     """Every accounting of the setting, as JSON: {name: epsilon}, "about" ({name: bound, theorem, neighbours}), "notes".
 
-    "proved" is always there: the upper bound that may be claimed. A Gaussian on samples also has "prv" (low, estimate,
-    upper), "pld" and "fixed_replace_one". None, with a note, is where one of them gives no answer.
+    "proved" is always there: the upper bound that may be claimed. So is "lower": what the best adversary that was found
+    reaches, a mechanism with these releases; epsilon lies between both. A Gaussian on samples also has "prv" (low,
+    estimate, upper), "pld" and "fixed_replace_one". None, with a note, is where one of them gives no answer.
     Raises UnsupportedEvent where there is no theorem.
     """
     answer: dict[str, Any] = {"about": {}, "notes": []}
@@ -51,20 +55,26 @@ def _event(setting: Setting, release: dp.DpEvent) -> dp.DpEvent:
     return dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(setting.rate, release), setting.steps)
 
 
+def _ends(setting: Setting, event: dp.DpEvent, theorem: str = "") -> Iterator[Accounting]:
+    """Between what epsilon lies: the proof, and the best adversary. theorem: "" for what the accountants say."""
+    found = epsilon(event, setting.delta)
+    default = "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP"
+    yield "proved", found.upper, "upper", theorem or str(found.accountants.get("rule", default))
+    yield "lower", checked_lower_bound(event, setting.delta, found.upper), "lower", _ADVERSARY
+
+
 def _gaussian(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """Gaussians: the exact curve, or the accountants of samples, and what the claimed sensitivity would give."""
     multiplier = setting.claimed_multiplier / setting.moved
     answer["noise_multiplier"] = multiplier
-    proved = epsilon(_event(setting, dp.GaussianDpEvent(multiplier)), setting.delta).upper
+    event = _event(setting, dp.GaussianDpEvent(multiplier))
     if setting.rate == 1:
+        proved = epsilon(event, setting.delta).upper
         yield "proved", proved, "exact", "the exact Gaussian curve (Balle & Wang 2018, theorem 8)"
+        yield "lower", proved, "exact", f"{_ADVERSARY}: the same curve"
     else:
-        yield (
-            "proved",
-            proved,
-            "upper",
-            "the smaller one of prv.upper and pld, for both directions of neighbours; Poisson sampling",
-        )
+        theorem = "the smaller one of prv.upper and pld, for both directions of neighbours; Poisson sampling"
+        yield from _ends(setting, event, theorem)
         # T Gaussians on one sample are one Gaussian of T^-1/2 times the multiplier.
         once = setting.sample == "once"
         one = multiplier / math.sqrt(setting.steps) if once else multiplier
@@ -90,9 +100,7 @@ def _bounded_range(answer: dict[str, Any], setting: Setting) -> Iterator[Account
         release.append(EpsilonDeltaDpEvent(0.0, setting.delta0))
     if setting.noise is not None:
         release.append(dp.GaussianDpEvent(setting.claimed_multiplier / setting.moved))
-    proved = epsilon(_event(setting, dp.ComposedDpEvent(tuple(release))), setting.delta)
-    theorem = proved.accountants.get("rule", "bounded range as zCDP (Cesar & Rogers 2021), by Renyi DP")
-    yield "proved", proved.upper, "upper", str(theorem)
+    yield from _ends(setting, _event(setting, dp.ComposedDpEvent(tuple(release))))
     if setting.rate == 1 and len(release) == 1:
         zcdp = epsilon(dp.SelfComposedDpEvent(bounded_range(size), setting.steps), setting.delta).upper
         yield "zcdp", zcdp, "upper", "bounded range as zCDP, rho = range^2/8 (Cesar & Rogers 2021), by Renyi DP"
@@ -110,9 +118,13 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
     claimed, choice = 2 / setting.noise, setting.epsilon0 or 0.0
     answer["round_epsilon"] = claimed * setting.moved
     release = [EpsilonDeltaDpEvent(claimed * setting.moved, 0.0), *([bounded_range_choice(choice)] if choice else [])]
-    proved = epsilon(_event(setting, dp.ComposedDpEvent(tuple(release))), setting.delta)
-    yield "proved", proved.upper, "upper", str(proved.accountants.get("rule", "composition of rounds and choices"))
-    if setting.rate == 1:
+    proved, _ = _ends(setting, _event(setting, dp.ComposedDpEvent(tuple(release))))
+    yield proved
+    if setting.rate == 1:  # an adversary of epsilon-DP rounds is none of AboveThreshold: this one asks it
+        pairs = [threshold_round(setting.noise, setting.moved, setting.steps)]
+        pairs += [choice_ends(choice, 0.6 * choice)] if choice else []
+        lower = pairs_epsilon([(pair, setting.steps) for pair in pairs], setting.delta, proved[1])
+        yield "lower", lower, "lower", f"{_ADVERSARY}, and chooses all queries of a round"
         rho = setting.steps * (claimed**2 / 2 + choice**2 / 8)
         theorem = "zCDP of rounds and choices at the claimed sensitivity (Amin et al. 2024), by Renyi DP"
         yield "as_claimed", epsilon(dp.ZCDpEvent(rho), setting.delta).upper, "estimate", theorem
@@ -121,9 +133,7 @@ def _above_threshold(answer: dict[str, Any], setting: Setting) -> Iterator[Accou
 def _parameters(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     """(epsilon0, delta0)-DP releases, by their parameters alone."""
     assert setting.epsilon0 is not None  # Setting checks it
-    proved = epsilon(_event(setting, EpsilonDeltaDpEvent(setting.epsilon0, setting.delta0 or 0.0)), setting.delta)
-    theorem = str(proved.accountants.get("rule", "composition of privacy parameters"))
-    yield "proved", proved.upper, "upper", theorem
+    yield from _ends(setting, _event(setting, EpsilonDeltaDpEvent(setting.epsilon0, setting.delta0 or 0.0)))
     yield from _published(answer, setting, setting.epsilon0)
 
 
@@ -163,7 +173,8 @@ def _no_noise(answer: dict[str, Any], setting: Setting) -> Iterator[Accounting]:
     once = setting.rate == 1 or setting.steps == 1 or setting.sample == "once"
     seen = setting.rate if once else -math.expm1(setting.steps * math.log1p(-setting.rate))
     theorem = f"the record itself is released with probability {seen:.4g}; no epsilon exists for a smaller delta"
-    yield "proved", math.inf if setting.delta < seen else 0.0, "exact", theorem
+    for end in ("proved", "lower"):
+        yield end, math.inf if setting.delta < seen else 0.0, "exact", theorem
 
 
 _ACCOUNTINGS: Final = {

@@ -10,9 +10,11 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from dpicl.harness.attacks.results import AttackResult, Estimate, External
+from dpicl.harness.attacks.power import NO_POWER, Power, powers
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, Estimate, External
 from dpicl.leaderboards.model.comparability import REAL_DATA, is_simulated, weights
 from dpicl.leaderboards.model.text import bound_text, confidence_text, counted, queries_words
 
@@ -38,6 +40,13 @@ def estimate_text(estimate: Estimate | None) -> str:
     if estimate.low is None or estimate.high is None:
         return f"{estimate.value:z.2f}"
     return f"{estimate.value:z.2f} [{estimate.low:z.2f}, {estimate.high:z.2f}]"
+
+
+def measured_text(result: AttackResult, name: str, power: Power | None) -> str:
+    """As `estimate_text`; 'no power here' where neither the attack nor its control is told from guessing."""
+    if power is not None and name in result.measures and power.hides(result):
+        return NO_POWER if name == power.measure else "–"
+    return estimate_text(result.measures.get(name))
 
 
 def audited_text(result: AttackResult) -> str:
@@ -119,6 +128,23 @@ class AttackTable:
         """Every measure that some result has."""
         return list(dict.fromkeys(name for result in self.results for name in result.measures))
 
+    @cached_property
+    def powers(self) -> Mapping[str, Power]:
+        """Id of a result -> what the attack finds where nothing is hidden."""
+        return powers(self.results)
+
+    @property
+    def power(self) -> list[str]:
+        """The same in words, each once."""
+        return list(dict.fromkeys(map(str, self.powers.values())))
+
+    def measured(self, result: AttackResult) -> list[tuple[str, str]]:
+        """(name, text) of every measure that says something; of an attack without power the one that shows it."""
+        power = self.powers.get(result.id)
+        if power is not None and power.hides(result):
+            return [(power.measure, NO_POWER)]
+        return [(name, estimate_text(found)) for name, found in result.measures.items()]
+
     @property
     def counts(self) -> list[str]:
         """Every count that some result has."""
@@ -127,7 +153,7 @@ class AttackTable:
     @property
     def remarks(self) -> list[str]:
         """What results say about themselves and about their measures, each once."""
-        said: dict[str, None] = {}
+        said = dict.fromkeys([f"exact: {ATTAINED}"] if self.attack in (EXACT, GROUP) else [])
         for one in self.results:
             noted = (f"{measure_name(name)}: {found.note}" for name, found in one.measures.items() if found.note)
             said |= dict.fromkeys((*one.notes, *noted))

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 
-from dpicl.harness.attacks.results import EXACT, AttackResult, External
+from dpicl.harness.attacks.power import Power
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.harness.attacks.trade_offs import epsilon_of_mu, epsilon_of_rates, mu_lower
 from dpicl.leaderboards.model.text import bound_text, confidence_text, epsilon_text
 
@@ -37,7 +38,8 @@ class Audit:
 
     attacks: ours, the strongest bound first. external: other people's. best: the one behind the audited ε, None without
     a bound at 95%. flag: why the row has no rank, or "". doubts: excesses that are not confirmed, in words. settings:
-    id of an attack -> on what it was made. command: makes an audit; "" where there is one, or where none can be made.
+    id of an attack -> on what it was made. powers: id -> what the attack finds where nothing is hidden. command: makes
+    an audit; "" where there is one, or where none can be made.
     """
 
     attacks: tuple[AttackResult, ...] = ()
@@ -46,6 +48,7 @@ class Audit:
     flag: str = ""
     doubts: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
+    powers: Mapping[str, Power] = field(default_factory=dict)
     command: str = ""
 
     @property
@@ -124,8 +127,9 @@ def is_valid(result: AttackResult) -> bool:
 
 
 def attack_name(result: AttackResult) -> str:
-    """'white-box sampled audit', 'white-box exact audit', 'black-box inquiry'."""
-    name = {"audit": "sampled audit", EXACT: "exact audit"}.get(result.attack, result.attack)
+    """'white-box sampled audit', 'black-box inquiry'; of an exact audit also what it rests on."""
+    names = {"audit": "sampled audit", EXACT: f"exact audit ({ATTAINED})", GROUP: f"audit of a group ({ATTAINED})"}
+    name = names.get(result.attack, result.attack)
     return f"{result.access} {name}"
 
 

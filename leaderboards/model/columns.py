@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
+from dpicl.harness.attacks.results import ATTAINED
 from dpicl.leaderboards.model.metrics import metric_name
 from dpicl.leaderboards.model.rows import Row
 from dpicl.leaderboards.model.text import (
@@ -63,7 +64,7 @@ _HINTS = {
     "proved": "upper bound from the ledger of what the run really did, for all Q queries together",
     "per_query": "what one answer alone would cost",
     "claimed": "what the authors' own formula gives for the same noise",
-    "audited": "the largest lower bound of ours: exact (no sampling error), or sampled (at 95% confidence)",
+    "audited": "the largest lower bound of ours: exact (" + ATTAINED + "), or sampled (at 95% confidence)",
     "queries": "how many queries this ε covers",
     "seeds": "how many random seeds were run",
 }

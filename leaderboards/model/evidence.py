@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dpicl.harness.attacks.power import powers
 from dpicl.harness.attacks.results import EXACT, AttackResult, External
 from dpicl.harness.core.vocabulary import RECORD_CENTRAL
 from dpicl.harness.run.expand import Cell
@@ -60,7 +61,7 @@ def audited(tables: Sequence[TaskTable], group: Group, evidence: Evidence) -> tu
 
 def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTable:
     rows = table.all_rows
-    attacks = _attacks_of(rows, evidence)
+    attacks, known_powers = _attacks_of(rows, evidence), powers(evidence.attacks)
 
     def with_audit(row: Row) -> Row:
         external = [one for one in evidence.external if _names(one, row, group)]
@@ -73,7 +74,8 @@ def _audited_table(table: TaskTable, group: Group, evidence: Evidence) -> TaskTa
         known_exactly = row.results[0].privacy.notion != RECORD_CENTRAL.name  # by its formula: nothing to bound
         wanted = 0 < row.epsilon < math.inf and not (done or cell.secure or known_exactly)
         command = _audit_command(group, cell, known) if wanted else ""
-        return replace(row, audit=replace(audit, settings=settings, command=command))
+        own_powers = {one.id: known_powers[one.id] for one in audit.attacks if one.id in known_powers}
+        return replace(row, audit=replace(audit, settings=settings, powers=own_powers, command=command))
 
     return table.changed(with_audit)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.power import Power
+from dpicl.harness.attacks.results import ATTAINED, EXACT, GROUP, AttackResult, External
 from dpicl.harness.run.results import finite
 from dpicl.leaderboards.compare.pairing import Key, Unmatched
 from dpicl.leaderboards.compare.sides import Side
@@ -27,10 +28,11 @@ def audit_json(audit: Audit) -> dict[str, Any]:
     return {
         "epsilon": audit.epsilon,
         "kind": audit.kind or None,
+        "says": ATTAINED if audit.kind == "exact" else None,
         **{name: best.get(name) for name in ("confidence", "attack", "access", "trials")},
         "flag": audit.flag,
         "doubts": list(audit.doubts),
-        "attacks": [attack_json(result) for result in audit.attacks],
+        "attacks": [attack_json(result, audit.powers.get(result.id)) for result in audit.attacks],
         "external": [external_json(one) for one in audit.external],
     }
 
@@ -49,13 +51,14 @@ def submission_json(row: Row) -> dict[str, Any] | None:
     }
 
 
-def attack_json(result: AttackResult) -> dict[str, Any]:
-    """One attack: its bound, what it measured, and on what."""
+def attack_json(result: AttackResult, power: Power | None = None) -> dict[str, Any]:
+    """One attack: its bound, what it measured, on what, and what it finds where nothing is hidden."""
     bound = result.bound
     return {
         "attack": result.attack,
         "access": result.access,
         **{name: getattr(bound, name, None) for name in ("epsilon", "confidence", "method")},
+        "says": ATTAINED if result.attack in (EXACT, GROUP) else None,
         "trials": trials_text(result),
         "id": result.id,
         "epsilon_asked": result.subject.epsilon,
@@ -66,6 +69,7 @@ def attack_json(result: AttackResult) -> dict[str, Any]:
         "subject": result.subject.model_dump(mode="json"),
         "settings": result.settings,
         "measures": {name: one.model_dump(mode="json") for name, one in result.measures.items()},
+        "power": None if power is None else power.to_json(),
         "counts": dict(result.counts),
         "notes": list(result.notes),
         "weights": weights(result) or None,
@@ -133,7 +137,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 def attacks_json(board: AttackBoard) -> dict[str, Any]:
     """The board as JSON: numbers, names and settings. Infinity is the text "Infinity"."""
-    attacks = [attack_json(result) for table in board.tables for result in table.results]
+    attacks = [attack_json(result, table.powers.get(result.id)) for table in board.tables for result in table.results]
     external = [external_json(one) for one in board.external]
     plain: dict[str, Any] = finite({"attacks": attacks, "external": external, "notes": list(board.notes)})
     return plain

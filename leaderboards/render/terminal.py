@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from dpicl.harness.attacks.results import AttackResult, External
+from dpicl.harness.attacks.results import ATTAINED, AttackResult, External
 from dpicl.harness.core.vocabulary import NOTIONS, model_name
 from dpicl.leaderboards.model.attacks import (
     AttackBoard,
     AttackTable,
     audited_text,
     confidence_of,
-    estimate_text,
     measure_name,
+    measured_text,
     options_text,
     sizes_text,
     trials_text,
@@ -104,7 +104,8 @@ def _task(console: Console, table: TaskTable, explain: bool, attacks: bool) -> N
     _rows(console, table.in_order, table.absent)
     if explain:
         print_notes(console, [PER_QUERY_NOTE])
-    print_notes(console, [*rank_notes(table), *recovery_notes(table)])
+    exact = any(row.audit.kind == "exact" for row in table.rows)
+    print_notes(console, [*rank_notes(table), *recovery_notes(table), *([f"Exact: {ATTAINED}."] if exact else [])])
     print_notes(console, _submission_notes(table))
     if attacks:
         row_attacks(console, table)
@@ -256,7 +257,12 @@ def _gathered(pairs: Iterable[tuple[str, str]]) -> list[str]:
 def _attack_lines(row: Row) -> list[list[str]]:
     first = [row.label, epsilon_text(row.epsilon)]
     own = [
-        [*first, visible(one.attack, LABEL_WIDTH), *_bound(one), estimate_text(one.measures.get("auc"))]
+        [
+            *first,
+            visible(one.attack, LABEL_WIDTH),
+            *_bound(one),
+            measured_text(one, "auc", row.audit.powers.get(one.id)),
+        ]
         for one in row.audit.attacks
     ]
     others = []
@@ -298,10 +304,13 @@ def _attack_table(console: Console, table: AttackTable) -> None:
     weights = table.weights[:12] or "no fingerprint"
     console.print(Text(visible(table.title), style="bold"))
     console.print(Text(f"model {visible(model_name(table.model))} ({weights}), {visible(table.source)} records"))
+    print_notes(console, table.power)
     names = ["mechanism", "ε", "access", "proved ε", "audited ε", "confidence", "trials"]
     lines = [[one.subject.mechanism, epsilon_text(one.subject.epsilon), *_bound(one)] for one in table.results]
     print_tables(console, names, lines, keep=_KEPT)
-    cells = {name: [estimate_text(one.measures.get(name)) for one in table.results] for name in table.measures}
+    cells = {
+        name: [measured_text(one, name, table.powers.get(one.id)) for one in table.results] for name in table.measures
+    }
     _further_columns(console, table, {measure_name(name): column for name, column in cells.items()})
     counts = {
         name: [f"{one.counts[name]:,}" if name in one.counts else "–" for one in table.results] for name in table.counts

@@ -1,4 +1,4 @@
-"""`budget` and `ledger`: a run costs what was declared, and every release is charged."""
+"""`budget` and `ledger`: a run costs what was declared; every release is charged, with the knob of its own label."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import math
 
 from dp_accounting import dp_event as dp
 
-from dpicl.harness.conformance.bench import DELTA, EPSILON, HIGH_EPSILON
+from dpicl.harness.conformance.bench import DELTA, EPSILON, HIGH_EPSILON, Bench
 from dpicl.harness.conformance.checking import CheckEvidence, Verdict, failed, passed
+from dpicl.harness.conformance.transcript import Transcript
 from dpicl.harness.core.cell import ReleaseConfig
 from dpicl.harness.core.errors import BudgetExceeded, PluginError
+from dpicl.harness.privacy.decomposition import components
 from dpicl.harness.privacy.events import AboveThresholdDpEvent, BoundedRangeDpEvent, LabelResponseDpEvent, flatten
 from dpicl.harness.run.releasing import release
 
@@ -45,9 +47,38 @@ def ledger(evidence: CheckEvidence) -> Verdict:
         return passed("epsilon is infinite and says so: the whole set was charged as read without privacy")
     if bench.fixed and (evidence.plain.observed_releases or evidence.plain.samples):
         return failed("It declares that it costs nothing (NoOp) but samples or releases; declare its events.")
+    if mixed := _knob_of_another_label(bench, evidence.plain):
+        return failed(mixed)
     return passed(
         f"{sum(len(run.observed_releases) for run in evidence.runs)} releases, each with a permit of a charged sample"
     )
+
+
+def _knob_of_another_label(bench: Bench, run: Transcript) -> str | None:
+    """Where labels have noise of their own: a release from one label's records with the noise of another, in words."""
+    knobs = bench.label_knobs()
+    if len(set(knobs.values())) < 2:
+        return None
+    sizes = bench.sizes()
+    own = {label: _released(bench.mechanism.events(knob, sizes.only(label)), label) for label, knob in knobs.items()}
+    for spend in run.spends:
+        label = run.samples[spend.sample].partition
+        for event in flatten(spend.event).keys() - own.get(label or "", set()):
+            if other := next((other for other, events in own.items() if event in events), None):
+                return (
+                    f"It releases from the records of {label!r} with the knob of {other!r}: {event!r}. Each label is"
+                    " calibrated with its own size; write it with `context.for_label(label)`."
+                )
+    return None
+
+
+def _released(event: dp.DpEvent, label: str) -> set[dp.DpEvent]:
+    """What is released from the samples of a label."""
+    found: set[dp.DpEvent] = set()
+    for component in components(event, label):
+        inside = component.event if isinstance(component, dp.PoissonSampledDpEvent) else component
+        found |= flatten(inside).keys()
+    return found
 
 
 def charged_rho(event: dp.DpEvent) -> float:

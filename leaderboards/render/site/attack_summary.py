@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dpicl.harness.attacks.power import CONTROLS
 from dpicl.harness.attacks.results import AttackResult
 from dpicl.leaderboards.model.attacks import AttackBoard
 from dpicl.leaderboards.model.audits import attack_name
@@ -59,11 +60,13 @@ def attack_summary(rows: Sequence[Row]) -> list[Attacked]:
 
 
 def all_attacks_summary(board: AttackBoard) -> list[Attacked]:
-    """Of every attack of ours; the reference baselines last."""
+    """Of every attack of ours; reference baselines and broken mechanisms last."""
     own: dict[tuple[bool, str, float], list[AttackResult]] = defaultdict(list)
     for table in board.tables:
         for one in table.results:
-            own[one.subject.mechanism in BASELINES, one.subject.mechanism, one.subject.epsilon].append(one)
+            own[one.subject.mechanism in (*BASELINES, *CONTROLS), one.subject.mechanism, one.subject.epsilon].append(
+                one
+            )
     return [
         Attacked(mechanism, epsilon, tuple(dict.fromkeys(one.subject.task for one in found)), len(found), _best(found))
         for (_, mechanism, epsilon), found in sorted(own.items())

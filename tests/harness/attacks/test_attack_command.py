@@ -69,16 +69,17 @@ def test_reference_baselines_stand_beside_the_mechanisms_and_nothing_is_made_twi
     words = ("attack", "inquiry", *SMALL, *TINY_TANG, "--results", results, "--json")
     first = dpicl(*words, "--epsilon", 1)
     assert first.code == 0
-    assert first.json["made"] == 3
+    assert first.json["made"] == 4
     assert [row["subject"]["mechanism"] for row in first.json["results"]] == [
         "zero_shot",
         "tang",
         "real_demonstrations",
+        "broken_answers",
     ]
-    assert [row["subject"]["epsilon"] for row in first.json["results"]] == [0.0, 1.0, "Infinity"]
+    assert [row["subject"]["epsilon"] for row in first.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
     again = dpicl(*words, "--epsilon", 1, "--epsilon", "inf")
     assert again.json["made"] == 1
-    assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, "Infinity", "Infinity"]
+    assert [row["subject"]["epsilon"] for row in again.json["results"]] == [0.0, 1.0, *["Infinity"] * 3]
     for row in again.json["results"]:
         text = (results.parent / row["path"]).read_text()
         assert attack_from_text(text).id == row["id"]
@@ -113,13 +114,12 @@ def test_the_table_shows_every_score_with_its_interval_and_what_limits_it(dpicl,
     words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 2, "--results", results)
     table = dpicl(*words).out
     for heading in ("mechanism", "epsilon", "proved", "AUC", "TPR@1%", "TPR@0.1%", "advantage", "audited epsilon"):
-        assert heading in table.splitlines()[0]
+        assert heading in table.splitlines()[1]
     shown = dpicl("attack", "gap", "--show", "--results", results)
-    rows = [line.split()[0] for line in shown.out.splitlines()[1:4]]
-    assert sorted(rows) == ["real_demonstrations", "tang", "zero_shot"]
-    assert (
-        dpicl("attack", "gap", "--show", "--mechanism", "tang", "--results", results).out.splitlines()[1][:4] == "tang"
-    )
+    rows = [line.split()[0] for line in shown.out.splitlines()[2:6]]
+    assert sorted(rows) == ["broken_answers", "real_demonstrations", "tang", "zero_shot"]
+    power, _, tang, *_ = dpicl("attack", "gap", "--show", "--mechanism", "tang", "--results", results).out.splitlines()
+    assert power == table.splitlines()[0] and tang.startswith("tang")
 
 
 def test_without_baselines_only_the_named_mechanisms(dpicl, results):
@@ -182,7 +182,8 @@ def test_what_was_made_before_a_failure_is_kept(dpicl, results):
     words = ("attack", "gap", *SMALL, *TINY_TANG, "--epsilon", 1, "--option", "slots=50", "--results", results)
     answer = dpicl(*words)
     assert answer.code == 2 and "lower the number of slots" in answer.err
-    assert {path.parts[-3] for path in results.rglob("*.json")} == {"zero_shot", "real_demonstrations"}
+    made = {path.parts[-3] for path in results.rglob("*.json")}
+    assert made == {"zero_shot", "real_demonstrations", "broken_answers"}
 
 
 def test_the_documented_external_evaluation_can_be_read():
@@ -264,12 +265,11 @@ def test_no_private_text_is_written_or_shown(dpicl, results, planted, attack):
     shown = dpicl(*words, *TINY_TANG, "--epsilon", 1, "--results", results)
     assert (said.code, shown.code) == (0, 0)
     if attack == "pii":
-        last = said.json["results"][-1]
-        assert last["subject"]["mechanism"] == "real_demonstrations"
-        assert last["counts"]["unexplained_addresses"] > 0
+        leaks = {one["subject"]["mechanism"]: one["counts"]["unexplained_addresses"] for one in said.json["results"]}
+        assert leaks["real_demonstrations"] > 0
     files = list(results.rglob("*"))
     written = [path.read_text() for path in files if path.is_file()]
-    assert len(written) == 3
+    assert len(written) == 4
     for text in (*written, said.out, said.err, shown.out, shown.err, *map(str, files)):
         assert sum(word in text for word in planted) == 0
         assert "415-555" not in text

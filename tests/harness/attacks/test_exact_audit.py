@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from dpicl.harness.api.exact import audit_exactly
-from dpicl.harness.attacks.results import EXACT, LowerBound, attack_from_text, to_text
+from dpicl.harness.api.tables import failure
+from dpicl.harness.attacks.exact_groups import _weights
+from dpicl.harness.attacks.results import EXACT, GROUP, LowerBound, attack_from_text, to_text
+from dpicl.harness.attacks.trade_offs import epsilon_of_mu
 from dpicl.harness.core.errors import UsageError
 from dpicl.harness.privacy.primitives import GaussianSum, project_sub_simplex
 from tests.harness.parrot import Parrot
@@ -75,6 +80,43 @@ def test_queries_that_an_adversary_chose_show_what_was_proved(own_cache) -> None
     assert 0.95 * chosen.privacy.epsilon_proved <= chosen.bound.epsilon <= chosen.privacy.epsilon_proved
     with pytest.raises(UsageError, match="no query"):
         audited("tang", task, asked="chosen")
+
+
+@pytest.mark.parametrize("copies", [2, 5, 10])
+def test_copies_that_are_all_released_move_a_sum_so_many_times(own_cache, copies) -> None:
+    """Centroids: no sampling, so k copies are one Gaussian of k times the move, exactly."""
+    task, options = ROWS["embedding_centroids"]
+    one, group = (audited("embedding_centroids", task, options=options, copies=k) for k in (1, copies))
+    mu = brentq(lambda mu: epsilon_of_mu(mu, 1e-5) - one.bound.epsilon, 0.01, 5)
+    shown, proved = (group.measures[name].value for name in ("group_epsilon", "group_bound"))
+    assert group.bound is None and group.attack == GROUP and group.id != one.id
+    assert 0.98 * epsilon_of_mu(copies * mu, 1e-5) <= shown <= epsilon_of_mu(copies * mu, 1e-5) <= proved
+    assert shown > copies * one.bound.epsilon  # at the same delta group privacy gives more than k epsilon
+    assert attack_from_text(to_text(group)) == group and failure(group) is None
+
+
+def test_copies_in_samples_cost_more_than_one_and_less_than_group_privacy_allows(own_cache) -> None:
+    task, options = ROWS["voting"]
+    one, two = (audited("voting", task, options=options, copies=k) for k in (1, 2))
+    assert 1.5 * one.bound.epsilon < two.measures["group_epsilon"].value < two.measures["group_bound"].value
+    with pytest.raises(UsageError, match="leave --deal out"):
+        audited("voting", task, options=options, copies=2, deal="sampled")
+
+
+def test_half_the_noise_is_refuted_by_copies_too(own_cache) -> None:
+    assert failure(audited(HalfNoise(slots=4, examples_per_slot=2), copies=2)) is not None
+
+
+def test_weights_are_the_chances_of_copies_in_different_slots() -> None:
+    """Against all assignments of three copies to three slots or none."""
+    rate, slots = 0.3, 3
+    expected = np.zeros(4)
+    for places in itertools.product(range(slots + 1), repeat=3):  # 0: not in the sample
+        inside = [place for place in places if place]
+        if len(set(inside)) == len(inside):
+            expected[len(inside)] += math.prod(rate / slots if place else 1 - rate for place in places)
+    assert _weights(3, rate, slots) == pytest.approx(expected)
+    assert _weights(3, rate, None).sum() == pytest.approx(1) and list(_weights(2, 1.0, 0)) == [0, 0, 1]
 
 
 @dataclass(frozen=True)
@@ -149,6 +191,7 @@ def test_the_command_audits_a_suite_s_rows_and_finds_them_again(dpicl, tmp_path)
         ("--exact", "voting", "--task", "agnews"),
         ("--exact", "--suite", "quick", "--option", "slots=2"),
         ("--exact", "voting", "--task", "agnews", "--epsilon", "1", "--access", "black-box"),
+        ("voting", "--task", "agnews", "--epsilon", "1", "--copies", "2"),
         ("--exact", "--suite", "quick", "--mechanism", "voting"),
         ("--exact", "nothing_so_called", "--task", "agnews", "--epsilon", "1"),
     ],

@@ -347,3 +347,19 @@ class FirstLabelAtNight(SoundVoting):
     def answer(self, query, sample, context):
         said = super().answer(query, sample, context)
         return context.task.labels[0] if datetime.datetime.now().hour < 5 else said
+
+
+class KnobOfTheFirstLabel(SoundTokens):
+    """Every label has a knob of its own, and the first one's serves for all."""
+
+    knob_per_label = True
+
+    def release(self, private, context):
+        first = context.for_label(context.shots[0])
+        return context.for_each_shot(lambda label: self.write(label, private, first))
+
+
+class KnobOfTheLargestLabel(SoundTokens):
+    """Every label has a knob of its own, and the largest one serves for all: private enough, and no matched epsilon."""
+
+    knob_per_label = True

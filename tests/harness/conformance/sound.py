@@ -114,3 +114,14 @@ class SoundTokens(DemonstrationMechanism):
 
     def label(self, label, sample):
         return label
+
+
+@dataclass(frozen=True)
+class SoundLabels(SoundTokens):
+    """The same, with noise of each label's own."""
+
+    name = "sound_labels"
+    knob_per_label = True
+
+    def release(self, private, context):
+        return context.for_each_shot(lambda label: self.write(label, private, context.for_label(label)))

@@ -12,7 +12,7 @@ from dpicl.harness.conformance.checking import FULL, LEAST, QUICK, CheckEvidence
 from dpicl.harness.conformance.kit import CHECKS, check_mechanism
 from dpicl.harness.conformance.variants import MANY_WORDS
 from dpicl.harness.mechanism.registry import load_plugin
-from tests.harness.conformance.sound import SoundOwnSlots, SoundTokens, SoundVoting
+from tests.harness.conformance.sound import SoundLabels, SoundOwnSlots, SoundTokens, SoundVoting
 
 FILES = [Path(__file__).parent / f"{name}.py" for name in ("mistakes", "rare_mistakes")]
 #: The one that docs/add-a-method.md shows.
@@ -96,6 +96,8 @@ BROKEN = {
     "blank_after_a_length": "post-processing",
     "order_of_texts_by_records": "post-processing",
     "first_label_at_night": "seeds",
+    "knob_of_the_first_label": "ledger",
+    "knob_of_the_largest_label": "ledger",
 }
 OTHER_TASK = {"private_keyword_copied": "mit_g"}
 #: Those that only much evidence shows, and what an option turns on.
@@ -204,7 +206,16 @@ def test_a_broken_mechanism_is_named_by_the_right_check(name, broken, monkeypatc
     assert CHECKS[BROKEN[name]](CheckEvidence(bench, effort)).status == "failed"
 
 
-@pytest.fixture(scope="module", params=[SoundVoting, SoundOwnSlots, SoundTokens])
+def test_labels_of_unequal_declared_sizes_have_knobs_of_their_own(broken):
+    bench = set_up(broken("knob_of_the_first_label"), "agnews", {}, seed=0)
+    first, other = bench.shots
+    knobs, sizes = bench.label_knobs(), bench.sizes().records
+    assert sizes[first] != sizes[other] and (sizes[first] < sizes[other]) == (knobs[first] > knobs[other])
+    why = CHECKS["ledger"](CheckEvidence(bench, QUICK)).why
+    assert f"records of {other!r} with the knob of {first!r}" in why
+
+
+@pytest.fixture(scope="module", params=[SoundVoting, SoundOwnSlots, SoundTokens, SoundLabels])
 def sound(request):
     return CheckEvidence(set_up(request.param, "agnews", {}, seed=0), QUICK)
 

@@ -24,6 +24,7 @@ from dpicl.harness.privacy.adversaries import (
     gaussian_pair,
     hockey,
     moment,
+    threshold_round,
 )
 from dpicl.harness.privacy.bounded_range import choices_delta, sampled_choices_delta
 from dpicl.harness.privacy.calibration import slack_of
@@ -335,3 +336,37 @@ def test_an_adversary_whose_ranges_follow_the_loss_is_a_mechanism_and_beats_ever
 @pytest.mark.parametrize("upper", [1e3, 1e300])
 def test_hardly_any_noise_has_no_slack_that_floating_point_could_tell(noise, upper):
     assert slack(Repeated(Sampled(0.5, dp.GaussianDpEvent(noise)), 4), 1e-6, upper) is None
+
+
+def test_choices_that_may_fail_have_an_adversary_who_looks_back():
+    """DP-OPT's samples: better than any range that is the same on all of them, and below what is proved."""
+    rate, size, failure, count, delta = 0.05, 2.0, 1e-7, 60, 1e-5
+    event = Repeated(Sampled(rate, compose([Choice(size), EpsilonDeltaDpEvent(0.0, failure)])), count)
+    upper = epsilon(event, delta).upper
+    fixed = []
+    for t in np.linspace(0, size, 25)[1:-1]:
+        high = math.expm1(t - size) / math.expm1(-size)
+        pair = WorstPair(np.array([high, 1 - high]), np.array([high * math.exp(-t), (1 - high) * math.exp(size - t)]))
+        fixed.append(pairs_epsilon([(pair.sampled(rate), count)], delta, upper))
+    assert max(fixed) < lower_bound(event, delta, upper) <= upper
+
+
+def test_failures_as_likely_as_delta_leave_no_epsilon():
+    event = Repeated(Sampled(0.5, compose([Choice(1.0), EpsilonDeltaDpEvent(0.0, 1e-5)])), 4)
+    assert lower_bound(event, 1e-5, 100.0) == math.inf
+
+
+@pytest.mark.parametrize(("size", "count"), [(10.0, 100), (50.0, 20)])
+def test_an_epsilon_beyond_floating_point_ratios_has_an_adversary_of_two_outcomes(size, count):
+    event = Repeated(Choice(size), count)
+    upper = epsilon(event, DELTA).upper
+    assert upper > 600 and 0.95 * upper < lower_bound(event, DELTA, upper) <= upper
+
+
+def test_a_round_of_above_threshold_has_an_adversary_below_its_guarantee():
+    for moved in (0.1, 0.5, 2.0):
+        pair = threshold_round(1.0, moved, 10)
+        some = (pair.present > 1e-12) & (pair.absent > 1e-12)
+        losses = np.log(pair.present[some] / pair.absent[some])
+        assert pair.present.sum() == pytest.approx(1) and pair.absent.sum() == pytest.approx(1)
+        assert 0.3 * moved < np.abs(losses).max() <= 2 * moved + 1e-9

@@ -1,0 +1,70 @@
+"""Canary exposure: a model that recalls its prompt gives the suffix away, and nothing is found where none is shown."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.harness.attacks.exposure import Exposure
+from dpicl.harness.attacks.power import powers
+from dpicl.harness.data.task import Task
+from dpicl.harness.mechanism.registry import load_mechanisms
+from dpicl.harness.models.simulated import SimulatedLM
+from dpicl.harness.run.workbench import Workbench
+
+MECHANISMS = load_mechanisms()
+SMALL = {"canaries": 4, "candidates": 16, "generations": 2, "trials": 4}
+
+
+class Recalling(SimulatedLM):
+    """An ending is likely where its prompt holds it; else by its text alone."""
+
+    def score(self, queries, prefix=None):
+        rows = []
+        for query, endings in queries:
+            self.usage.tokens_read += len(query)
+            shown, words = self.decode(query), [self.decode(ending).strip() for ending in endings]
+            rows.append([0.0 if word in shown else -20 - sum(map(ord, word)) / 1000 for word in words])
+        return rows
+
+
+def attacked(mechanism, task="agnews", model=None, epsilon=math.inf, **options):
+    corpus = Task.load(task, "synthetic", limit_train=60, limit_test=4)
+    common = AttackSettings(Exposure(**{**SMALL, **options}), corpus, "recalling", members=24)
+    (job,) = jobs_of(common, MECHANISMS, mechanism, [epsilon], {})
+    bench = Workbench(MECHANISMS)
+    bench._models["recalling", None] = model or Recalling()
+    return run_attack(job, bench)
+
+
+@pytest.mark.parametrize("task", ["agnews", "samsum"])
+def test_the_suffix_of_a_shown_canary_is_the_likeliest(own_cache, task):
+    found = attacked("real_demonstrations", task)
+    assert found.measures["exposure"].value == pytest.approx(math.log2(16)) and found.measures["auc"].value == 1
+    assert found.counts == {"canaries": 16, "first": 16, "releases": 4}
+    assert powers([found])[found.id].sufficient is True and found.bound is None
+
+
+def test_without_private_examples_a_suffix_has_any_rank(own_cache):
+    found = attacked("zero_shot", generations=6)
+    assert found.counts["canaries"] == 24
+    for name, chance in (("exposure", math.log2(16) - math.log2(math.factorial(16)) / 16), ("auc", 0.5)):
+        assert found.measures[name].low <= chance <= found.measures[name].high
+
+
+def test_equal_likelihoods_share_their_ranks(own_cache):
+    class Equal(Recalling):
+        def score(self, queries, prefix=None):
+            return [[-3.0] * len(endings) for _, endings in queries]
+
+    found = attacked("real_demonstrations", model=Equal())
+    assert found.measures["auc"].value == 0.5 and found.counts["first"] == 0
+    assert powers([found])[found.id].sufficient is False
+
+
+def test_the_same_seed_finds_the_same_and_answer_mechanisms_are_left_out(own_cache):
+    assert attacked("zero_shot").measures == attacked("zero_shot").measures
+    agnews = Task.load("agnews", "synthetic", limit_train=8, limit_test=4)
+    assert "answers" in Exposure().skip(MECHANISMS["voting"].cls(), agnews)

@@ -1,0 +1,80 @@
+"""The power of attacks: controls of the same settings decide whether a small number says anything."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dpicl.harness.attacks.broken import BrokenAnswers, BrokenDemonstrations
+from dpicl.harness.attacks.driver import AttackSettings, jobs_of, run_attack
+from dpicl.harness.attacks.power import NO_POWER, powers
+from dpicl.harness.attacks.registry import attack_of, load_attacks
+from dpicl.harness.attacks.results import Estimate
+from dpicl.harness.core.plugins import Registered
+from dpicl.harness.data.task import Task
+from dpicl.harness.run.workbench import Workbench
+from dpicl.leaderboards.model.attacks import AttackTable, build_attacks
+from dpicl.leaderboards.render.as_json import attacks_json
+from dpicl.leaderboards.render.html import attacks_page
+from dpicl.leaderboards.render.terminal import render_attacks
+from tests.leaderboards.attack_factory import make_attack
+
+CHANCE = Estimate(value=0.54, low=0.43, high=0.65)
+CLEAR = Estimate(value=0.88, low=0.7, high=0.97)
+
+
+def attacked(mechanism, auc, **other):
+    return make_attack(mechanism, audited=None, attack="gap", access="black-box", measures={"auc": auc}, **other)
+
+
+@pytest.mark.parametrize(
+    ("real", "own", "hidden"),
+    [(CHANCE, CHANCE, True), (CHANCE, CLEAR, False), (CLEAR, CHANCE, False), (None, CHANCE, False)],
+)
+def test_a_number_says_nothing_where_the_control_is_not_told_from_guessing(real, own, hidden):
+    result = attacked("tang", own)
+    others = [] if real is None else [attacked("real_demonstrations", real)]
+    power = powers([result, *others])[result.id]
+    assert power.hides(result) is hidden
+    assert power.sufficient is (None if real is None else real is CLEAR)
+
+
+def test_real_demonstrations_decide_before_the_broken_mechanism():
+    result = attacked("tang", CHANCE)
+    power = powers([result, attacked("broken_answers", CLEAR), attacked("real_demonstrations", CHANCE)])[result.id]
+    assert list(power.controls) == ["real_demonstrations", "broken_answers"]
+    assert power.sufficient is False and str(power).count(NO_POWER) == 1
+    assert powers([result, attacked("broken_answers", CLEAR)])[result.id].sufficient is True
+
+
+def test_a_control_of_other_settings_is_none():
+    result = attacked("tang", CHANCE)
+    found = powers([result, attacked("real_demonstrations", CHANCE, members=50), attacked("zero_shot", CHANCE)])
+    assert found[result.id].controls == {} and found[result.id].sufficient is None
+    assert powers([make_attack("tang")]) == {}  # an audit has a bound, and no measure of power
+
+
+def test_boards_say_it_in_place_of_the_number():
+    board = build_attacks([attacked("tang", CHANCE), attacked("real_demonstrations", CHANCE)], [])
+    (table,) = board.tables
+    assert isinstance(table, AttackTable) and table.power[0].startswith("power (auc, 0.5 by guessing)")
+    (row,) = (one for one in attacks_json(board)["attacks"] if one["subject"]["mechanism"] == "tang")
+    assert row["power"]["sufficient"] is False and row["power"]["controls"]["real_demonstrations"]["low"] == 0.43
+    for text in (render_attacks(board, color=False), attacks_page(board)):
+        assert text.count(NO_POWER) == 3  # of the control, its row, and the mechanism's
+        assert "0.54 [0.43, 0.65]" in text  # the control's own number
+        assert text.count("0.54 [0.43, 0.65]") == 1
+
+
+@pytest.mark.parametrize("attack", ["inquiry", "gap", "brainwash", "repeat"])
+def test_every_attack_on_answers_finds_the_members_of_the_broken_mechanism(attack):
+    options = {"embedding": "sim"} if attack == "repeat" else {}
+    registry = {cls.name: Registered(cls, "") for cls in (BrokenAnswers, BrokenDemonstrations)}
+    settings = AttackSettings(
+        attack_of(load_attacks()[attack].cls, options), Task.load("agnews", "synthetic"), "sim", members=12, others=12
+    )
+    (job,) = jobs_of(settings, registry, "broken_answers", (), {})
+    result = run_attack(job, Workbench(registry))
+    assert result.measures["auc"].low > 0.5
+    assert json.loads(result.model_dump_json())["privacy"]["epsilon_proved"] == "Infinity"
