@@ -10,14 +10,13 @@ from typing import Literal
 import numpy as np
 from scipy import stats
 
+from dpicl.harness.evaluation.inference import LEVEL, NO_PRIOR, POWER, Prior, analyse, prior_of
 from dpicl.harness.evaluation.statistics import DRAWS, seeds_documents_interval
 from dpicl.leaderboards.compare import paired_tests as tests
-from dpicl.leaderboards.compare.paired_tests import NO_PRIOR, Prior, crossed
 
 Method = Literal["calibrated", "bootstrap"]
 Name = Literal["McNemar", "sign flips", "seeds × documents", "paired bootstrap"]
 
-LEVEL = 0.95
 #: Random draws for each unit of 1/p at the smallest p-value that Holm needs, and the most draws.
 _RESOLUTION, _MOST_DRAWS = 20, 1_000_000
 #: The share of a normal distribution within one standard deviation.
@@ -68,7 +67,7 @@ class Family:
 def family_of(tables: Sequence[np.ndarray]) -> Family:
     """The family of these cells, each differences[S, D]."""
     several = [table for table in map(_without_copies, tables) if len(table) > 1]
-    return Family(len(tables), tests.seeds_prior([crossed(table) for table in several]))
+    return Family(len(tables), prior_of([analyse(table) for table in several]))
 
 
 def name_of_test(differences: np.ndarray, method: Method) -> Name:
@@ -109,9 +108,9 @@ def paired_test(differences: np.ndarray, family: Family, settings: Settings = DE
     table = _without_copies(differences)
     p = p_value(table, family, settings.method, draws)
     if name == "seeds × documents":
-        analysis = crossed(table, family.prior)
-        half = analysis.half_width(LEVEL)
-        low, high = analysis.mean - half, analysis.mean + half
+        found = analyse(table, family.prior)
+        half = float(found.half_width(1 - LEVEL))
+        low, high = float(found.mean) - half, float(found.mean) + half
     else:
         low, high = seeds_documents_interval(table, LEVEL)
     return CellTest(name, p, low, high, _detectable(table, family, name, level))
@@ -123,12 +122,11 @@ def _detectable(table: np.ndarray, family: Family, name: Name, level: float) -> 
     if name == "McNemar":
         return tests.mcnemar_detectable(sum(_lost_and_won(table)), documents, level)
     if name == "seeds × documents":
-        analysis = crossed(table, family.prior)
-        drop = tests.t_detectable(analysis.standard_error, analysis.half_width(1 - level))
+        drop = float(analyse(table, family.prior).detectable(level))
     else:
         low, high = seeds_documents_interval(table, _ONE_SIGMA)
         error = (high - low) / 2
-        drop = tests.t_detectable(error, float(stats.norm.isf(level / 2)) * error)
+        drop = (float(stats.norm.isf(level / 2)) + float(stats.norm.ppf(POWER))) * error
     fewest = 1 / documents if name == "paired bootstrap" else tests.fewest_documents(level, documents)
     return None if fewest is None or drop > 1 else max(drop, fewest)
 

@@ -98,6 +98,7 @@ def _section_json(section: Section) -> dict[str, Any]:
             "rows": [_row_json(row) for row in table.in_order],
             "paper": [_row_json(row) for row in table.paper],
             "missing": [asdict(missing) for missing in table.missing],
+            "margin": table.margin,
             "detectable": {f"{epsilon:g}": found for epsilon, found in table.detectable.items()},
         }
         for table in section.tables
@@ -114,6 +115,8 @@ def _section_json(section: Section) -> dict[str, Any]:
 def _ranking_json(ranking: Ranking) -> dict[str, Any]:
     plain = asdict(replace(ranking, families=()))
     del plain["families"]
+    for one, standing in zip(plain["standings"], ranking.standings, strict=True):
+        one["name"] = standing.name
     return {"title": ranking.title, **plain}
 
 
@@ -121,7 +124,8 @@ def _row_json(row: Row) -> dict[str, Any]:
     data = {name: value for name, value in vars(row).items() if name not in ("results", "audit", "submission")}
     return {
         **data,
-        "rank": None if row.rank is None else asdict(row.rank),
+        "name": row.name,
+        **{name: data[name] and asdict(data[name]) for name in ("rank", "rank_any_queries", "against_public")},
         "marks": [mark.name for mark in row.marks],
         "audited": audit_json(row.audit),
         "submission": submission_json(row),
