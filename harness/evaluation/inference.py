@@ -40,6 +40,8 @@ MARGIN = 0.03
 TINY = 1e-18
 #: Points and exponent of the quadrature over the seeds' variance: within .02% of Student's tail at 1e-4.
 _POINTS, _EXPONENT = 64, 4
+#: Pairs at a time.
+_BLOCK = 4096
 #: Fewest seeds for a prior. Two seeds agree by chance too often to tell an unstable row from a stable one.
 _FEWEST_SEEDS = 3
 #: Fewest variances for a prior, and its most degrees of freedom.
@@ -93,17 +95,11 @@ class Differences:
 
         Averaged over spread * f / chi2(f), f its degrees of freedom; given one, the mean is Student t.
         """
-        shape = np.broadcast_shapes(np.shape(deviation), np.shape(self.mean))
-        found = np.zeros(shape)
-        for degrees in np.unique(self.degrees):
-            draws, weights = _quadrature(float(degrees))
-            own = np.zeros(shape)
-            for draw, weight in zip(draws, weights, strict=True):
-                between = np.maximum(self.spread * (degrees / draw) - self.luck, 0.0) / self.seeds
-                t = np.abs(deviation) / np.sqrt(np.maximum(self.fixed + between, TINY))
-                own += 2 * weight * special.stdtr(self.known, -t)
-            found = np.where(self.degrees == degrees, own, found)
-        return np.where(np.abs(deviation) ** 2 <= TINY, 1.0, np.minimum(found, 1.0))
+        parts = (deviation, self.spread, self.luck, self.fixed, self.seeds, self.degrees, self.known)
+        given = np.broadcast_arrays(*parts)
+        blocks = [np.array_split(one.ravel(), one.size // _BLOCK + 1) for one in given]
+        found = [_tails(*part) for part in zip(*blocks, strict=True)]
+        return np.concatenate(found).reshape(given[0].shape)
 
     def unseen(self, p: float) -> np.ndarray:
         """The largest difference that documents of a kind which did not occur could make, at the two-sided p-value
@@ -118,7 +114,7 @@ class Differences:
         high = low * 64
         while (above := self.tail(high) > p).any():
             high = np.where(above, high * 8, high)
-        for _ in range(36):
+        for _ in range(26):
             middle = np.sqrt(low * high)
             above = self.tail(middle) > p
             low, high = np.where(above, middle, low), np.where(above, high, middle)
@@ -140,11 +136,11 @@ class Components:
     by_document: float
     rest: float
 
-    def differences(self, seeds: int, documents: int) -> Differences:
-        """What S seeds x D documents would know of a pair whose rows are equal."""
+    def differences(self, seeds: int, documents: int | np.ndarray) -> Differences:
+        """What S seeds x D documents would know of a pair whose rows are equal; documents: one D or several."""
         luck = self.rest / documents
         fixed = self.by_document / documents + luck / seeds
-        spread = max(luck, self.by_seed + luck)
+        spread = np.maximum(luck, self.by_seed + luck)
         own = (seeds, 0.0, spread, luck, fixed, seeds - 1, documents - 1, documents, 1.0)
         return Differences(*map(np.asarray, own))
 
@@ -241,6 +237,24 @@ def _degrees(effects: Sequence[np.ndarray], pairs: int) -> np.ndarray:
     kurtosis = np.where(second > TINY, fourth / np.maximum(second, TINY) ** 2, 3.0)
     found: np.ndarray = np.clip(2 * len(every) / np.maximum(kurtosis - 1, 1e-9), 1.0, len(every) - len(effects))
     return found
+
+
+def _tails(
+    deviation: np.ndarray,
+    spread: np.ndarray,
+    luck: np.ndarray,
+    fixed: np.ndarray,
+    seeds: np.ndarray,
+    degrees: np.ndarray,
+    known: np.ndarray,
+) -> np.ndarray:
+    """float64[q]: `Differences.tail` of q pairs."""
+    kinds, which = np.unique(degrees, return_inverse=True)
+    draws, weights = (np.stack(own)[which] for own in zip(*(_quadrature(float(kind)) for kind in kinds), strict=True))
+    between = np.maximum(spread[:, None] * degrees[:, None] / draws - luck[:, None], 0.0) / seeds[:, None]
+    t = np.abs(deviation)[:, None] / np.sqrt(np.maximum(fixed[:, None] + between, TINY))
+    found = 2 * (weights * special.stdtr(known[:, None], -t)).sum(axis=1)
+    return np.where(deviation**2 <= TINY, 1.0, np.minimum(found, 1.0))
 
 
 @cache

@@ -91,7 +91,12 @@ def tables(results: Iterable[Result], detect: float, power: float) -> list[Table
 
 def detectable(variances: Components, rows: int, seeds: int, documents: int, power: float) -> float:
     """The true difference of two of these rows that S seeds x D documents find with this power: (critical + z) se."""
-    return float(variances.differences(seeds, documents).detectable(alpha_of_pair(rows), power))
+    return float(_detectable(variances, rows, seeds, np.asarray(documents), power))
+
+
+def _detectable(variances: Components, rows: int, seeds: int, documents: np.ndarray, power: float) -> np.ndarray:
+    """The same for several numbers of documents."""
+    return variances.differences(seeds, documents).detectable(alpha_of_pair(rows), power)
 
 
 def _grouped(results: Iterable[Result]) -> Mapping[Shared, Mapping[str, dict[int, Result]]]:
@@ -134,7 +139,8 @@ def _table(shared: Shared, rows: Sequence[Mapping[int, Result]], detect: float, 
 
 
 def _least_documents(variances: Components, rows: int, seeds: int, detect: float, power: float) -> int | None:
-    return next((d for d in DOCUMENTS if detectable(variances, rows, seeds, d, power) <= detect), None)
+    finds = _detectable(variances, rows, seeds, np.array(DOCUMENTS), power)
+    return next((d for d, found in zip(DOCUMENTS, finds, strict=True) if found <= detect), None)
 
 
 def _difference(one: Result, other: Result) -> list[float]:
