@@ -250,7 +250,8 @@ def _tails(
 ) -> np.ndarray:
     """float64[q]: `Differences.tail` of q pairs."""
     kinds, which = np.unique(degrees, return_inverse=True)
-    draws, weights = (np.stack(own)[which] for own in zip(*(_quadrature(float(kind)) for kind in kinds), strict=True))
+    points = np.array([_quadrature(float(kind)) for kind in kinds]).reshape(-1, 2, _POINTS)
+    draws, weights = points[which, 0], points[which, 1]
     between = np.maximum(spread[:, None] * degrees[:, None] / draws - luck[:, None], 0.0) / seeds[:, None]
     t = np.abs(deviation)[:, None] / np.sqrt(np.maximum(fixed[:, None] + between, TINY))
     found = 2 * (weights * special.stdtr(known[:, None], -t)).sum(axis=1)
