@@ -45,14 +45,15 @@ DEFAULTS = Settings()
 class CellTest:
     """The test of one cell. low, high: 95% interval of the gain, not adjusted for the number of cells.
 
-    detectable: smallest drop that this cell would show with probability 0.8 at alpha / (number of tested cells); None
-    where no drop would.
+    excluded: all larger changes are, either way, at alpha / (number of tested cells). detectable: smallest drop that
+    this cell would show with probability 0.8 at that level; None where no drop would.
     """
 
     name: Name
     p: float
     low: float
     high: float
+    excluded: float
     detectable: float | None
 
 
@@ -111,9 +112,14 @@ def paired_test(differences: np.ndarray, family: Family, settings: Settings = DE
         found = analyse(table, family.prior)
         half = float(found.half_width(1 - LEVEL))
         low, high = float(found.mean) - half, float(found.mean) + half
+        excluded = abs(float(found.mean)) + float(found.half_width(level))
     else:
         low, high = seeds_documents_interval(table, LEVEL)
-    return CellTest(name, p, low, high, _detectable(table, family, name, level))
+        excluded = max(map(abs, seeds_documents_interval(table, 1 - level)))
+    if table.shape[1] > 1:
+        found = analyse(table)
+        excluded = max(excluded, abs(float(found.mean)) + float(found.unseen(level)))
+    return CellTest(name, p, low, high, excluded, _detectable(table, family, name, level))
 
 
 def _detectable(table: np.ndarray, family: Family, name: Name, level: float) -> float | None:

@@ -180,6 +180,7 @@ def _cell(cell: CellVerdict) -> dict[str, Any]:
         "test": None if test is None else test.name,
         "p": None if test is None else test.p,
         "p_adjusted": cell.adjusted,
+        "excluded": None if test is None else test.excluded,
         "detectable_drop": None if test is None else test.detectable,
         "metric_missing": cell.missing,
         "proved_epsilon": {"base": cell.proved[0], "candidate": cell.proved[1]},
