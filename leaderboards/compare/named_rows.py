@@ -16,11 +16,12 @@ from dpicl.harness.core.field_types import parse_number
 from dpicl.leaderboards.model.board import Board, Section
 from dpicl.leaderboards.model.comparability import Group
 from dpicl.leaderboards.model.families import Difference
+from dpicl.leaderboards.model.marks import FIXED_DRAW
 from dpicl.leaderboards.model.notes import named
 from dpicl.leaderboards.model.pairs import Pairs, pair_words
 from dpicl.leaderboards.model.rows import Row, name_of, title_of
 from dpicl.leaderboards.model.standings import Ranking, TaskTable
-from dpicl.leaderboards.model.text import epsilon_text
+from dpicl.leaderboards.model.text import epsilon_text, names_text
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,9 @@ class RowPair:
     @property
     def says(self) -> str:
         """'tang@1 is better than pta@1, …': in words."""
-        return pair_words(full_name(self.one), full_name(self.other), self.found)
+        fixed = [full_name(row) for row in (self.one, self.other) if FIXED_DRAW in row.marks]
+        more = f"; {names_text(fixed)}: {FIXED_DRAW.name}, which the interval leaves out" if fixed else ""
+        return pair_words(full_name(self.one), full_name(self.other), self.found) + more
 
 
 @dataclass(frozen=True)
